@@ -1,0 +1,36 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SHELL := /bin/bash
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(READY)
+	@mkdir -p results
+	$(BIN)/cosimo analyse two-mass --step-size 4e-3
+	$(BIN)/cosimo run two-mass --step-size 4e-3 --stop-time 20 --output-file results/two-mass.csv
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: lint
+	$(BIN)/pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+# Installed once, and again only when the requirements change.
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(READY)
+
+clean:
+	rm -rf .venv build dist results

@@ -1,0 +1,87 @@
+"""cosimo: co-simulation that says before running whether a coupling is stable and how wrong it will be.
+
+A coupled system is made of *units* (simulators with their own solvers) whose outputs are *connected* to inputs of
+others. They exchange values only at communication points. A *master* says in which order: its *schedule* is a short
+list of operations on one signal vector z (`cosimo.core.schedule`, the idea in one file). The same schedule is
+
+- executed on live units: `run(system, master, stop=10.0)`, or
+- multiplied as matrices into the one-step map Φ: `analyse(system, master)`; nothing is simulated.
+
+    import cosimo as co
+
+    system = co.problems.two_mass()
+    master = co.masters.gauss_seidel(system, step=1e-3)
+    print(co.analyse(system, master))
+    print(co.run(system, master, stop=10.0)["two.x"])
+
+Names are loaded when first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosimo import couplings, masters, problems
+    from cosimo.analysis import analyse
+    from cosimo.core.errors import CosimoError
+    from cosimo.core.master import Master
+    from cosimo.core.result import Result
+    from cosimo.core.schedule import Schedule
+    from cosimo.core.sources import Table
+    from cosimo.core.system import Connection, System
+    from cosimo.core.unit import Unit
+    from cosimo.execution import run
+    from cosimo.units import Mechanical, PythonUnit, StateSpace
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Connection": "cosimo.core.system",
+    "CosimoError": "cosimo.core.errors",
+    "Master": "cosimo.core.master",
+    "Mechanical": "cosimo.units",
+    "PythonUnit": "cosimo.units",
+    "Result": "cosimo.core.result",
+    "Schedule": "cosimo.core.schedule",
+    "StateSpace": "cosimo.units",
+    "System": "cosimo.core.system",
+    "Table": "cosimo.core.sources",
+    "Unit": "cosimo.core.unit",
+    "analyse": "cosimo.analysis",
+    "couplings": "cosimo.couplings",
+    "masters": "cosimo.masters",
+    "problems": "cosimo.problems",
+    "run": "cosimo.execution",
+}
+
+__all__ = [
+    "Connection",
+    "CosimoError",
+    "Master",
+    "Mechanical",
+    "PythonUnit",
+    "Result",
+    "Schedule",
+    "StateSpace",
+    "System",
+    "Table",
+    "Unit",
+    "analyse",
+    "couplings",
+    "masters",
+    "problems",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cosimo' has no attribute '{name}'")
+    module = importlib.import_module(_HOMES[name])
+    return module if _HOMES[name] == f"cosimo.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,106 @@
+"""Many masters of one system in one call: macro steps and coupling gains as arrays instead of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.algebra.live import live_slots
+from cosimo.algebra.operations import Operations
+from cosimo.algebra.product import LinearSystem
+from cosimo.core.arrays import Array
+from cosimo.core.coupling import CouplingMatrices, Sampling
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.core.unit import DiscreteModel
+from cosimo.couplings.nepce import nepce_matrices
+
+Norm = Literal[1, 2]
+"""Which induced norm: the largest column sum, or the largest singular value."""
+
+
+class _Stacked(Operations):
+    """The matrices of the operations for N steps and, at some inputs, N NEPCE gains."""
+
+    def __init__(self, system: System, master: Master, steps: Array, alphas: Mapping[str, Array]) -> None:
+        super().__init__(system, master)
+        self._steps, self._inverse = np.unique(steps, return_inverse=True)
+        self._alphas = {target: alpha[:, None, None] for target, alpha in alphas.items()}
+
+    def duration(self, fraction: Fraction) -> Array:
+        return float(fraction) * self._steps
+
+    def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
+        if target in self._alphas:
+            return nepce_matrices(self._alphas[target])
+        return super().coupling_matrices(target, sampling)
+
+    def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
+        # Each distinct step size is discretised once, then handed out to the masters that use it.
+        if (name, fraction) not in self._discrete:
+            distinct = self.system.units[name].discrete(self.duration(fraction))
+            self._discrete[name, fraction] = DiscreteModel(distinct.A[self._inverse], distinct.B[self._inverse])
+        return self._discrete[name, fraction]
+
+
+class Batch:
+    """N masters that share a schedule: `steps` (N,), and `alphas` with N gains of `Nepce` per target input (any value).
+
+    The inputs in `alphas` must be coupled by something with the memory of `Nepce` in `master`.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        master: Master,
+        steps: npt.ArrayLike,
+        alphas: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> None:
+        lists = {target: np.asarray(alpha, dtype=float) for target, alpha in (alphas or {}).items()}
+        self.steps: Array = np.broadcast_to(
+            np.asarray(steps, dtype=float), np.broadcast_shapes(np.shape(steps), *(a.shape for a in lists.values()))
+        )
+        self.alphas = {target: np.broadcast_to(alpha, self.steps.shape) for target, alpha in lists.items()}
+        for target in lists:
+            system.input(target)
+        self.linear = LinearSystem(
+            system, master, _Stacked(system, master, self.steps.ravel(), self._flat(slice(None)))
+        )
+        # The structure of a master with generic gains holds for all of them.
+        generic = {target: np.array([0.375]) for target in self.alphas}
+        one = LinearSystem(system, master, _Stacked(system, master, self.steps.ravel()[:1], generic))
+        self.live = live_slots(one.one_step.Phi[0], one.layout.indices("x"))
+
+    def _flat(self, part: slice) -> dict[str, Array]:
+        return {target: alpha.ravel()[part] for target, alpha in self.alphas.items()}
+
+    def one_step_maps(self) -> Array:
+        """Φ of all masters on the live slots, (N, n, n)."""
+        columns = np.eye(self.linear.layout.size)[:, self.live]
+        maps: Array = self.linear.join(self.linear.macro_step(self.linear.split(columns)))[..., self.live, :]
+        return maps
+
+    def spectral_radius(self) -> Array:
+        """ρ(Φ) of every master, in the shape of `steps`."""
+        radius: Array = np.abs(np.linalg.eigvals(self.one_step_maps())).max(axis=-1)
+        return radius.reshape(self.steps.shape)
+
+    def exact_spectral_radius(self) -> Array:
+        """ρ(exp(A_c h)) of the exact coupled system at every step, the measure for ρ(Φ)."""
+        growth = float(np.linalg.eigvals(self.linear.coupled.A).real.max())
+        return np.exp(growth * self.steps)
+
+    def consistency(self, *, k: int, norm: Norm) -> Array:
+        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.consistency`)."""
+        linear = self.linear
+        given = np.zeros((linear.layout.size - linear.size, linear.coupled.A.shape[0]))
+        rows = linear.split(np.concatenate([linear.start_map(), given]))
+        for _ in range(k):
+            rows = linear.macro_step(rows)
+        defect = linear.defect(linear.join(rows))
+        delta: Array = np.linalg.norm(defect, ord=norm, axis=(-2, -1))
+        return delta.reshape(self.steps.shape)

@@ -1,0 +1,200 @@
+"""The matrix of every operation: which blocks of z it changes, from which others, and how.
+
+For linear units every operation is linear in a few blocks of z:
+
+    z[targets] ← matrix · z[sources]
+
+Matrices may carry leading axes, one entry per master of a batch; everything downstream works on the last two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.coupling import CouplingMatrices, Sampling
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
+from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.schedule import Restore, Save
+from cosimo.core.signals import ONE, Block, Kind, Layout, input_degree
+from cosimo.core.system import System
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
+from cosimo.core.unit import DiscreteModel, LinearModel
+
+
+@dataclass(frozen=True)
+class Update:
+    """z[targets] ← matrix · z[sources]; blocks stacked in the order listed."""
+
+    targets: tuple[Block, ...]
+    sources: tuple[Block, ...]
+    matrix: Array
+
+
+class Operations:
+    """The layout of z and the matrix of every operation, for a system of linear units under a master."""
+
+    def __init__(self, system: System, master: Master) -> None:
+        self.system, self.master = system, master
+        self.models = {name: _require_linear(system, name) for name in system.units}
+        self.degrees = {name: input_degree(system, master, name) for name in system.units}
+        self.timeline = timeline(system, master)
+        self.layout = Layout(self._blocks())
+        self._discrete: dict[tuple[str, Fraction], DiscreteModel] = {}
+
+    def _blocks(self) -> Iterator[tuple[Block, int]]:
+        units = self.system.units
+        states = {name: model.A.shape[0] for name, model in self.models.items()}
+        inputs = {name: (self.degrees[name] + 1) * len(unit.inputs) for name, unit in units.items()}
+        yield from ((Block("x", name), states[name]) for name in units)
+        yield from ((Block("y", name), len(unit.outputs)) for name, unit in units.items())
+        yield from ((Block("u", name), inputs[name]) for name in units)
+        for link in self.system.links:
+            yield Block("w", link.number), self.master.coupling_of(link.connection.target).history
+        for name in dict.fromkeys(op.unit for op in _all(self.timeline.operations) if isinstance(op, Save)):
+            yield Block("X", name), states[name]
+            yield Block("U", name), inputs[name]
+        yield ONE, 1
+        for name, moments in self.timeline.external_times().items():
+            for index in self.system.external(name):
+                target = self.system.inlets[name][index].target
+                degree = self.master.coupling_of(target).degree
+                times = [time + point for time, span in moments for point in external_fit(degree, span)[0]]
+                yield from ((Block("e", target, time), 1) for time in dict.fromkeys(times))
+
+    # What a batch replaces by stacks of matrices, one per master.
+
+    def duration(self, fraction: Fraction) -> float | Array:
+        """`fraction` of the macro step, in seconds."""
+        return float(fraction) * self.master.step
+
+    def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
+        """The matrices of the coupling at the input `target`."""
+        return self.master.coupling_of(target).matrices(sampling)
+
+    # The operations.
+
+    def update(self, operation: TimedOperation) -> Update:
+        """The matrix of one operation (a `Repeat` has none of its own; its sweeps have)."""
+        match operation:
+            case TimedCouple():
+                return self._couple(operation)
+            case TimedStep():
+                return self._step(operation)
+            case TimedRead():
+                return self._read(operation)
+            case Save():
+                return self._copy(operation.unit, ("x", "u"), ("X", "U"))
+            case Restore():
+                return self._copy(operation.unit, ("X", "U"), ("x", "u"))
+            case TimedRepeat():
+                raise TypeError("a Repeat is applied sweep by sweep")
+
+    def _couple(self, op: TimedCouple) -> Update:
+        """w' = F^ww w + F^ws (gain · y + offset), u = F^uw w'; external inputs from samples; others constant."""
+        name, m = op.unit, len(self.system.units[op.unit].inputs)
+        u = Block("u", name)
+        parts = _Parts(self.layout, (u, *(Block("w", link.number) for link in self.system.incoming(name))))
+        samplings = iter(op.samplings)
+        for index, inlet in enumerate(self.system.inlets[name]):
+            if inlet.link is not None:
+                f = self.coupling_matrices(inlet.target, next(samplings))
+                w, y = Block("w", inlet.link.number), Block("y", inlet.link.source.unit)
+                slots = range(f.ww.shape[-1])
+                powers = range(index, index + m * f.uw.shape[-2], m)
+                parts.add(w, slots, w, slots, f.ww)
+                parts.add(u, powers, w, slots, f.uw @ f.ww)
+                connection, place = inlet.link.connection, inlet.link.source.index
+                for source, column, factor in ((y, place, connection.gain), (ONE, 0, connection.offset)):
+                    if factor != 0:
+                        parts.add(w, slots, source, [column], factor * f.ws)
+                        parts.add(u, powers, source, [column], factor * (f.uw @ f.ws))
+            elif inlet.source is not None:
+                points, fit = external_fit(self.master.coupling_of(inlet.target).degree, op.span)
+                for j, point in enumerate(points):
+                    powers = range(index, index + m * len(points), m)
+                    parts.add(u, powers, Block("e", inlet.target, op.time + point), [0], fit[:, j : j + 1])
+            else:
+                parts.add(u, [index], ONE, [0], np.array([[inlet.start]]))
+        return parts.update()
+
+    def _step(self, op: TimedStep) -> Update:
+        """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""
+        unit, discrete = self.system.units[op.unit], self._discretise(op.unit, op.fraction)
+        m = len(unit.inputs)
+        moved = shift_matrix(self.degrees[op.unit], op.offset, keep=unit.input_degree)
+        # The unit measures time by its own step: e_j φ^j.
+        scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
+        B = discrete.B[..., : len(moved) * m] @ np.kron(scaled, np.eye(m))
+        x, u = Block("x", op.unit), Block("u", op.unit)
+        return Update((x,), (x, u), np.concatenate([discrete.A, B], axis=-1))
+
+    def _read(self, op: TimedRead) -> Update:
+        """y = C x + D u(now), with u as the unit was given it."""
+        model = self.models[op.unit]
+        seen = shift_matrix(self.degrees[op.unit], op.offset, keep=self.system.units[op.unit].input_degree)
+        row = value_row(len(seen) - 1, op.elapsed) @ seen
+        matrix = np.concatenate([model.C, np.kron(row[None, :], model.D)], axis=-1)
+        return Update((Block("y", op.unit),), (Block("x", op.unit), Block("u", op.unit)), matrix)
+
+    def _copy(self, unit: str, sources: tuple[Kind, Kind], targets: tuple[Kind, Kind]) -> Update:
+        source, target = (tuple(Block(kind, unit) for kind in kinds) for kinds in (sources, targets))
+        return Update(target, source, np.eye(sum(map(self.layout.width, source))))
+
+    def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
+        if (name, fraction) not in self._discrete:
+            self._discrete[name, fraction] = self.system.units[name].discrete(self.duration(fraction))
+        return self._discrete[name, fraction]
+
+
+class _Parts:
+    """Collects pieces of a matrix, each for some rows of one block from some columns of another."""
+
+    def __init__(self, layout: Layout, targets: tuple[Block, ...]) -> None:
+        self.layout, self.targets = layout, targets
+        self.pieces: list[tuple[Block, Any, Block, Any, Array]] = []
+
+    def add(self, target: Block, rows: Any, source: Block, columns: Any, piece: Array) -> None:
+        self.pieces.append((target, np.asarray(rows), source, np.asarray(columns), piece))
+
+    def update(self) -> Update:
+        sources = tuple(dict.fromkeys(source for _, _, source, _, _ in self.pieces))
+        row, height = self._places(self.targets)
+        column, width = self._places(sources)
+        lead = np.broadcast_shapes(*(piece.shape[:-2] for *_, piece in self.pieces))
+        matrix = np.zeros((*lead, height, width))
+        for target, rows, source, columns, piece in self.pieces:
+            matrix[..., row[target] + rows[:, None], column[source] + columns] += piece
+        return Update(self.targets, sources, matrix)
+
+    def _places(self, blocks: Iterable[Block]) -> tuple[dict[Block, int], int]:
+        places, start = {}, 0
+        for block in blocks:
+            places[block] = start
+            start += self.layout.width(block)
+        return places, start
+
+
+def _require_linear(system: System, name: str) -> LinearModel:
+    model = system.units[name].linear()
+    if model is None:
+        raise ConfigurationError(
+            f"unit '{name}' is a {type(system.units[name]).__name__}, whose equations are not known; "
+            f"only systems of linear units can be analysed."
+        )
+    return model
+
+
+def _all(operations: Iterable[TimedOperation]) -> Iterator[Any]:
+    for operation in operations:
+        if isinstance(operation, TimedRepeat):
+            for sweep in operation.sweeps:
+                yield from _all(sweep)
+        else:
+            yield operation

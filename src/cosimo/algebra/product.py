@@ -1,0 +1,243 @@
+"""Applying the matrices: a stack of columns of z goes through the macro step, operation after operation.
+
+The stack is kept as row blocks, and an operation replaces the blocks it changes. From the identity this multiplies out
+Φ; from one column it is a macro step. Blocks are dense (…, n, k) arrays, where leading axes run over the masters of a
+batch, or CSR matrices (n, k) for large systems, so that the structure of a long chain is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from cosimo.algebra.coupled import CoupledModel, coupled_model
+from cosimo.algebra.operations import Operations, Update
+from cosimo.core.arrays import Array
+from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.master import Master
+from cosimo.core.polynomial import value_row
+from cosimo.core.signals import ONE, Block
+from cosimo.core.system import System
+from cosimo.core.timing import TimedOperation, TimedRepeat
+
+SPARSE_FROM = 500
+"""Size of z from which blocks are kept sparse."""
+
+Rows = dict[Block, Any]
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class OneStepMap:
+    """z' = Φ z + Γ e, with e what is given from outside; dense or sparse."""
+
+    Phi: Any
+    Gamma: Any
+
+
+class LinearSystem:
+    """A system of linear units under a master: its one-step map, its initial map, its exact model."""
+
+    def __init__(self, system: System, master: Master, operations: Operations | None = None) -> None:
+        self.system, self.master = system, master
+        self.operations = operations or Operations(system, master)
+        self.layout = self.operations.layout
+        self.given = tuple(block for block in self.layout.blocks if block.kind == "e")
+        self.size = self.layout.size - len(self.given)
+        """How many numbers of z the master carries itself: all but what is given from outside."""
+        self.sparse = self.layout.size >= SPARSE_FROM
+
+    @cached_property
+    def one_step(self) -> OneStepMap:
+        """The product of all operations of the schedule."""
+        product = self.join(self.macro_step(self.identity()))
+        n = self.size
+        return OneStepMap(product[..., :n, :n], product[..., :n, n:])
+
+    @cached_property
+    def coupled(self) -> CoupledModel:
+        """The exact coupled system, with nothing between communication points."""
+        return coupled_model(self.system, self.operations.models, sparse=self.sparse)
+
+    # Going through the macro step.
+
+    def macro_step(self, rows: Rows) -> Rows:
+        """One macro step of a stack of columns."""
+        rows = dict(rows)
+        self.apply(self.operations.timeline.operations, rows)
+        return rows
+
+    def apply(self, operations: Iterable[TimedOperation], rows: Rows) -> None:
+        """Apply the operations to `rows`, in place."""
+        for operation in operations:
+            if isinstance(operation, TimedRepeat):
+                self._repeat(operation, rows)
+            else:
+                self._update(self.operations.update(operation), rows)
+
+    def _update(self, update: Update, rows: Rows) -> None:
+        stack = _vstack([rows[block] for block in update.sources])
+        matrix = sp.csr_array(update.matrix) if sp.issparse(stack) else update.matrix
+        result = matrix @ stack
+        start = 0
+        for block in update.targets:
+            end = start + self.layout.width(block)
+            rows[block] = result[start:end] if sp.issparse(result) else result[..., start:end, :]
+            start = end
+
+    def _repeat(self, operation: TimedRepeat, rows: Rows) -> None:
+        if isinstance(operation.times, int):
+            for number in range(operation.times):
+                self.apply(operation.sweep(number), rows)
+            return
+        for sweep in operation.sweeps[:-1]:
+            self.apply(sweep, rows)
+        rows.update(self.split(self._limit(operation.sweeps[-1], self.join(rows))))
+
+    def _limit(self, sweep: tuple[TimedOperation, ...], z: Any) -> Any:
+        """The fixed point of a sweep B: with v what it changes and f what it leaves, z_v = (I − B_vv)⁻¹ B_vf z_f."""
+        B, v, f = self.sweep_matrix(sweep)
+        if sp.issparse(B):
+            right = B[v][:, f] @ z[f]
+            loop = sp.csc_array(sp.eye_array(len(v)) - B[v][:, v])
+            solution = sp.csr_array(spl.splu(loop).solve(right.toarray()))
+            place = sp.eye_array(self.layout.size, format="csr")
+            return place[:, v] @ solution + place[:, f] @ z[f]
+        loop = np.eye(len(v)) - B[..., v[:, None], v]
+        if (np.linalg.cond(loop) > 1e13).any():
+            raise AlgebraicLoopError("the iteration has no unique fixed point; change the step size or the master.")
+        solution = np.linalg.solve(loop, B[..., v[:, None], f] @ z[..., f, :])
+        limit = np.array(np.broadcast_to(z, (*solution.shape[:-2], *z.shape[-2:])))
+        limit[..., v, :] = solution
+        return limit
+
+    def sweep_matrix(self, sweep: tuple[TimedOperation, ...]) -> tuple[Any, Indices, Indices]:
+        """The matrix B of one sweep on all of z, the places v that it changes, and the rest f."""
+        rows = self.identity()
+        self.apply(sweep, rows)
+        B = self.join(rows)
+        if sp.issparse(B):
+            change = np.asarray(abs(B - sp.eye_array(self.layout.size, format="csr")).sum(axis=1)).ravel()
+        else:
+            change = np.abs(B - np.eye(self.layout.size)).max(axis=-1).reshape(-1, self.layout.size).max(axis=0)
+        return B, np.flatnonzero(change), np.flatnonzero(change == 0)
+
+    # Stacks of columns.
+
+    def identity(self) -> Rows:
+        """The identity as row blocks."""
+        n = self.layout.size
+        return self.split(sp.eye_array(n, format="csr") if self.sparse else np.eye(n))
+
+    def split(self, z: Any) -> Rows:
+        """A matrix with one row per number of z, as row blocks."""
+        if sp.issparse(z):
+            return {block: z[self.layout[block]] for block in self.layout.blocks}
+        return {block: z[..., self.layout[block], :] for block in self.layout.blocks}
+
+    def join(self, rows: Rows) -> Any:
+        """Row blocks as one matrix."""
+        return _vstack([rows[block] for block in self.layout.blocks])
+
+    # What is read off z.
+
+    def inputs(self, z: Any) -> Any:
+        """S_u z: all inputs at the end of the macro step, from rows of z."""
+        return self._input_selector @ z[..., : self.size, :]
+
+    def outputs(self, z: Any) -> Any:
+        """S_y z: all outputs."""
+        places = self.layout.indices("y")
+        return z[places] if sp.issparse(z) else z[..., places, :]
+
+    def defect(self, z: Any) -> Any:
+        """(S_u − L S_y) z: how far the inputs are from what the outputs now say (glumac2018, Eq. 53)."""
+        return self.inputs(z) - self.coupled.L @ self.outputs(z)
+
+    @cached_property
+    def _input_selector(self) -> Any:
+        clocks = self.operations.timeline.clocks
+        blocks = []
+        for name, unit in self.system.units.items():
+            row = value_row(self.operations.degrees[name], clocks[name].now)
+            blocks.append(sp.csr_array(np.kron(row[None, :], np.eye(len(unit.inputs)))))
+        picked = sp.block_diag(blocks, format="csr")
+        place = sp.eye_array(self.size, format="csr")[self.layout.indices("u")]
+        selector = picked @ place
+        return selector if self.sparse else selector.toarray()
+
+    # The start.
+
+    def start_map(self) -> Any:
+        """E with z_0 = E x_0 = Φ0^∞ R_v x_0 (glumac2018, Eqs. 34, 52): y = (I − D L)⁻¹ C x, u = L y.
+
+        Memories are filled as if signals had been constant before the start; offsets and external inputs are left out.
+        """
+        coupled = self.coupled
+        n = coupled.A.shape[0]
+        return self._start(
+            sp.eye_array(n, format="csr") if self.sparse else np.eye(n), coupled.C, coupled.L @ coupled.C
+        )
+
+    def start(self, time: float = 0.0) -> Array:
+        """z_0 for the units' initial states, with offsets, start values and external inputs at `time`."""
+        coupled = self.coupled
+        x = np.concatenate([unit.initial_state for unit in self.system.units.values()])
+        inlets = [inlet for name in self.system.units for inlet in self.system.inlets[name]]
+        b = np.array(
+            [
+                inlet.link.connection.offset if inlet.link else inlet.source(time) if inlet.source else inlet.start
+                for inlet in inlets
+            ]
+        )
+        y = coupled.C @ x + coupled.solve_loop(coupled.D @ b)
+        z: Array = self._start(x[:, None], y[:, None], (coupled.L @ y + b)[:, None])[:, 0]
+        return z
+
+    def _start(self, x: Any, y: Any, u: Any) -> Any:
+        """The rows of z from those of all states, outputs and inputs (constant over time)."""
+        parts = {"x": x, "y": y, "u": u}
+        place = {"x": 0, "y": 0, "u": 0}
+        number = {name: i for i, name in enumerate(self.system.input_names)}
+        rows: Rows = {}
+        for block in self.layout.blocks:
+            width = self.layout.width(block)
+            if block.kind == "w":
+                row = number[self.system.links[int(block.owner)].connection.target]
+                rows[block] = _vstack([u[row : row + 1]] * width)
+                continue
+            known = 0
+            if block.kind in parts:
+                known = len(self.system.units[str(block.owner)].inputs) if block.kind == "u" else width
+            begin = place.get(block.kind, 0)
+            filled = parts.get(block.kind, u)[begin : begin + known]
+            place[block.kind] = begin + known
+            rest = (width - known, x.shape[1])
+            rows[block] = _vstack([filled, sp.csr_array(rest) if sp.issparse(u) else np.zeros(rest)])
+        return self.join(rows)[: self.size]
+
+    def given_values(self, k: int, start_time: float = 0.0) -> Array:
+        """e of macro step k: the number 1 and the samples of external inputs."""
+        times = [start_time + (k + float(block.time)) * self.master.step for block in self.given]
+        return np.array(
+            [
+                1.0 if block == ONE else self.system.inputs[str(block.owner)](time)
+                for block, time in zip(self.given, times, strict=True)
+            ]
+        )
+
+
+def _vstack(blocks: list[Any]) -> Any:
+    if any(sp.issparse(block) for block in blocks):
+        return sp.vstack(blocks, format="csr")
+    if len(blocks) == 1:
+        return blocks[0]
+    lead = np.broadcast_shapes(*(block.shape[:-2] for block in blocks))
+    return np.concatenate([np.broadcast_to(block, (*lead, *block.shape[-2:])) for block in blocks], axis=-2)

@@ -1,0 +1,42 @@
+"""Array types and the checks every matrix passes on its way in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.core.errors import ConfigurationError, DimensionError
+
+Array = npt.NDArray[np.float64]
+ComplexArray = npt.NDArray[np.complex128]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]) -> Array:
+    """`value` as a finite float matrix of `shape` (None: any), scalars and rows promoted; errors name the matrix.
+
+    >>> matrix("B", [1.0, 2.0], (1, None))
+    array([[1., 2.]])
+    """
+    try:
+        result = np.atleast_2d(np.asarray(value, dtype=float))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"matrix {name} is not numeric: {error}.") from None
+    if result.size == 0:
+        result = np.zeros((shape[0] or 0, shape[1] or 0))
+    if result.shape == (1, shape[0]) and shape[1] == 1:
+        result = result.T
+    if result.ndim != 2 or any(
+        want is not None and want != have for want, have in zip(shape, result.shape, strict=True)
+    ):
+        wanted = " × ".join("any" if n is None else str(n) for n in shape)
+        raise DimensionError(f"matrix {name} is {' × '.join(map(str, result.shape))}; expected {wanted}.")
+    require_finite(name, result)
+    return result
+
+
+def require_finite(name: str, value: Array) -> None:
+    """Refuse NaN and infinity by name."""
+    if not np.isfinite(value).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+        raise ConfigurationError(f"{name} holds a non-finite number at index {where}; give a finite value.")

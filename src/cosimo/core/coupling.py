@@ -1,0 +1,57 @@
+"""What a coupling is: it turns samples of one connection into the input over the next step.
+
+A connection delivers samples s (gain and offset applied) that belong to known times. In the form of glumac2018, Eq. 18,
+
+    w' = F^ww w + F^ws s,        c = F^uw w',        u(t) = Σ_j c_j σ^j,   σ = (t − t_couple) / h.
+
+Sample times are exact fractions of the macro step, known before anything runs, so the matrices are constant.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cosimo.core.arrays import Array
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """When the samples of one connection were taken, at one `Couple` operation, in macro steps from its moment.
+
+    `stamps[0]` belongs to the newest sample, just arrived; `stamps[j]` for j ≥ 1 to the remembered sample that stood in
+    slot `kept[j − 1]` of the memory. Samples that the newest one replaces (same or later time) are no longer listed.
+    """
+
+    stamps: tuple[Fraction, ...]
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CouplingMatrices:
+    """F^ww (d, d), F^ws (d, 1), F^uw (q + 1, d); leading axes run over parameter values."""
+
+    ww: Array
+    ws: Array
+    uw: Array
+
+
+class Coupling(ABC):
+    """To add a coupling, provide:
+
+    1. `history`: how many samples (or other numbers) it remembers, d;
+    2. `degree`: the degree q of the polynomial it yields;
+    3. `order`: the power of h with which its error vanishes for smooth signals (one test measures it);
+    4. `matrices(sampling)`: its matrices, given when the samples were taken.
+
+    At the start the memory holds d equal samples: before the beginning, a signal is taken as constant.
+    """
+
+    history: int
+    degree: int
+    order: int
+
+    @abstractmethod
+    def matrices(self, sampling: Sampling) -> CouplingMatrices:
+        """F^ww, F^ws and F^uw."""

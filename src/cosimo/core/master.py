@@ -1,0 +1,40 @@
+"""A master: a schedule, the couplings it uses, and the macro step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cosimo.core.coupling import Coupling
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Master:
+    """How a system is run: `schedule`, macro step `step`, and a coupling per connection.
+
+    `couplings` maps a target input `"unit.variable"` to its coupling; every other input uses `coupling`.
+    """
+
+    name: str
+    schedule: Schedule
+    step: float
+    coupling: Coupling
+    couplings: Mapping[str, Coupling] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.step) and self.step > 0):
+            raise ConfigurationError(f"the macro step must be a positive number, not {self.step}.")
+
+    def __str__(self) -> str:
+        return str(self.schedule)
+
+    def coupling_of(self, target: str) -> Coupling:
+        """The coupling of the input written `"unit.variable"`."""
+        return self.couplings.get(target, self.coupling)
+
+    def with_step(self, step: float) -> Master:
+        """The same master with another macro step."""
+        return replace(self, step=step)

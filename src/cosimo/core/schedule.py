@@ -1,0 +1,191 @@
+"""The idea: a master is a short list of operations on one signal vector z.
+
+All signals of a coupled system form one vector
+
+    z = [x, y, u, w]        states, outputs, inputs, memories of the couplings
+
+and one macro step of length h applies, one after the other, operations that each change one unit's part of it:
+
+    F_i  Couple    w_i, u_i ← F_i(w_i, y)          the newest outputs become the unit's next input
+    G_i  Step      x_i      ← G_i(x_i, u_i)        the unit advances by a fraction of h
+    H_i  Read      y_i      ← C_i x_i + D_i u_i    the unit's outputs are read
+    S_i  Save      keep     (x_i, u_i)
+    R_i  Restore   put back (x_i, u_i)
+    (…)^n  Repeat  the same operations n times, or (…)^* until the outputs no longer change
+
+Two interpreters read a schedule. *Executing* it on units gives a simulation. *Multiplying* its matrices, which for
+linear units exist for every operation, gives the one-step map Φ with z ← Φ z; stability, accuracy, tuning and repair
+of the coupling follow from Φ. For linear units both give the same numbers, to rounding. An operation is admitted only
+together with its matrix.
+
+The well-known masters are words over these letters. For two units:
+
+    Jacobi                   F1 F2 G1 G2 H1 H2
+    Gauss–Seidel             F1 G1 H1 F2 G2 H2
+    Jacobi, early read       F2 F1 H1 G1 G2 H2        (unit 1 feeds its input through to its output)
+    successive substitution  S1 S2 (R1 R2 F1 F2 G1 G2 H1 H2)^*
+
+The letters F, G, H and the vector z are those of glumac2018, Eqs. 20-29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from cosimo.core.errors import ConfigurationError, ScheduleError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Couple:
+    """F: turn the newest outputs into the unit's next input."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """G: advance the unit by `fraction` of the macro step."""
+
+    unit: str
+    fraction: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Read:
+    """H: read the unit's outputs."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class Save:
+    """S: keep the unit's state and input."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class Restore:
+    """R: put back what the last `Save` kept."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """When an iteration ends: max |Δy| ≤ tolerance · max(1, max |y|), or after `limit` sweeps, which is reported.
+
+    `anderson` is the number of earlier sweeps that Anderson acceleration combines (0: plain substitution); it finds the
+    fixed point also where plain substitution diverges.
+    """
+
+    tolerance: float = 1e-10
+    limit: int = 100
+    anderson: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tolerance > 0:
+            raise ConfigurationError(f"tolerance of an iteration must be positive, not {self.tolerance}.")
+        if self.limit < 1:
+            raise ConfigurationError(f"sweep limit of an iteration must be at least 1, not {self.limit}.")
+        if self.anderson < 0:
+            raise ConfigurationError(f"Anderson depth must be 0 or more, not {self.anderson}.")
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """(…)^n: a fixed number of times, or until convergence."""
+
+    body: tuple[Operation, ...]
+    times: int | Convergence
+
+    def __post_init__(self) -> None:
+        if not self.body:
+            raise ScheduleError("a Repeat needs at least one operation in its body.")
+        if isinstance(self.times, int) and self.times < 1:
+            raise ScheduleError(f"a Repeat must be made at least once, not {self.times} times.")
+
+
+Operation = Couple | Step | Read | Save | Restore | Repeat
+
+LETTERS: Mapping[type, str] = {Couple: "F", Step: "G", Read: "H", Save: "S", Restore: "R"}
+_WORDS: Mapping[str, Callable[[str], Operation]] = {"couple": Couple, "read": Read, "save": Save, "restore": Restore}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The operations of one macro step; `units` fixes the numbers in print.
+
+    >>> print(Schedule(("tyre", "truck"), (Couple("tyre"), Step("tyre"), Read("tyre"))))
+    F1 G1 H1
+    """
+
+    units: tuple[str, ...]
+    operations: tuple[Operation, ...]
+
+    def __post_init__(self) -> None:
+        for operation in flatten(self.operations):
+            if operation.unit not in self.units:
+                raise UnknownNameError("unit in schedule", operation.unit, self.units)
+            if isinstance(operation, Step) and not 0 < operation.fraction <= 1:
+                raise ScheduleError(
+                    f"unit '{operation.unit}' steps by {operation.fraction} of the macro step; use (0, 1]."
+                )
+
+    def __str__(self) -> str:
+        number = {name: str(i) for i, name in enumerate(self.units, 1)}
+        return " ".join(_show(operation, number) for operation in self.operations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `from_dict` turns back into an equal schedule."""
+        return {"units": list(self.units), "operations": [_encode(operation) for operation in self.operations]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Schedule:
+        """The schedule that `to_dict` wrote."""
+        if set(data) != {"units", "operations"}:
+            raise ScheduleError(f"a schedule has the keys 'units' and 'operations', not {sorted(data)}.")
+        return cls(tuple(data["units"]), tuple(_decode(item) for item in data["operations"]))
+
+
+def flatten(operations: tuple[Operation, ...]) -> Iterator[Couple | Step | Read | Save | Restore]:
+    """All operations in order, bodies of `Repeat` once."""
+    for operation in operations:
+        if isinstance(operation, Repeat):
+            yield from flatten(operation.body)
+        else:
+            yield operation
+
+
+def _show(operation: Operation, number: Mapping[str, str]) -> str:
+    if isinstance(operation, Repeat):
+        times = operation.times if isinstance(operation.times, int) else "*"
+        return f"({' '.join(_show(inner, number) for inner in operation.body)})^{times}"
+    text = LETTERS[type(operation)] + number[operation.unit]
+    if isinstance(operation, Step) and operation.fraction != 1:
+        text += f"({operation.fraction})"
+    return text
+
+
+def _encode(operation: Operation) -> dict[str, Any]:
+    if isinstance(operation, Repeat):
+        times: int | dict[str, Any] = operation.times if isinstance(operation.times, int) else vars(operation.times)
+        return {"repeat": [_encode(inner) for inner in operation.body], "times": times}
+    if isinstance(operation, Step):
+        return {"step": operation.unit, "fraction": str(operation.fraction)}
+    return {type(operation).__name__.lower(): operation.unit}
+
+
+def _decode(data: Mapping[str, Any]) -> Operation:
+    keys = set(data)
+    if keys == {"repeat", "times"}:
+        times = data["times"] if isinstance(data["times"], int) else Convergence(**data["times"])
+        return Repeat(tuple(_decode(inner) for inner in data["repeat"]), times)
+    if keys == {"step", "fraction"}:
+        return Step(data["step"], Fraction(data["fraction"]))
+    if len(keys) == 1 and (word := next(iter(keys))) in _WORDS:
+        return _WORDS[word](data[word])
+    raise ScheduleError(f"no operation has the keys {sorted(keys)}.")

@@ -1,0 +1,63 @@
+"""External inputs: signals that no unit of the system produces, known for all times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.core.arrays import Array, require_finite
+from cosimo.core.errors import ConfigurationError
+
+Source = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value at all times."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        require_finite("a constant input", np.asarray(float(self.value)))
+
+    def __call__(self, time: float) -> float:
+        return self.value
+
+
+class Table:
+    """Values over time, linear in between or held from the left; constant outside the table.
+
+    >>> Table([0.0, 1.0], [10.0, 20.0])(0.25)
+    12.5
+    """
+
+    def __init__(
+        self, times: npt.ArrayLike, values: npt.ArrayLike, *, interpolation: Literal["linear", "hold"] = "linear"
+    ) -> None:
+        self.times: Array = np.asarray(times, dtype=float)
+        self.values: Array = np.asarray(values, dtype=float)
+        self.interpolation = interpolation
+        if self.times.ndim != 1 or self.times.shape != self.values.shape or not self.times.size:
+            raise ConfigurationError(
+                f"a table needs as many times as values, at least one; got {self.times.shape} and {self.values.shape}."
+            )
+        require_finite("the times of a table", self.times)
+        require_finite("the values of a table", self.values)
+        if (np.diff(self.times) <= 0).any():
+            raise ConfigurationError("the times of a table must increase strictly; sort them and remove repeated ones.")
+        if interpolation not in ("linear", "hold"):
+            raise ConfigurationError(f"a table interpolates 'linear' or 'hold', not '{interpolation}'.")
+
+    def __call__(self, time: float) -> float:
+        if self.interpolation == "linear":
+            return float(np.interp(time, self.times, self.values))
+        return float(self.values[max(int(np.searchsorted(self.times, time, side="right")) - 1, 0)])
+
+
+def as_source(value: float | Source) -> Source:
+    """A number becomes a constant; a function or a table is taken as it is."""
+    return value if callable(value) else Constant(float(value))

@@ -1,0 +1,186 @@
+"""A coupled system: named units, connections between them, external inputs. It describes; it loads and runs nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.sources import Source, as_source
+
+if TYPE_CHECKING:
+    from cosimo.core.unit import Unit
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Output → input: target = gain · source + offset, both written `"unit.variable"`."""
+
+    source: str
+    target: str
+    gain: float = 1.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("gain", self.gain), ("offset", self.offset)):
+            if not math.isfinite(value):
+                raise ConfigurationError(f"connection {self} has the {name} {value}; give a finite number.")
+
+    def __str__(self) -> str:
+        return f"{self.source} → {self.target}"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable of one unit: the unit's name and the place among its inputs or outputs."""
+
+    unit: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection whose two ends have been found; `number` is its place in `System.links`."""
+
+    number: int
+    connection: Connection
+    source: Variable
+    target: Variable
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """What one input is fed by: a link, an external source, or (neither) its start value."""
+
+    target: str
+    link: Link | None = None
+    source: Source | None = None
+    start: float = 0.0
+
+
+class System:
+    """Named units, their connections and external inputs, checked on construction.
+
+    `connections` are `Connection` objects or (source, target) pairs; `inputs` maps `"unit.variable"` to a number, a
+    function of time, or a `Table`. Every input must be connected, external, or have a start value in its unit.
+    """
+
+    def __init__(
+        self,
+        units: Mapping[str, Unit],
+        connections: Iterable[Connection | tuple[str, str]] = (),
+        *,
+        inputs: Mapping[str, float | Source] | None = None,
+        name: str = "system",
+    ) -> None:
+        if not units:
+            raise ConfigurationError("a system needs at least one unit.")
+        self.name = name
+        self.units: dict[str, Unit] = dict(units)
+        self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
+        self.inputs: dict[str, Source] = {target: as_source(value) for target, value in (inputs or {}).items()}
+        self.links = tuple(
+            Link(number, c, self.output(c.source), self.input(c.target)) for number, c in enumerate(self.connections)
+        )
+        self.inlets: dict[str, tuple[Inlet, ...]] = self._feed()
+
+    def __repr__(self) -> str:
+        return f"System({self.name!r}: {len(self.units)} units, {len(self.links)} connections)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The units' names, in order."""
+        return tuple(self.units)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All outputs as `"unit.variable"`, unit after unit."""
+        return tuple(f"{name}.{variable}" for name, unit in self.units.items() for variable in unit.outputs)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """All inputs as `"unit.variable"`, unit after unit."""
+        return tuple(f"{name}.{variable}" for name, unit in self.units.items() for variable in unit.inputs)
+
+    def output(self, name: str) -> Variable:
+        """The output written `"unit.variable"`."""
+        return self._find(name, "output")
+
+    def input(self, name: str) -> Variable:
+        """The input written `"unit.variable"`."""
+        return self._find(name, "input")
+
+    def incoming(self, unit: str) -> tuple[Link, ...]:
+        """The links that end at the unit, in the order of its inputs."""
+        return tuple(inlet.link for inlet in self.inlets[unit] if inlet.link is not None)
+
+    def external(self, unit: str) -> dict[int, Source]:
+        """The external sources of the unit, by input index."""
+        return {i: inlet.source for i, inlet in enumerate(self.inlets[unit]) if inlet.source is not None}
+
+    def loops(self) -> list[tuple[str, ...]]:
+        """The algebraic loops: groups of outputs that depend on each other at once, as declared by the units."""
+        from scipy.sparse import coo_matrix
+        from scipy.sparse.csgraph import connected_components
+
+        number = {name: i for i, name in enumerate(self.outputs)}
+        edges = [
+            (number[link.connection.source], number[f"{link.target.unit}.{unit.outputs[row]}"])
+            for link in self.links
+            for unit in (self.units[link.target.unit],)
+            for row in np.flatnonzero(unit.feedthrough()[:, link.target.index])
+        ]
+        if not edges:
+            return []
+        sources, targets = np.array(edges).T
+        graph = coo_matrix((np.ones(len(edges)), (sources, targets)), shape=(len(number),) * 2)
+        count, label = connected_components(graph, directed=True, connection="strong")
+        own = {label[s] for s, t in edges if s == t}
+        names = list(number)
+        groups = [tuple(names[i] for i in np.flatnonzero(label == g)) for g in range(count)]
+        return [group for g, group in enumerate(groups) if len(group) > 1 or g in own]
+
+    def _find(self, name: str, kind: str) -> Variable:
+        # Unit and variable names may both contain dots: the longest unit name that fits decides.
+        unit = max((u for u in self.units if name.startswith(u + ".")), key=len, default=None)
+        if unit is None:
+            raise UnknownNameError("unit", name.split(".")[0], self.units)
+        variables = self.units[unit].inputs if kind == "input" else self.units[unit].outputs
+        variable = name[len(unit) + 1 :]
+        if variable not in variables:
+            raise UnknownNameError(f"{kind} of unit '{unit}'", variable, variables)
+        return Variable(unit, variables.index(variable))
+
+    def _feed(self) -> dict[str, tuple[Inlet, ...]]:
+        fed: dict[Variable, Inlet] = {}
+        for link in self.links:
+            if link.target in fed:
+                first = fed[link.target].link
+                assert first is not None
+                raise ConfigurationError(
+                    f"input {link.connection.target} is fed twice: by {first.connection.source} and by "
+                    f"{link.connection.source}; add them up in a unit of their own."
+                )
+            fed[link.target] = Inlet(link.connection.target, link=link)
+        for target, source in self.inputs.items():
+            variable = self.input(target)
+            if variable in fed:
+                raise ConfigurationError(f"input {target} is connected and external at once; remove one of the two.")
+            fed[variable] = Inlet(target, source=source)
+        inlets: dict[str, tuple[Inlet, ...]] = {}
+        for name, unit in self.units.items():
+            row = []
+            for index, variable_name in enumerate(unit.inputs):
+                inlet = fed.get(Variable(name, index))
+                if inlet is None and variable_name not in unit.start:
+                    raise ConfigurationError(
+                        f"input {name}.{variable_name} is not connected and has no start value; connect it, give an "
+                        f"external input, or a start value in the unit."
+                    )
+                row.append(inlet or Inlet(f"{name}.{variable_name}", start=float(unit.start[variable_name])))
+            inlets[name] = tuple(row)
+        return inlets

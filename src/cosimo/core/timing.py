@@ -1,0 +1,233 @@
+"""When every operation of a schedule happens, worked out before anything runs.
+
+A unit's local time, the time to which its last-read outputs belong, and the times of the samples that a coupling
+remembers do not depend on values. Following them through the schedule once, in exact fractions of the macro step,
+gives each operation its constants, and both interpreters the same ones. The pattern repeats from macro step to macro step; the
+start is made to fit it by taking signals as constant before the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from cosimo.core.coupling import Sampling
+from cosimo.core.errors import ScheduleError
+from cosimo.core.master import Master
+from cosimo.core.schedule import (
+    Convergence,
+    Couple,
+    Operation,
+    Read,
+    Repeat,
+    Restore,
+    Save,
+    Schedule,
+    Step,
+    flatten,
+)
+from cosimo.core.system import System
+
+
+@dataclass(frozen=True)
+class TimedCouple:
+    """F at local `time`; one `Sampling` per link into the unit; `span`: how far the unit then steps."""
+
+    unit: str
+    time: Fraction
+    samplings: tuple[Sampling, ...]
+    span: Fraction
+
+
+@dataclass(frozen=True)
+class TimedStep:
+    """G from local `time` by `fraction`; the input polynomial began `offset` ago."""
+
+    unit: str
+    time: Fraction
+    fraction: Fraction
+    offset: Fraction
+
+
+@dataclass(frozen=True)
+class TimedRead:
+    """H: the unit was given its input at `offset` after the coupling and has advanced by `elapsed` since."""
+
+    unit: str
+    offset: Fraction
+    elapsed: Fraction
+
+
+@dataclass(frozen=True)
+class TimedRepeat:
+    """The sweeps of an iteration; all sweeps after the listed ones are like the last."""
+
+    sweeps: tuple[tuple[TimedOperation, ...], ...]
+    times: int | Convergence
+
+    def sweep(self, number: int) -> tuple[TimedOperation, ...]:
+        """The operations of sweep `number`, counted from 0."""
+        return self.sweeps[min(number, len(self.sweeps) - 1)]
+
+
+TimedOperation = TimedCouple | TimedStep | TimedRead | Save | Restore | TimedRepeat
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Of one unit: local time; where in the input polynomial it stands and was last given it; time of its outputs."""
+
+    time: Fraction = Fraction(0)
+    now: Fraction = Fraction(0)
+    given: Fraction = Fraction(0)
+    read: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The timed operations of one macro step, and the clocks at its end (outputs and inputs are stamped with these)."""
+
+    operations: tuple[TimedOperation, ...]
+    clocks: Mapping[str, Clock]
+
+    def external_times(self) -> dict[str, list[tuple[Fraction, Fraction]]]:
+        """Per unit the (time, span) of its couplings, in order, for sampling external inputs."""
+        found: dict[str, list[tuple[Fraction, Fraction]]] = {}
+
+        def walk(operations: tuple[TimedOperation, ...]) -> None:
+            for operation in operations:
+                if isinstance(operation, TimedRepeat):
+                    for sweep in operation.sweeps:
+                        walk(sweep)
+                elif isinstance(operation, TimedCouple):
+                    times = found.setdefault(operation.unit, [])
+                    if (operation.time, operation.span) not in times:
+                        times.append((operation.time, operation.span))
+
+        walk(self.operations)
+        return found
+
+
+@dataclass(frozen=True)
+class _State:
+    """Everything about time at one point of the walk; hashable, so that a repeating pattern is recognised."""
+
+    clocks: tuple[tuple[str, Clock], ...]
+    stamps: tuple[tuple[Fraction, ...], ...]
+    saved: tuple[tuple[str, Clock], ...] = ()
+
+    def next_macro_step(self) -> _State:
+        clocks = tuple((name, Clock(Fraction(0), c.now, c.given, c.read - 1)) for name, c in self.clocks)
+        return _State(clocks, tuple(tuple(s - 1 for s in row) for row in self.stamps))
+
+
+def timeline(system: System, master: Master) -> Timeline:
+    """Follow the clocks through the schedule until the pattern repeats; refuse what is not one macro step."""
+    _check(system, master.schedule)
+    walk = _Walk(system, master)
+    state = _State(tuple((name, Clock()) for name in system.units), tuple((Fraction(0),) for _ in system.links))
+    longest = max([2, *(master.coupling_of(link.connection.target).history for link in system.links)])
+    for _ in range(3 * longest + 4):
+        operations, end = walk.follow(master.schedule.operations, state)
+        for name, clock in end.clocks:
+            if clock.time != 1:
+                raise ScheduleError(f"unit '{name}' advances by {clock.time} of the macro step; it must be exactly 1.")
+        after = end.next_macro_step()
+        if after == state:
+            return Timeline(operations, dict(end.clocks))
+        state = after
+    raise ScheduleError("the schedule does not repeat from one macro step to the next.")
+
+
+def _check(system: System, schedule: Schedule) -> None:
+    if set(schedule.units) != set(system.units):
+        raise ScheduleError(
+            f"the schedule is for units {', '.join(schedule.units)}; the system has {', '.join(system.units)}."
+        )
+    done = {(type(operation), operation.unit) for operation in flatten(schedule.operations)}
+    for name, unit in system.units.items():
+        for kind, word, needed in (
+            (Step, "stepped", True),
+            (Couple, "coupled", bool(unit.inputs)),
+            (Read, "read", bool(unit.outputs)),
+        ):
+            if needed and (kind, name) not in done:
+                raise ScheduleError(f"unit '{name}' is never {word} in the schedule.")
+
+
+class _Walk:
+    """Follows operations and notes their times."""
+
+    def __init__(self, system: System, master: Master) -> None:
+        self.system = system
+        self.links = {name: system.incoming(name) for name in system.units}
+        self.history = [master.coupling_of(link.connection.target).history for link in system.links]
+        steps = [operation for operation in flatten(master.schedule.operations) if isinstance(operation, Step)]
+        self.spans = {step.unit: step.fraction for step in reversed(steps)}
+
+    def follow(self, operations: tuple[Operation, ...], state: _State) -> tuple[tuple[TimedOperation, ...], _State]:
+        clocks, stamps, saved = dict(state.clocks), list(state.stamps), dict(state.saved)
+        timed: list[TimedOperation] = []
+        for operation in operations:
+            if isinstance(operation, Repeat):
+                here = _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))
+                repeat, after = self.repeat(operation, here)
+                clocks, stamps, saved = dict(after.clocks), list(after.stamps), dict(after.saved)
+                timed.append(repeat)
+                continue
+            unit = operation.unit
+            clock = clocks[unit]
+            if isinstance(operation, Couple):
+                samplings = []
+                for link in self.links[unit]:
+                    sampling = self.sample(
+                        stamps[link.number], clocks[link.source.unit].read, self.history[link.number]
+                    )
+                    stamps[link.number] = sampling.stamps
+                    shifted = tuple(s - clock.time for s in sampling.stamps)
+                    samplings.append(Sampling(shifted, sampling.kept))
+                timed.append(TimedCouple(unit, clock.time, tuple(samplings), self.spans[unit]))
+                clocks[unit] = replace(clock, now=Fraction(0), given=Fraction(0))
+            elif isinstance(operation, Step):
+                timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now))
+                clocks[unit] = self.advance(unit, clock, operation.fraction)
+            elif isinstance(operation, Read):
+                timed.append(TimedRead(unit, clock.given, clock.now - clock.given))
+                clocks[unit] = replace(clock, read=clock.time)
+            elif isinstance(operation, Save):
+                timed.append(operation)
+                saved[unit] = clock
+            else:
+                if unit not in saved:
+                    raise ScheduleError(f"unit '{unit}' is restored before it was saved in the macro step.")
+                timed.append(operation)
+                clocks[unit] = replace(saved[unit], read=clock.read)
+        return tuple(timed), _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))
+
+    def repeat(self, operation: Repeat, state: _State) -> tuple[TimedRepeat, _State]:
+        # Early sweeps may see other sample times than later ones (the first extrapolates, the next ones interpolate).
+        sweeps: list[tuple[TimedOperation, ...]] = []
+        limit = operation.times if isinstance(operation.times, int) else operation.times.limit
+        for _ in range(limit):
+            timed, after = self.follow(operation.body, state)
+            sweeps.append(timed)
+            if after == state:
+                break
+            state = after
+            if isinstance(operation.times, Convergence) and len(sweeps) > 8:
+                raise ScheduleError("an iteration must bring every unit back to the same time: restore it first.")
+        return TimedRepeat(tuple(sweeps), operation.times), state
+
+    def advance(self, unit: str, clock: Clock, fraction: Fraction) -> Clock:
+        time = clock.time + fraction
+        if time > 1:
+            raise ScheduleError(f"unit '{unit}' advances beyond the macro step; restore it first or step by less.")
+        if not self.system.units[unit].inputs:
+            return replace(clock, time=time)
+        return replace(clock, time=time, given=clock.now, now=clock.now + fraction)
+
+    @staticmethod
+    def sample(old: tuple[Fraction, ...], new: Fraction, history: int) -> Sampling:
+        kept = tuple(slot for slot, stamp in enumerate(old) if stamp < new)[: history - 1]
+        return Sampling((new, *(old[slot] for slot in kept)), kept)

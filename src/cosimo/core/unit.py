@@ -1,0 +1,107 @@
+"""What a unit is: a description, and the live instance it makes.
+
+A unit solves, between communication points and with its own solver,
+
+    ẋ = f(x, u(t)),   y = g(x, u)          linear: ẋ = A x + B u,   y = C x + D u      (glumac2018, Eq. 4)
+
+and is given its input over one step as a polynomial in θ = (t − t_now) / h,  u = Σ_j c_j θ^j.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array, BoolArray
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """ẋ = A x + B u, y = C x + D u; A (n, n), B (n, m), C (p, n), D (p, m)."""
+
+    A: Array
+    B: Array
+    C: Array
+    D: Array
+
+
+@dataclass(frozen=True)
+class DiscreteModel:
+    """What a linear unit does over one step: x' = A x + Σ_j B_j c_j, with the input c_0 + c_1 θ + … for θ in [0, 1].
+
+    A (…, n, n) and B (…, n, (q + 1) m) with the blocks B_0 … B_q side by side; leading axes run over step sizes.
+    """
+
+    A: Array
+    B: Array
+
+
+class Instance(ABC):
+    """A live unit. Time, state and input belong to it; `read` may be called at any time after `set_input`."""
+
+    @abstractmethod
+    def set_input(self, coefficients: Array, h: float) -> None:
+        """Take the input from now on: row j holds c_j of u(t) = Σ_j c_j ((t − t_now) / h)^j, one column per input."""
+
+    @abstractmethod
+    def step(self, time: float, duration: float) -> None:
+        """Advance from `time` by `duration`."""
+
+    @abstractmethod
+    def read(self) -> Array:
+        """The outputs now, in the order of the unit's `outputs`."""
+
+    @abstractmethod
+    def save(self) -> Any:
+        """All that `restore` needs to continue from here, input included."""
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Continue from what `save` returned; it may be restored many times."""
+
+    def close(self) -> None:  # noqa: B027  most units hold nothing that needs releasing
+        """Release what the instance holds."""
+
+
+class Unit(ABC):
+    """Describes a unit; holds no live state. To add a kind of unit, provide:
+
+    1. `inputs` and `outputs`: the names, in the order in which values are exchanged;
+    2. `start`: values of inputs that may stay unconnected (an input in neither is refused);
+    3. `input_degree`: the highest power of θ in the input that the unit takes itself; higher ones are cut off by the
+       master at the start of each step, and the algebra models the cut;
+    4. `feedthrough()`: which output depends at once on which input, (p, m); say True when in doubt;
+    5. `instantiate()`: a fresh `Instance` in its initial state;
+    6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    start: Mapping[str, float]
+    input_degree: int = 0
+    can_restore: bool = True
+
+    @abstractmethod
+    def instantiate(self) -> Instance:
+        """A fresh live instance."""
+
+    @abstractmethod
+    def feedthrough(self) -> BoolArray:
+        """Which output (row) depends at once on which input (column)."""
+
+    def linear(self) -> LinearModel | None:
+        """The continuous model, or None when the unit is not known to be linear."""
+        return None
+
+    def discrete(self, duration: float | Array) -> DiscreteModel:
+        """The map of one step of `duration`, the unit's integrator included; an array of durations gives a stack."""
+        raise TypeError(f"{type(self).__name__} is not linear")
+
+    @property
+    def initial_state(self) -> Array:
+        """The state of a linear unit at the start."""
+        return np.zeros(0)

@@ -1,0 +1,279 @@
+"""The schedule executed on live units, in plain Python: readable, exact, the oracle for every faster way to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from cosimo.anderson import Anderson
+from cosimo.core.arrays import Array
+from cosimo.core.errors import CosimoError, NonFiniteError, UnitError
+from cosimo.core.master import Master
+from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.result import Warned
+from cosimo.core.schedule import Convergence, Restore, Save
+from cosimo.core.signals import input_degree
+from cosimo.core.system import Inlet, System
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
+from cosimo.initialisation import settle
+
+Action = Callable[[int], None]
+"""One operation with its constants worked out; called with the number of the macro step."""
+
+
+class Interpreter:
+    """Live units and the signals between them: outputs `y`, input polynomials `c`, coupling memories `w`."""
+
+    def __init__(self, system: System, master: Master, start_time: float) -> None:
+        self.system, self.master, self.start_time = system, master, start_time
+        line = timeline(system, master)
+        self.instances = {}
+        for name, unit in system.units.items():
+            with self._guard(name, "instantiated", start_time):
+                self.instances[name] = unit.instantiate()
+        self.y: dict[str, Array] = {}
+        self.c: dict[str, Array] = {}
+        self.w: list[Array] = []
+        self.sweeps: list[int] = []
+        self.residuals: list[float] = []
+        self.unconverged: Warned | None = None
+        self._saved: dict[str, tuple[Any, Array]] = {}
+        self._actions = [self._action(operation) for operation in line.operations]
+        self._input_rows = {
+            name: value_row(input_degree(system, master, name), clock.now) for name, clock in line.clocks.items()
+        }
+
+    def initialise(self) -> None:
+        """Consistent outputs at the start, and coupling memories filled as if signals had been constant before."""
+        guess = {}
+        for name, unit in self.system.units.items():
+            values = np.array([unit.start.get(variable, 0.0) for variable in unit.inputs], dtype=float)
+            guess[name] = self._evaluate(name, values)
+        settled = settle(self.system, guess, lambda name, y: self._evaluate(name, self._connected(name, y)))
+        for name in self.system.units:
+            self.y[name] = self._evaluate(name, self._connected(name, settled))
+            self._require_finite(name, self.start_time)
+        for name, unit in self.system.units.items():
+            self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
+            self.c[name][0] = self._connected(name, self.y)
+        for link in self.system.links:
+            history = self.master.coupling_of(link.connection.target).history
+            self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
+
+    def macro_step(self, k: int) -> None:
+        """From t_k to t_{k+1}."""
+        for action in self._actions:
+            action(k)
+
+    def inputs(self) -> list[float]:
+        """The values of all inputs at the end of the macro step."""
+        return [v for name in self.system.units for v in (self._input_rows[name] @ self.c[name]).tolist()]
+
+    def outputs(self) -> list[float]:
+        """The values of all outputs."""
+        return [v for name in self.system.units for v in self.y[name].tolist()]
+
+    def close(self) -> None:
+        """Release the units."""
+        for instance in self.instances.values():
+            instance.close()
+
+    def time(self, k: int, fraction: float) -> float:
+        """t0 + (k + fraction)·h, by multiplication."""
+        return self.start_time + (k + fraction) * self.master.step
+
+    # ---- the operations ------------------------------------------------------------------------------------------
+
+    def _action(self, operation: TimedOperation) -> Action:
+        match operation:
+            case TimedCouple():
+                return self._couple(operation)
+            case TimedStep():
+                return self._step(operation)
+            case TimedRead():
+                return self._read(operation)
+            case Save():
+                return self._save(operation)
+            case Restore():
+                return self._restore(operation)
+            case TimedRepeat():
+                return self._repeat(operation)
+
+    def _couple(self, operation: TimedCouple) -> Action:
+        name, h = operation.unit, self.master.step
+        instance, unit = self.instances[name], self.system.units[name]
+        samplings = iter(operation.samplings)
+        shape = (input_degree(self.system, self.master, name) + 1, len(unit.inputs))
+        columns = [self._column(inlet, operation, samplings) for inlet in self.system.inlets[name]]
+        time = float(operation.time)
+
+        def act(k: int) -> None:
+            c = np.zeros(shape)
+            for index, column in enumerate(columns):
+                values = column(k)
+                c[: len(values), index] = values
+            self.c[name] = c
+            with self._guard(name, "given its inputs", self.time(k, time)):
+                instance.set_input(c[: unit.input_degree + 1], h)
+
+        return act
+
+    def _column(self, inlet: Inlet, operation: TimedCouple, samplings: Iterator[Any]) -> Callable[[int], Array]:
+        """The coefficients of one input's polynomial."""
+        coupling = self.master.coupling_of(inlet.target)
+        if inlet.link is not None:
+            link, matrices = inlet.link, coupling.matrices(next(samplings))
+            gain, offset = link.connection.gain, link.connection.offset
+
+            def linked(k: int) -> Array:
+                sample = gain * self.y[link.source.unit][link.source.index] + offset
+                w = matrices.ww @ self.w[link.number] + matrices.ws[:, 0] * sample
+                self.w[link.number] = w
+                coefficients: Array = matrices.uw @ w
+                return coefficients
+
+            return linked
+        if inlet.source is not None:
+            source, (points, fit) = inlet.source, external_fit(coupling.degree, operation.span)
+            times = [float(operation.time + point) for point in points]
+            return lambda k: fit @ np.array([source(self.time(k, t)) for t in times])
+        constant = np.array([inlet.start])
+        return lambda k: constant
+
+    def _step(self, operation: TimedStep) -> Action:
+        name, h = operation.unit, self.master.step
+        instance, unit = self.instances[name], self.system.units[name]
+        time, duration = float(operation.time), float(operation.fraction) * h
+        degree = input_degree(self.system, self.master, name)
+        # A unit that takes fewer powers than the master forms is given, at each step, what it can take of them.
+        cut = shift_matrix(degree, operation.offset, keep=unit.input_degree)
+        again = unit.input_degree < degree and operation.offset > 0
+
+        def act(k: int) -> None:
+            with self._guard(name, "stepped", self.time(k, time)):
+                if again:
+                    instance.set_input(cut @ self.c[name], h)
+                instance.step(self.time(k, time), duration)
+
+        return act
+
+    def _read(self, operation: TimedRead) -> Action:
+        name, instance = operation.unit, self.instances[operation.unit]
+
+        def act(k: int) -> None:
+            with self._guard(name, "read", self.time(k, 1.0)):
+                self.y[name] = instance.read()
+            self._require_finite(name, self.time(k, 1.0))
+
+        return act
+
+    def _save(self, operation: Save) -> Action:
+        name, instance = operation.unit, self.instances[operation.unit]
+
+        def act(k: int) -> None:
+            with self._guard(name, "saved", self.time(k, 0.0)):
+                self._saved[name] = (instance.save(), self.c[name])
+
+        return act
+
+    def _restore(self, operation: Restore) -> Action:
+        name, instance = operation.unit, self.instances[operation.unit]
+
+        def act(k: int) -> None:
+            state, self.c[name] = self._saved[name]
+            with self._guard(name, "restored", self.time(k, 0.0)):
+                instance.restore(state)
+
+        return act
+
+    def _repeat(self, operation: TimedRepeat) -> Action:
+        sweeps = [[self._action(inner) for inner in sweep] for sweep in operation.sweeps]
+
+        def sweep(number: int, k: int) -> None:
+            for action in sweeps[min(number, len(sweeps) - 1)]:
+                action(k)
+
+        if isinstance(operation.times, int):
+            times = operation.times
+
+            def fixed(k: int) -> None:
+                for number in range(times):
+                    sweep(number, k)
+
+            return fixed
+        until = operation.times
+        return lambda k: self._iterate(until, sweep, k)
+
+    def _iterate(self, until: Convergence, sweep: Callable[[int, int], None], k: int) -> None:
+        accelerate = Anderson(until.anderson)
+        y = self._join()
+        residual = np.inf
+        for number in range(until.limit):
+            sweep(number, k)
+            g = self._join()
+            residual = float(np.abs(g - y).max()) / max(1.0, float(np.abs(g).max()))
+            if residual <= until.tolerance:
+                break
+            y = accelerate.propose(y, g)
+            self._split(y)
+        else:
+            count = 1 + (self.unconverged.count if self.unconverged else 0)
+            first = self.unconverged.time if self.unconverged else self.time(k, 0.0)
+            self.unconverged = Warned(
+                f"the iteration did not converge in {until.limit} sweeps (residual {residual:.1e}, wanted "
+                f"{until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit",
+                first,
+                count,
+            )
+        self.sweeps.append(number + 1)
+        self.residuals.append(residual)
+
+    # ---- small parts ---------------------------------------------------------------------------------------------
+
+    def _join(self) -> Array:
+        return np.concatenate(list(self.y.values()))
+
+    def _split(self, joined: Array) -> None:
+        start = 0
+        for name, y in self.y.items():
+            self.y[name] = joined[start : start + len(y)]
+            start += len(y)
+
+    def _connected(self, name: str, y: dict[str, Array]) -> Array:
+        """The unit's inputs at the start, from outputs, external sources and start values."""
+        values = []
+        for inlet in self.system.inlets[name]:
+            if inlet.link is not None:
+                connection, source = inlet.link.connection, inlet.link.source
+                values.append(connection.gain * y[source.unit][source.index] + connection.offset)
+            else:
+                values.append(inlet.start if inlet.source is None else inlet.source(self.start_time))
+        return np.array(values, dtype=float)
+
+    def _evaluate(self, name: str, inputs: Array) -> Array:
+        with self._guard(name, "initialised", self.start_time):
+            self.instances[name].set_input(inputs[None, :], self.master.step)
+            return self.instances[name].read()
+
+    def _require_finite(self, name: str, time: float) -> None:
+        y = self.y[name]
+        if not np.isfinite(y).all():
+            variable = self.system.units[name].outputs[int(np.argmin(np.isfinite(y)))]
+            raise NonFiniteError(
+                f"{name}.{variable} became {y[~np.isfinite(y)][0]} at t = {time:g}; `cosimo analyse` tells whether the "
+                f"coupling is unstable at this step size."
+            )
+
+    @contextmanager
+    def _guard(self, name: str, doing: str, time: float) -> Iterator[None]:
+        """Turn whatever a unit raises into an error that names the unit and the time."""
+        try:
+            yield
+        except CosimoError:
+            raise
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.") from error

@@ -1,0 +1,243 @@
+"""Linear units: general state space, and mechanical systems M q̈ + C q̇ + K q = f."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.core.arrays import Array, BoolArray, matrix
+from cosimo.core.errors import ConfigurationError, DimensionError
+from cosimo.core.polynomial import shift_matrix
+from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
+from cosimo.units.integrators import (
+    DEGREE,
+    Exact,
+    Integrator,
+    SymplecticEuler,
+    discretise,
+    require_micro_steps,
+)
+
+
+class LinearUnit(Unit):
+    """What state-space and mechanical units share: a continuous model, an integrator, names, an initial state."""
+
+    input_degree = DEGREE
+
+    def __init__(
+        self, model: LinearModel, initial: npt.ArrayLike | None, integrator: Integrator, micro_steps: int, names: Names
+    ) -> None:
+        n = model.A.shape[0]
+        require_micro_steps(micro_steps)
+        self.model = model
+        self.integrator = integrator
+        self.micro_steps = micro_steps
+        self._initial: Array = matrix("initial", np.zeros(n) if initial is None else initial, (n, 1))[:, 0]
+        self.inputs = names.inputs(model.B.shape[1])
+        self.outputs = names.outputs(model.C.shape[0])
+        self.start = names.start(self.inputs)
+
+    def linear(self) -> LinearModel:
+        """The continuous model."""
+        return self.model
+
+    def discrete(self, duration: float | Array) -> DiscreteModel:
+        """The integrator's map of one step."""
+        return discretise(self.model, self.integrator, self.micro_steps, duration)
+
+    @property
+    def initial_state(self) -> Array:
+        """The state at the start."""
+        return self._initial
+
+    def feedthrough(self) -> BoolArray:
+        """Where D is not zero."""
+        through: BoolArray = self.model.D != 0
+        return through
+
+    def instantiate(self) -> LinearInstance:
+        """A live unit that steps by its discrete matrices."""
+        return LinearInstance(self)
+
+
+class Names:
+    """Names of inputs and outputs, and start values, as the user gave them or numbered."""
+
+    def __init__(
+        self, inputs: Sequence[str] | None, outputs: Sequence[str] | None, start: Mapping[str, float] | None
+    ) -> None:
+        self._inputs, self._outputs, self._start = inputs, outputs, start
+
+    def inputs(self, count: int) -> tuple[str, ...]:
+        """The names of `count` inputs."""
+        return self._name("inputs", self._inputs, "u", count)
+
+    def outputs(self, count: int) -> tuple[str, ...]:
+        """The names of `count` outputs."""
+        return self._name("outputs", self._outputs, "y", count)
+
+    def start(self, inputs: tuple[str, ...]) -> dict[str, float]:
+        """The start values, all of known inputs."""
+        start = dict(self._start or {})
+        if unknown := set(start) - set(inputs):
+            raise ConfigurationError(f"start values for {sorted(unknown)}, which are not among the inputs {inputs}.")
+        return start
+
+    @staticmethod
+    def _name(what: str, given: Sequence[str] | None, letter: str, count: int) -> tuple[str, ...]:
+        names = tuple(given) if given is not None else tuple(f"{letter}{i}" for i in range(1, count + 1))
+        if len(names) != count:
+            raise DimensionError(f"{len(names)} names of {what} ({', '.join(names)}) for {count} columns or rows.")
+        if len(set(names)) != count:
+            raise ConfigurationError(f"the {what} {', '.join(names)} are not all different.")
+        return names
+
+
+class StateSpace(LinearUnit):
+    """ẋ = A x + B u, y = C x + D u, x(0) = `initial`.
+
+    A (n, n), B (n, m), C (p, n), D (p, m; default 0). The unit makes `micro_steps` steps of `integrator` each time the
+    master steps it. Names default to u1, u2, … and y1, y2, …; `start` gives values of inputs left unconnected.
+
+    >>> tank = StateSpace(-0.5, 1.0, 1.0, initial=2.0, inputs=["inflow"], outputs=["level"])
+    >>> tank.discrete(1.0).A.round(4)
+    array([[0.6065]])
+    """
+
+    def __init__(
+        self,
+        A: npt.ArrayLike,
+        B: npt.ArrayLike,
+        C: npt.ArrayLike,
+        D: npt.ArrayLike | None = None,
+        *,
+        initial: npt.ArrayLike | None = None,
+        integrator: Integrator | None = None,
+        micro_steps: int = 1,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        start: Mapping[str, float] | None = None,
+    ) -> None:
+        if isinstance(integrator, SymplecticEuler):
+            raise ConfigurationError("SymplecticEuler needs positions and velocities; describe the unit as Mechanical.")
+        n = np.atleast_2d(np.asarray(A, dtype=float)).shape[0]
+        states = matrix("A", A, (n, n))
+        entry = matrix("B", B, (n, None if inputs is None else len(inputs)))
+        exit_ = matrix("C", C, (None if outputs is None else len(outputs), n))
+        through = np.zeros((exit_.shape[0], entry.shape[1])) if D is None else D
+        model = LinearModel(states, entry, exit_, matrix("D", through, (exit_.shape[0], entry.shape[1])))
+        super().__init__(model, initial, integrator or Exact(), micro_steps, Names(inputs, outputs, start))
+
+
+class Mechanical(LinearUnit):
+    """M q̈ + C q̇ + K q = B u; y = displacement · q + velocity · q̇ + acceleration · q̈ + feedthrough · u.
+
+    M, C, K (n, n); B (n, m); the output maps (p, n) and `feedthrough` (p, m) default to 0. The state is [q; q̇]. The
+    default integrator is the papers' velocity-first symplectic Euler.
+
+    >>> mass = Mechanical(1.0, 0.0, 100.0, B=1.0, displacement=1.0, inputs=["force"], outputs=["position"])
+    >>> mass.linear().A
+    array([[   0.,    1.],
+           [-100.,   -0.]])
+    """
+
+    def __init__(
+        self,
+        M: npt.ArrayLike,
+        C: npt.ArrayLike,
+        K: npt.ArrayLike,
+        *,
+        B: npt.ArrayLike,
+        displacement: npt.ArrayLike | None = None,
+        velocity: npt.ArrayLike | None = None,
+        acceleration: npt.ArrayLike | None = None,
+        feedthrough: npt.ArrayLike | None = None,
+        initial: npt.ArrayLike | None = None,
+        integrator: Integrator | None = None,
+        micro_steps: int = 1,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        start: Mapping[str, float] | None = None,
+    ) -> None:
+        n = np.atleast_2d(np.asarray(M, dtype=float)).shape[0]
+        self.M, self.C, self.K = matrix("M", M, (n, n)), matrix("C", C, (n, n)), matrix("K", K, (n, n))
+        self.B = matrix("B", B, (n, None if inputs is None else len(inputs)))
+        maps = {"displacement": displacement, "velocity": velocity, "acceleration": acceleration}
+        rows = len(outputs) if outputs is not None else None
+        given = {name: matrix(name, value, (rows, n)) for name, value in maps.items() if value is not None}
+        counts = {value.shape[0] for value in given.values()}
+        if len(counts) != 1:
+            raise DimensionError(f"the output maps {', '.join(given) or '(none given)'} must have equally many rows.")
+        p, m = counts.pop(), self.B.shape[1]
+        self.displacement, self.velocity, self.acceleration = (given.get(name, np.zeros((p, n))) for name in maps)
+        self.direct = matrix("feedthrough", np.zeros((p, m)) if feedthrough is None else feedthrough, (p, m))
+        super().__init__(
+            self._assemble(), initial, integrator or SymplecticEuler(), micro_steps, Names(inputs, outputs, start)
+        )
+
+    def _assemble(self) -> LinearModel:
+        """The state-space form with x = [q; q̇]; q̈ = M⁻¹ (B u − C q̇ − K q) also enters the outputs."""
+        n, m = self.B.shape
+        try:
+            solved = np.linalg.solve(self.M, np.hstack([-self.K, -self.C, self.B]))
+        except np.linalg.LinAlgError:
+            raise ConfigurationError("the mass matrix M is singular; remove massless degrees of freedom.") from None
+        accelerate, force = solved[:, : 2 * n], solved[:, 2 * n :]
+        A = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), accelerate])
+        B = np.vstack([np.zeros((n, m)), force])
+        C = np.hstack([self.displacement, self.velocity]) + self.acceleration @ accelerate
+        return LinearModel(A, B, C, self.direct + self.acceleration @ force)
+
+
+class LinearInstance(Instance):
+    """A live linear unit: state x, and the input polynomial as the unit sees it from its present time on."""
+
+    def __init__(self, unit: LinearUnit) -> None:
+        self._unit = unit
+        self._x = unit.initial_state.copy()
+        self._c = np.zeros((1, len(unit.inputs)))
+        self._h = 1.0
+        self._maps: dict[tuple[float, int, float], tuple[Array, Array, Array]] = {}
+
+    @cached_property
+    def _output(self) -> tuple[Array, Array]:
+        return self._unit.model.C, self._unit.model.D
+
+    def set_input(self, coefficients: Array, h: float) -> None:
+        """Keep the polynomial."""
+        self._c, self._h = coefficients, h
+
+    def step(self, time: float, duration: float) -> None:
+        """x ← A_d x + Σ_j B_j c_j, then move the polynomial along."""
+        A, B, along = self._map(duration)
+        self._x = A @ self._x + B @ self._c.ravel()
+        self._c = along @ self._c
+
+    def read(self) -> Array:
+        """y = C x + D u(now)."""
+        C, D = self._output
+        y: Array = C @ self._x + D @ self._c[0]
+        return y
+
+    def save(self) -> Any:
+        """State and input; both are replaced, never changed in place."""
+        return self._x, self._c, self._h
+
+    def restore(self, state: Any) -> None:
+        """Put both back."""
+        self._x, self._c, self._h = state
+
+    def _map(self, duration: float) -> tuple[Array, Array, Array]:
+        degree = len(self._c) - 1
+        key = (duration, degree, self._h)
+        if key not in self._maps:
+            discrete, ratio = self._unit.discrete(duration), duration / self._h
+            m = len(self._unit.inputs)
+            scale = np.repeat([ratio**j for j in range(degree + 1)], m)
+            B = discrete.B[:, : (degree + 1) * m] * scale
+            self._maps[key] = (discrete.A, B, shift_matrix(degree, ratio))
+        return self._maps[key]

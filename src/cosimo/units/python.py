@@ -1,0 +1,105 @@
+"""A plain Python class as a unit."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.unit import Instance, Unit
+
+
+class PythonUnit(Unit):
+    """Wraps a class whose attributes are its variables.
+
+    The class has `inputs` and `outputs` (names, or for inputs a mapping to start values) and `step(time, duration)`.
+    Before a step the inputs are set as attributes; afterwards the outputs are read as attributes. An output that
+    depends at once on an input is a property: it is computed when read, and counts as feedthrough. `save()` and
+    `restore(state)` are optional; without them the object's attributes are copied.
+
+    >>> class Tank:
+    ...     inputs, outputs = ("inflow",), ("level",)
+    ...     def __init__(self, level: float = 0.0) -> None:
+    ...         self.level = level
+    ...     def step(self, time: float, duration: float) -> None:
+    ...         self.level += duration * (self.inflow - 0.5 * self.level)
+    >>> PythonUnit(Tank, level=1.0).outputs
+    ('level',)
+    """
+
+    input_degree = 0
+
+    def __init__(self, kind: type, **parameters: Any) -> None:
+        for needed in ("inputs", "outputs", "step"):
+            if not hasattr(kind, needed):
+                raise ConfigurationError(
+                    f"class {kind.__name__} has no '{needed}'; a Python unit needs inputs, outputs, step."
+                )
+        self.kind, self.parameters = kind, parameters
+        given = getattr(kind, "inputs")  # noqa: B009  the type checker knows nothing of the class
+        self.start = dict(given) if isinstance(given, Mapping) else {}
+        self.inputs = _names(kind, "inputs")
+        self.outputs = _names(kind, "outputs")
+        if hasattr(kind, "save") != hasattr(kind, "restore"):
+            raise ConfigurationError(f"class {kind.__name__} must have both 'save' and 'restore', or neither.")
+
+    def feedthrough(self) -> BoolArray:
+        """Outputs that are properties may depend on every input at once."""
+        computed = [isinstance(inspect.getattr_static(self.kind, name, None), property) for name in self.outputs]
+        return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
+
+    def instantiate(self) -> PythonInstance:
+        """A fresh object of the class, with its inputs at their start values."""
+        return PythonInstance(self)
+
+
+def _names(kind: type, what: str) -> tuple[str, ...]:
+    given = getattr(kind, what)
+    if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
+        raise ConfigurationError(f"'{what}' of class {kind.__name__} must be a sequence of names, not {given!r}.")
+    return tuple(given)
+
+
+class PythonInstance(Instance):
+    """The live object."""
+
+    def __init__(self, unit: PythonUnit) -> None:
+        self._inputs, self._outputs = unit.inputs, unit.outputs
+        self.object = unit.kind(**unit.parameters)
+        for name in self._inputs:
+            setattr(self.object, name, float(unit.start.get(name, 0.0)))
+        self._own_save = hasattr(unit.kind, "save")
+
+    def set_input(self, coefficients: Array, h: float) -> None:
+        """Set the values at the start of the step as attributes."""
+        for name, value in zip(self._inputs, coefficients[0].tolist(), strict=True):
+            setattr(self.object, name, value)
+
+    def step(self, time: float, duration: float) -> None:
+        """Call the object's own step."""
+        self.object.step(time, duration)
+
+    def read(self) -> Array:
+        """Read the outputs as attributes."""
+        return np.array([getattr(self.object, name) for name in self._outputs], dtype=float)
+
+    def save(self) -> Any:
+        """The object's own save, or a copy of its attributes; the inputs in either case."""
+        inputs = [getattr(self.object, name) for name in self._inputs]
+        return (self.object.save() if self._own_save else copy.deepcopy(vars(self.object))), inputs
+
+    def restore(self, state: Any) -> None:
+        """Put back what `save` returned."""
+        own, inputs = state
+        if self._own_save:
+            self.object.restore(own)
+        else:
+            vars(self.object).clear()
+            vars(self.object).update(copy.deepcopy(own))
+        for name, value in zip(self._inputs, inputs, strict=True):
+            setattr(self.object, name, value)
