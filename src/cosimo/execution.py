@@ -55,7 +55,7 @@ def run(
         error.result = result(complete=False)
         raise
     except KeyboardInterrupt:
-        at = start + (len(rows) - 1) * master.step
+        at = start + max(len(rows) - 1, 0) * master.step
         interrupted = Interrupted(f"interrupted at t = {at:g}; the rows so far are kept.")
         interrupted.result = result(complete=False)
         raise interrupted from None

@@ -38,6 +38,8 @@ def settle(system: System, outputs: dict[str, Array], evaluate: Evaluate) -> dic
     for _ in range(SWEEPS if loops else len(order) + 1):
         settled = sweep(outputs)
         if not all(np.isfinite(y).all() for y in settled.values()):
+            if not loops:
+                return settled  # Not a matter of solving: a unit gives it, and the caller names the variable.
             break
         if _distance(settled, outputs) <= TOLERANCE:
             return settled
@@ -75,7 +77,7 @@ def _newton(
     for _ in range(NEWTON):
         swept = sweep(put(outputs, y))
         residual = pick(swept) - y
-        if np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+        if not np.isfinite(residual).all() or np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
             return swept
         increment = 1e-4 * np.maximum(1.0, np.abs(y))
         columns = [
@@ -83,6 +85,8 @@ def _newton(
             for step, unit in zip(increment, np.eye(len(y)), strict=True)
         ]
         matrix = np.eye(len(y)) - np.column_stack(columns)
+        if not np.isfinite(matrix).all():
+            break
         if np.linalg.cond(matrix) > 1e10:
             raise AlgebraicLoopError.singular(names)
         y = y + np.linalg.solve(matrix, residual)

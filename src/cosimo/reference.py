@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 
 from cosimo.anderson import Anderson
 from cosimo.core.arrays import Array
-from cosimo.core.errors import CosimoError, NonFiniteError, UnitError
+from cosimo.core.errors import CosimoError, NonFiniteError, RunError, UnitError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.signals import input_degree
+from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.initialisation import settle
@@ -31,9 +33,13 @@ class Interpreter:
         self.system, self.master, self.start_time = system, master, start_time
         line = timeline(system, master)
         self.instances = {}
-        for name, unit in system.units.items():
-            with self._guard(name, "instantiated", start_time):
-                self.instances[name] = unit.instantiate()
+        try:
+            for name, unit in system.units.items():
+                with self._guard(name, "instantiated", start_time):
+                    self.instances[name] = unit.instantiate()
+        except BaseException:
+            self.close()
+            raise
         self.y: dict[str, Array] = {}
         self.c: dict[str, Array] = {}
         self.w: list[Array] = []
@@ -139,7 +145,7 @@ class Interpreter:
         if inlet.source is not None:
             source, (points, fit) = inlet.source, external_fit(coupling.degree, operation.span)
             times = [float(operation.time + point) for point in points]
-            return lambda k: fit @ np.array([source(self.time(k, t)) for t in times])
+            return lambda k: fit @ np.array([self._sample(inlet.target, source, self.time(k, t)) for t in times])
         constant = np.array([inlet.start])
         return lambda k: constant
 
@@ -162,11 +168,12 @@ class Interpreter:
 
     def _read(self, operation: TimedRead) -> Action:
         name, instance = operation.unit, self.instances[operation.unit]
+        at = float(operation.time)
 
         def act(k: int) -> None:
-            with self._guard(name, "read", self.time(k, 1.0)):
+            with self._guard(name, "read", self.time(k, at)):
                 self.y[name] = instance.read()
-            self._require_finite(name, self.time(k, 1.0))
+            self._require_finite(name, self.time(k, at))
 
         return act
 
@@ -217,8 +224,9 @@ class Interpreter:
             residual = float(np.abs(g - y).max()) / max(1.0, float(np.abs(g).max()))
             if residual <= until.tolerance:
                 break
-            y = accelerate.propose(y, g)
-            self._split(y)
+            if number + 1 < until.limit:
+                y = accelerate.propose(y, g)
+                self._split(y)
         else:
             count = 1 + (self.unconverged.count if self.unconverged else 0)
             first = self.unconverged.time if self.unconverged else self.time(k, 0.0)
@@ -249,9 +257,23 @@ class Interpreter:
             if inlet.link is not None:
                 connection, source = inlet.link.connection, inlet.link.source
                 values.append(connection.gain * y[source.unit][source.index] + connection.offset)
+            elif inlet.source is not None:
+                values.append(self._sample(inlet.target, inlet.source, self.start_time))
             else:
-                values.append(inlet.start if inlet.source is None else inlet.source(self.start_time))
+                values.append(inlet.start)
         return np.array(values, dtype=float)
+
+    def _sample(self, target: str, source: Source, time: float) -> float:
+        """The value of an external input; the function behind it is the user's, so it may fail in any way."""
+        try:
+            value = float(source(time))
+        except Exception as error:
+            raise RunError(
+                f"the external input {target} failed at t = {time:g}: {type(error).__name__}: {error}."
+            ) from error
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the external input {target} became {value} at t = {time:g}; give finite values.")
+        return value
 
     def _evaluate(self, name: str, inputs: Array) -> Array:
         with self._guard(name, "initialised", self.start_time):

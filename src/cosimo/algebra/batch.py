@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra.live import live_slots
 from cosimo.algebra.operations import Operations
 from cosimo.algebra.product import LinearSystem
 from cosimo.core.arrays import Array
@@ -70,23 +69,13 @@ class Batch:
         self.linear = LinearSystem(
             system, master, _Stacked(system, master, self.steps.ravel(), self._flat(slice(None)))
         )
-        # The structure of a master with generic gains holds for all of them.
-        generic = {target: np.array([0.375]) for target in self.alphas}
-        one = LinearSystem(system, master, _Stacked(system, master, self.steps.ravel()[:1], generic))
-        self.live = live_slots(one.one_step.Phi[0], one.layout.indices("x"))
 
     def _flat(self, part: slice) -> dict[str, Array]:
         return {target: alpha.ravel()[part] for target, alpha in self.alphas.items()}
 
-    def one_step_maps(self) -> Array:
-        """Φ of all masters on the live slots, (N, n, n)."""
-        columns = np.eye(self.linear.layout.size)[:, self.live]
-        maps: Array = self.linear.join(self.linear.macro_step(self.linear.split(columns)))[..., self.live, :]
-        return maps
-
     def spectral_radius(self) -> Array:
         """ρ(Φ) of every master, in the shape of `steps`."""
-        radius: Array = np.abs(np.linalg.eigvals(self.one_step_maps())).max(axis=-1)
+        radius: Array = np.abs(np.linalg.eigvals(self.linear.cycle.matrix)).max(axis=-1)
         return radius.reshape(self.steps.shape)
 
     def exact_spectral_radius(self) -> Array:

@@ -80,4 +80,5 @@ def _solve(loop: Any, right: Any) -> Any:
         return np.linalg.solve(loop, right)
     if not sp.issparse(right):
         return spl.splu(loop).solve(right)
-    return sp.csr_array(spl.spsolve(loop, sp.csc_array(right)))
+    # The solver returns a single column as a plain vector.
+    return sp.csr_array(spl.spsolve(loop, sp.csc_array(right))).reshape(right.shape)

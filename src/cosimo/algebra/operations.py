@@ -47,6 +47,7 @@ class Operations:
         self.timeline = timeline(system, master)
         self.layout = Layout(self._blocks())
         self._discrete: dict[tuple[str, Fraction], DiscreteModel] = {}
+        self._updates: dict[int, Update] = {}
 
     def _blocks(self) -> Iterator[tuple[Block, int]]:
         units = self.system.units
@@ -81,7 +82,25 @@ class Operations:
     # The operations.
 
     def update(self, operation: TimedOperation) -> Update:
-        """The matrix of one operation (a `Repeat` has none of its own; its sweeps have)."""
+        """The matrix of one operation (a `Repeat` has none of its own; its sweeps have), without idle sources."""
+        key = id(operation)
+        if key not in self._updates:
+            self._updates[key] = self._without_idle(self._matrix(operation))
+        return self._updates[key]
+
+    def _without_idle(self, update: Update) -> Update:
+        """Leave out sources that contribute nothing, such as an input without feedthrough when outputs are read."""
+        begins = np.cumsum([0, *map(self.layout.width, update.sources)])
+        parts = [
+            (source, update.matrix[..., begin:end])
+            for source, begin, end in zip(update.sources, begins[:-1], begins[1:], strict=True)
+        ]
+        used = [(source, part) for source, part in parts if part.any()] or parts[:1]
+        if len(used) == len(parts):
+            return update
+        return Update(update.targets, tuple(s for s, _ in used), np.concatenate([part for _, part in used], axis=-1))
+
+    def _matrix(self, operation: TimedOperation) -> Update:
         match operation:
             case TimedCouple():
                 return self._couple(operation)

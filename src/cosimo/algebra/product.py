@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cosimo.algebra.coupled import CoupledModel, coupled_model
+from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.operations import Operations, Update
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
@@ -40,6 +41,15 @@ class OneStepMap:
 
     Phi: Any
     Gamma: Any
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One turn of the schedule from a point inside it, on the blocks carried there; `rest` leads on to its end."""
+
+    matrix: Any
+    blocks: tuple[Block, ...]
+    rest: tuple[TimedOperation, ...]
 
 
 class LinearSystem:
@@ -65,6 +75,17 @@ class LinearSystem:
     def coupled(self) -> CoupledModel:
         """The exact coupled system, with nothing between communication points."""
         return coupled_model(self.system, self.operations.models, sparse=self.sparse)
+
+    @cached_property
+    def cycle(self) -> Cycle:
+        """Φ from the point of the schedule where least is carried, on what is carried there: same spectrum, smaller."""
+        place, blocks = best_cut(self.operations)
+        order = self.operations.timeline.operations
+        slots = [i for block in blocks for i in range(self.layout[block].start, self.layout[block].stop)]
+        identity: Any = sp.eye_array(self.layout.size, format="csr") if self.sparse else np.eye(self.layout.size)
+        rows = self.split(identity[:, slots])
+        self.apply((*order[place:], *order[:place]), rows)
+        return Cycle(_vstack([rows[block] for block in blocks]), tuple(blocks), order[place:])
 
     # Going through the macro step.
 
@@ -225,7 +246,7 @@ class LinearSystem:
 
     def given_values(self, k: int, start_time: float = 0.0) -> Array:
         """e of macro step k: the number 1 and the samples of external inputs."""
-        times = [start_time + (k + float(block.time)) * self.master.step for block in self.given]
+        times = [start_time + (k + float(block.time or 0)) * self.master.step for block in self.given]
         return np.array(
             [
                 1.0 if block == ONE else self.system.inputs[str(block.owner)](time)

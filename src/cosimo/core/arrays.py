@@ -22,7 +22,8 @@ def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]
         result = np.atleast_2d(np.asarray(value, dtype=float))
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"matrix {name} is not numeric: {error}.") from None
-    if result.size == 0:
+    if np.shape(value) == (0,) and 0 in (shape[0] or 0, shape[1] or 0):
+        # An empty list is the empty matrix of whatever shape is wanted, where an empty one is.
         result = np.zeros((shape[0] or 0, shape[1] or 0))
     if result.shape == (1, shape[0]) and shape[1] == 1:
         result = result.T

@@ -6,8 +6,10 @@
     │   ├── DimensionError              2   shapes that do not fit together
     │   ├── ScheduleError               2   operations that do not make one macro step
     │   └── AlgebraicLoopError          2   outputs that cannot be solved for, with the variables on the loop
+    ├── UnsafeInputError                8   an input was refused as unsafe (an archive that would write outside its folder)
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
+    │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
     │   ├── NonFiniteError              6   NaN or infinity came out of a unit
     │   └── Interrupted               130   Ctrl-C (143 on termination)
     └── OutputError                     7   results could not be written
@@ -70,6 +72,12 @@ class UnknownNameError(ConfigurationError):
         super().__init__(f"unknown {kind} '{name}'; {hint}Known: {shown}.")
 
 
+class UnsafeInputError(CosimoError):
+    """An input was refused as unsafe."""
+
+    exit_code = 8
+
+
 class RunError(CosimoError):
     """Something happened while running; `result` holds the rows completed before it."""
 
@@ -80,6 +88,16 @@ class UnitError(RunError):
     """A unit raised or returned an error."""
 
     exit_code = 3
+
+
+class StepDiscarded(RunError):
+    """A unit could not make the whole step; it got to `last_successful_time`. A shorter step may succeed."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, last_successful_time: float) -> None:
+        super().__init__(message)
+        self.last_successful_time = last_successful_time
 
 
 class NonFiniteError(RunError):

@@ -105,6 +105,8 @@ class Repeat:
     def __post_init__(self) -> None:
         if not self.body:
             raise ScheduleError("a Repeat needs at least one operation in its body.")
+        if not isinstance(self.times, int | Convergence):
+            raise ScheduleError(f"a Repeat is made a whole number of times or until Convergence, not {self.times!r}.")
         if isinstance(self.times, int) and self.times < 1:
             raise ScheduleError(f"a Repeat must be made at least once, not {self.times} times.")
 
@@ -127,6 +129,8 @@ class Schedule:
     operations: tuple[Operation, ...]
 
     def __post_init__(self) -> None:
+        if len(set(self.units)) != len(self.units):
+            raise ScheduleError(f"the units {', '.join(self.units)} of the schedule are not all different.")
         for operation in flatten(self.operations):
             if operation.unit not in self.units:
                 raise UnknownNameError("unit in schedule", operation.unit, self.units)
@@ -148,6 +152,9 @@ class Schedule:
         """The schedule that `to_dict` wrote."""
         if set(data) != {"units", "operations"}:
             raise ScheduleError(f"a schedule has the keys 'units' and 'operations', not {sorted(data)}.")
+        for key, value in data.items():
+            if not isinstance(value, list | tuple):
+                raise ScheduleError(f"'{key}' of a schedule is a list, not {value!r}.")
         return cls(tuple(data["units"]), tuple(_decode(item) for item in data["operations"]))
 
 
@@ -172,20 +179,23 @@ def _show(operation: Operation, number: Mapping[str, str]) -> str:
 
 def _encode(operation: Operation) -> dict[str, Any]:
     if isinstance(operation, Repeat):
-        times: int | dict[str, Any] = operation.times if isinstance(operation.times, int) else vars(operation.times)
+        times = operation.times if isinstance(operation.times, int) else dict(vars(operation.times))
         return {"repeat": [_encode(inner) for inner in operation.body], "times": times}
     if isinstance(operation, Step):
         return {"step": operation.unit, "fraction": str(operation.fraction)}
     return {type(operation).__name__.lower(): operation.unit}
 
 
-def _decode(data: Mapping[str, Any]) -> Operation:
-    keys = set(data)
-    if keys == {"repeat", "times"}:
-        times = data["times"] if isinstance(data["times"], int) else Convergence(**data["times"])
-        return Repeat(tuple(_decode(inner) for inner in data["repeat"]), times)
-    if keys == {"step", "fraction"}:
-        return Step(data["step"], Fraction(data["fraction"]))
-    if len(keys) == 1 and (word := next(iter(keys))) in _WORDS:
+def _decode(data: Any) -> Operation:
+    keys = set(data) if isinstance(data, Mapping) else set()
+    try:
+        if keys == {"repeat", "times"}:
+            times = Convergence(**data["times"]) if isinstance(data["times"], Mapping) else data["times"]
+            return Repeat(tuple(_decode(inner) for inner in data["repeat"]), times)
+        if keys == {"step", "fraction"}:
+            return Step(data["step"], Fraction(data["fraction"]))
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ScheduleError(f"the operation {data} cannot be read: {error}.") from None
+    if len(keys) == 1 and (word := next(iter(keys))) in _WORDS and isinstance(data[word], str):
         return _WORDS[word](data[word])
-    raise ScheduleError(f"no operation has the keys {sorted(keys)}.")
+    raise ScheduleError(f"{data!r} is not an operation of a schedule.")

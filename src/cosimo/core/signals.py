@@ -24,7 +24,7 @@ class Block:
 
     kind: Kind
     owner: str | int
-    time: Fraction = Fraction(0)
+    time: Fraction | None = None
 
 
 ONE = Block("e", "1")

@@ -58,6 +58,13 @@ class Table:
         return float(self.values[max(int(np.searchsorted(self.times, time, side="right")) - 1, 0)])
 
 
-def as_source(value: float | Source) -> Source:
-    """A number becomes a constant; a function or a table is taken as it is."""
-    return value if callable(value) else Constant(float(value))
+def as_source(target: str, value: float | Source) -> Source:
+    """A number becomes a constant; a function or a table is taken as it is; errors name the input `target`."""
+    if callable(value):
+        return value
+    try:
+        return Constant(float(value))
+    except (TypeError, ValueError, ConfigurationError):
+        raise ConfigurationError(
+            f"the external input {target} is {value!r}; give a finite number, a function of time, or a Table."
+        ) from None

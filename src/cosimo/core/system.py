@@ -82,7 +82,7 @@ class System:
         self.name = name
         self.units: dict[str, Unit] = dict(units)
         self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
-        self.inputs: dict[str, Source] = {target: as_source(value) for target, value in (inputs or {}).items()}
+        self.inputs: dict[str, Source] = {target: as_source(target, value) for target, value in (inputs or {}).items()}
         self.links = tuple(
             Link(number, c, self.output(c.source), self.input(c.target)) for number, c in enumerate(self.connections)
         )
@@ -147,6 +147,8 @@ class System:
     def _find(self, name: str, kind: str) -> Variable:
         # Unit and variable names may both contain dots: the longest unit name that fits decides.
         unit = max((u for u in self.units if name.startswith(u + ".")), key=len, default=None)
+        if unit is None and name in self.units:
+            raise ConfigurationError(f"'{name}' is a unit; write the {kind} as '{name}.variable'.")
         if unit is None:
             raise UnknownNameError("unit", name.split(".")[0], self.units)
         variables = self.units[unit].inputs if kind == "input" else self.units[unit].outputs
@@ -180,6 +182,10 @@ class System:
                     raise ConfigurationError(
                         f"input {name}.{variable_name} is not connected and has no start value; connect it, give an "
                         f"external input, or a start value in the unit."
+                    )
+                if inlet is None and not math.isfinite(unit.start[variable_name]):
+                    raise ConfigurationError(
+                        f"the start value of {name}.{variable_name} is {unit.start[variable_name]}; give a finite one."
                     )
                 row.append(inlet or Inlet(f"{name}.{variable_name}", start=float(unit.start[variable_name])))
             inlets[name] = tuple(row)

@@ -2,8 +2,8 @@
 
 A unit's local time, the time to which its last-read outputs belong, and the times of the samples that a coupling
 remembers do not depend on values. Following them through the schedule once, in exact fractions of the macro step,
-gives each operation its constants, and both interpreters the same ones. The pattern repeats from macro step to macro step; the
-start is made to fit it by taking signals as constant before the beginning.
+gives each operation its constants, and both interpreters the same ones. The pattern repeats from macro step to macro
+step; the start is made to fit it by taking signals as constant before the beginning.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class TimedRead:
-    """H: the unit was given its input at `offset` after the coupling and has advanced by `elapsed` since."""
+    """H at local `time`: the unit was given its input `offset` after the coupling and has advanced `elapsed` since."""
 
     unit: str
+    time: Fraction
     offset: Fraction
     elapsed: Fraction
 
@@ -193,7 +194,7 @@ class _Walk:
                 timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now))
                 clocks[unit] = self.advance(unit, clock, operation.fraction)
             elif isinstance(operation, Read):
-                timed.append(TimedRead(unit, clock.given, clock.now - clock.given))
+                timed.append(TimedRead(unit, clock.time, clock.given, clock.now - clock.given))
                 clocks[unit] = replace(clock, read=clock.time)
             elif isinstance(operation, Save):
                 timed.append(operation)
@@ -223,6 +224,8 @@ class _Walk:
         time = clock.time + fraction
         if time > 1:
             raise ScheduleError(f"unit '{unit}' advances beyond the macro step; restore it first or step by less.")
+        if not self.system.units[unit].outputs:
+            clock = replace(clock, read=time)  # Nothing to read: never behind.
         if not self.system.units[unit].inputs:
             return replace(clock, time=time)
         return replace(clock, time=time, given=clock.now, now=clock.now + fraction)

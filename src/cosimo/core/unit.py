@@ -63,6 +63,9 @@ class Instance(ABC):
     def restore(self, state: Any) -> None:
         """Continue from what `save` returned; it may be restored many times."""
 
+    def finish_initialisation(self) -> None:  # noqa: B027  most units have no such mode
+        """The inputs at the start are settled: leave initialisation. `step` does so itself if nobody has before."""
+
     def close(self) -> None:  # noqa: B027  most units hold nothing that needs releasing
         """Release what the instance holds."""
 

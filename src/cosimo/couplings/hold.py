@@ -27,7 +27,7 @@ class Hold(Coupling):
     degree: int = 0
 
     def __init__(self, order: int = 0) -> None:
-        if order not in (0, 1, 2):
+        if type(order) is not int or order not in (0, 1, 2):
             raise ConfigurationError(f"a hold has order 0, 1 or 2, not {order}.")
         object.__setattr__(self, "degree", order)
 

@@ -124,7 +124,7 @@ class StateSpace(LinearUnit):
     ) -> None:
         if isinstance(integrator, SymplecticEuler):
             raise ConfigurationError("SymplecticEuler needs positions and velocities; describe the unit as Mechanical.")
-        n = np.atleast_2d(np.asarray(A, dtype=float)).shape[0]
+        n = matrix("A", A, (None, None)).shape[0]
         states = matrix("A", A, (n, n))
         entry = matrix("B", B, (n, None if inputs is None else len(inputs)))
         exit_ = matrix("C", C, (None if outputs is None else len(outputs), n))
@@ -163,7 +163,7 @@ class Mechanical(LinearUnit):
         outputs: Sequence[str] | None = None,
         start: Mapping[str, float] | None = None,
     ) -> None:
-        n = np.atleast_2d(np.asarray(M, dtype=float)).shape[0]
+        n = matrix("M", M, (None, None)).shape[0]
         self.M, self.C, self.K = matrix("M", M, (n, n)), matrix("C", C, (n, n)), matrix("K", K, (n, n))
         self.B = matrix("B", B, (n, None if inputs is None else len(inputs)))
         maps = {"displacement": displacement, "velocity": velocity, "acceleration": acceleration}

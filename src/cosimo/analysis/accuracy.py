@@ -1,0 +1,90 @@
+"""How wrong the co-simulation will be, from Φ and the exact system alone.
+
+With y_k = S_y Φ^k E x_0 and y(k h) = C_c exp(A_c k h) x_0 the error of a run from the initial state x_0 is a linear
+map of x_0, and its norm bounds the error of every run:
+
+    e = max_k ‖S_y Φ^k E − C_c exp(A_c k h)‖₂
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from cosimo.algebra import LinearSystem
+from cosimo.core.arrays import Array
+from cosimo.core.master import Master
+from cosimo.core.system import System
+
+OPERATOR_UP_TO = 100
+"""Number of states up to which the error is computed for all initial states; beyond, for the given one only."""
+
+
+@dataclass(frozen=True)
+class GlobalError:
+    """`absolute`: max over k of ‖y_k − y(k h)‖; `relative`: divided by max ‖y(k h)‖; `outputs`: relative, per output.
+
+    For all initial states of norm 1 (`worst_case`), or for the initial state of the system. Infinite when it overflows.
+    """
+
+    absolute: float
+    relative: float
+    outputs: dict[str, float]
+    steps: int
+    worst_case: bool
+
+
+def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
+    """The largest error of the outputs over `steps` macro steps; external inputs and offsets are left out."""
+    coupled, n = linear.coupled, linear.coupled.A.shape[0]
+    worst = n <= OPERATOR_UP_TO
+    x: Any = np.eye(n) if worst else np.concatenate([u.initial_state for u in linear.system.units.values()])[:, None]
+    z = linear.start_map() @ x
+    Phi, C, exact_step = linear.one_step.Phi, coupled.C, _exact_step(linear)
+    p = C.shape[0]
+    error, size = np.zeros(p), np.zeros(p)
+    total, scale = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps + 1):
+            exact = C @ x
+            difference = linear.outputs(z) - exact
+            if not np.isfinite(difference).all():
+                return GlobalError(np.inf, np.inf, dict.fromkeys(linear.system.outputs, np.inf), steps, worst)
+            error = np.maximum(error, np.linalg.norm(difference, axis=1))
+            size = np.maximum(size, np.linalg.norm(exact, axis=1))
+            total = max(total, float(np.linalg.norm(difference, 2)))
+            scale = max(scale, float(np.linalg.norm(exact, 2)))
+            z, x = Phi @ z, exact_step(x)
+    relative = dict(zip(linear.system.outputs, (error / np.where(size > 0, size, 1.0)).tolist(), strict=True))
+    return GlobalError(total, total / scale if scale else total, relative, steps, worst)
+
+
+def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
+    A, h = linear.coupled.A, linear.master.step
+    if sp.issparse(A):
+        operator = sp.csc_array(A * h)
+
+        def multiply(x: Array) -> Array:
+            moved: Array = spl.expm_multiply(operator, x)
+            return moved
+
+        return multiply
+    flow = linear.coupled.flow(h)
+    return lambda x: flow @ x
+
+
+def convergence_order(system: System, master: Master, *, horizon: float) -> float:
+    """The power of h with which the global error over `horizon` vanishes, from the steps h/8 and h/16."""
+    errors = []
+    for divisor in (8, 16):
+        finer = master.with_step(master.step / divisor)
+        steps = max(1, round(horizon / finer.step))
+        errors.append(global_error(LinearSystem(system, finer), steps=steps).absolute)
+    if not all(np.isfinite(errors)) or min(errors) == 0:
+        return float("nan")
+    return float(np.log2(errors[0] / errors[1]))

@@ -1,0 +1,168 @@
+"""Spectra of the co-simulation and of the exact system, and which mode became which.
+
+Stability: z_{k+1} = Φ z_k stays bounded if ρ(Φ) < 1. The exact system's radius, ρ(exp(A_c h)) = exp(h max Re λ), stands
+beside it: a smaller ρ(Φ) than that is spurious damping, not merit. A monolithic mode λ with shape v becomes the
+eigenpair (μ, z) of Φ that is nearest in value and shape; log(μ) / h is its co-simulated pole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+
+from cosimo.algebra import LinearSystem
+from cosimo.core.arrays import Array, ComplexArray
+
+ROUNDING = 1e-10
+"""How far ρ may exceed 1 by rounding alone and still count as stable."""
+SHAPES_UP_TO = 400
+"""Number of states up to which all mode shapes are computed; beyond, modes are paired by their values only."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A monolithic mode and its co-simulated counterpart; `mac` is 1 for equal shapes, None where not computed."""
+
+    monolithic: complex
+    cosimulated: complex
+    mac: float | None
+
+    @property
+    def frequency(self) -> float:
+        """Natural frequency of the monolithic mode, |λ| / 2π, in Hz."""
+        return abs(self.monolithic) / (2 * np.pi)
+
+    @property
+    def damping(self) -> float:
+        """Damping ratio of the monolithic mode, −Re λ / |λ|."""
+        return _damping(self.monolithic)
+
+    @property
+    def frequency_shift(self) -> float:
+        """Relative change of the natural frequency."""
+        return abs(self.cosimulated) / abs(self.monolithic) - 1 if self.monolithic else abs(self.cosimulated)
+
+    @property
+    def damping_shift(self) -> float:
+        """Change of the damping ratio; negative means that co-simulation feeds energy in."""
+        return _damping(self.cosimulated) - _damping(self.monolithic)
+
+
+def _damping(pole: complex) -> float:
+    return -pole.real / abs(pole) if pole else 0.0
+
+
+class Spectrum:
+    """Eigenvalues of Φ and of the exact system for one master."""
+
+    def __init__(self, linear: LinearSystem) -> None:
+        self.linear = linear
+        self.step = linear.master.step
+
+    @cached_property
+    def _matrix(self) -> Array:
+        matrix = self.linear.cycle.matrix
+        dense: Array = matrix.toarray() if sp.issparse(matrix) else matrix
+        return dense
+
+    @cached_property
+    def _coupled(self) -> Array:
+        A = self.linear.coupled.A
+        dense: Array = A.toarray() if sp.issparse(A) else A
+        return dense
+
+    @cached_property
+    def eigenvalues(self) -> ComplexArray:
+        """Eigenvalues of Φ on what is carried from macro step to macro step."""
+        values: ComplexArray = np.linalg.eigvals(self._matrix).astype(complex)
+        return values
+
+    @cached_property
+    def poles(self) -> ComplexArray:
+        """Eigenvalues λ of the exact coupled system."""
+        values: ComplexArray = np.linalg.eigvals(self._coupled).astype(complex)
+        return values
+
+    @property
+    def radius(self) -> float:
+        """ρ(Φ)."""
+        return float(np.abs(self.eigenvalues).max(initial=0.0))
+
+    @property
+    def exact_radius(self) -> float:
+        """ρ(exp(A_c h)) = exp(h max Re λ)."""
+        return float(np.exp(self.step * self.poles.real.max(initial=-np.inf)))
+
+    @property
+    def exact_stable(self) -> bool:
+        """Whether the coupled system itself does not grow."""
+        return bool(self.poles.real.max(initial=-np.inf) <= 1e-8 * max(1.0, float(np.abs(self.poles).max(initial=0.0))))
+
+    @property
+    def stable(self) -> bool:
+        """ρ(Φ) ≤ 1, up to rounding; multiple eigenvalues 1 of rigid motion are rounded no better than in exp(A_c h)."""
+        excess = 0.0
+        if self.exact_stable and len(self.poles) <= SHAPES_UP_TO and np.abs(self.poles).min(initial=1.0) < 1e-6:
+            flow = np.abs(np.linalg.eigvals(self.linear.coupled.flow(self.step))).max(initial=0.0)
+            excess = 10 * max(0.0, float(flow) - 1)
+        return self.radius <= 1 + ROUNDING + excess
+
+    def modes(self) -> tuple[Mode, ...]:
+        """All monolithic modes (one of each conjugate pair), lowest frequency first, each with its counterpart."""
+        if len(self.poles) <= SHAPES_UP_TO:
+            return self._modes_with_shapes()
+        poles = self.poles[self.poles.imag >= 0]
+        cost = np.abs(np.exp(poles * self.step)[:, None] - self.eigenvalues)
+        rows, columns = linear_sum_assignment(cost)
+        pairs = zip(poles[rows], self.eigenvalues[columns], strict=True)
+        return self._sorted(Mode(complex(p), self._pole(complex(mu), p), None) for p, mu in pairs)
+
+    def _modes_with_shapes(self) -> tuple[Mode, ...]:
+        poles, shapes = np.linalg.eig(self._coupled)
+        mu, carried = np.linalg.eig(self._matrix)
+        states = self._states(carried.astype(complex))
+        mac = np.abs(shapes.conj().T @ states) ** 2
+        mac /= np.maximum(np.outer(_squares(shapes), _squares(states)), 1e-300)
+        # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.
+        distance = np.abs(np.exp(poles * self.step)[:, None] - mu)
+        scale = np.median(np.abs(poles) * self.step) + 1e-300
+        rows, columns = linear_sum_assignment(distance / scale + (1 - np.minimum(mac, 1)))
+        return self._sorted(
+            Mode(complex(poles[i]), self._pole(complex(mu[j]), poles[i]), float(mac[i, j]))
+            for i, j in zip(rows, columns, strict=True)
+            if poles[i].imag >= 0
+        )
+
+    def _states(self, carried: ComplexArray) -> ComplexArray:
+        """The states at the end of the macro step, for columns of what is carried at the cut."""
+        linear, cycle = self.linear, self.linear.cycle
+        rows = {b: np.zeros((linear.layout.width(b), carried.shape[1]), dtype=complex) for b in linear.layout.blocks}
+        start = 0
+        for block in cycle.blocks:
+            rows[block] = carried[start : start + linear.layout.width(block)]
+            start += linear.layout.width(block)
+        linear.apply(cycle.rest, rows)
+        states: ComplexArray = linear.join(rows)[linear.layout.indices("x")]
+        return states
+
+    def _pole(self, mu: complex, near: complex) -> complex:
+        """log(μ) / h on the branch nearest to the monolithic pole (the principal one below the Nyquist frequency)."""
+        if mu == 0:
+            return complex(-np.inf)
+        principal = np.log(mu) / self.step
+        turn = 2 * np.pi / self.step
+        return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
+
+    @staticmethod
+    def _sorted(modes: Iterable[Mode]) -> tuple[Mode, ...]:
+        return tuple(sorted(modes, key=lambda mode: (abs(mode.monolithic), mode.monolithic.imag)))
+
+
+def _squares(columns: ComplexArray) -> Array:
+    total: Array = (np.abs(columns) ** 2).sum(axis=0)
+    return total

@@ -1,0 +1,180 @@
+"""The verdict on a coupling: everything that can be said before running it, as one object that prints well."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
+from cosimo.analysis.consistency import consistency
+from cosimo.analysis.critical import CriticalStep, critical_step
+from cosimo.analysis.spectrum import Mode, Spectrum
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
+from cosimo.core.schedule import Convergence
+from cosimo.core.system import System
+from cosimo.core.timing import TimedRepeat
+
+SHOWN_MODES = 12
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the analysis says of a system under a master.
+
+    `spectral_radius` is ρ(Φ), `exact_spectral_radius` that of the exact coupled system over one macro step; `defect` is
+    δ with k = 2 in the 2-norm; `order` the measured convergence order; `sweep_factor` how much an iteration shrinks the
+    error per sweep (None without iteration; at 1 or more plain substitution diverges). What was not computed is None.
+    """
+
+    system: str
+    master: str
+    schedule: str
+    step_size: float
+    stable: bool
+    spectral_radius: float
+    exact_spectral_radius: float
+    exact_stable: bool
+    modes: tuple[Mode, ...]
+    defect: float
+    global_error: GlobalError
+    horizon: float
+    order: float | None
+    critical_step: CriticalStep | None
+    sweep_factor: float | None
+    loops: tuple[tuple[str, ...], ...]
+
+    @property
+    def growth(self) -> float:
+        """The rate of growth (positive) or decay of the slowest-decaying mode, log ρ(Φ) / h, in 1/s."""
+        return math.log(self.spectral_radius) / self.step_size if self.spectral_radius > 0 else -math.inf
+
+    def __str__(self) -> str:
+        return "\n".join([*self._headline(), *self._accuracy(), *self._limits(), "", *self._mode_table()])
+
+    def _headline(self) -> list[str]:
+        word = "stable" if self.stable else "UNSTABLE"
+        lines = [
+            f"{self.system} under {self.master} at h = {self.step_size:g} s: {word}",
+            f"  schedule             {self.schedule}",
+            f"  spectral radius      {self.spectral_radius:.9f}   (exact system {self.exact_spectral_radius:.9f})",
+        ]
+        if not self.stable:
+            double = math.log(2) / self.growth
+            lines.append(f"  growth               amplitudes double every {double:.3g} s")
+        elif self.spectral_radius < self.exact_spectral_radius * (1 - 1e-9):
+            lines.append("  note                 decays faster than the exact system: spurious damping")
+        if not self.exact_stable:
+            lines.append("  note                 the coupled system itself is unstable, whatever the master")
+        return lines
+
+    def _accuracy(self) -> list[str]:
+        error = self.global_error
+        whose = "any initial state" if error.worst_case else "the given initial state"
+        worst = max(error.outputs, key=lambda name: error.outputs[name], default="")
+        lines = [f"  global error         {_percent(error.relative)} of the outputs within {self.horizon:g} s, {whose}"]
+        if worst:
+            lines.append(f"  worst output         {worst}: {_percent(error.outputs[worst])}")
+        lines.append(f"  connection defect    {self.defect:.4g}   (k = 2, 2-norm)")
+        if self.order is not None and math.isfinite(self.order):
+            lines.append(f"  convergence order    {self.order:.2f}")
+        return lines
+
+    def _limits(self) -> list[str]:
+        lines = []
+        if self.critical_step is not None:
+            critical, (low, high) = self.critical_step.step, self.critical_step.searched
+            if critical == 0:
+                text = f"none: unstable at every step down to {low:.3g} s"
+            elif math.isinf(critical):
+                text = f"none found: stable up to {high:.3g} s"
+            else:
+                text = f"{critical:.6g} s (first crossing)"
+            lines.append(f"  critical step        {text}")
+        if self.sweep_factor is not None:
+            verb = "converges" if self.sweep_factor < 1 else "DIVERGES: use Anderson acceleration or a smaller step"
+            lines.append(f"  iteration            error × {self.sweep_factor:.3g} per sweep: {verb}")
+        lines += [f"  algebraic loop       {' → '.join(loop)}" for loop in self.loops]
+        return lines
+
+    def _mode_table(self) -> list[str]:
+        head = "  mode   frequency/Hz     damping   frequency shift   damping shift       MAC"
+        rows = [head]
+        shown = self.modes
+        if len(shown) > SHOWN_MODES:
+            shown = tuple(sorted(shown, key=lambda m: m.damping_shift)[:SHOWN_MODES])
+        for mode in shown:
+            number = self.modes.index(mode) + 1
+            mac = f"{mode.mac:9.6f}" if mode.mac is not None else "        –"
+            rows.append(
+                f"  {number:4d}   {mode.frequency:12.6g}   {mode.damping:9.5f}   {_percent(mode.frequency_shift):>15}"
+                f"   {mode.damping_shift:13.3e}   {mac}"
+            )
+        if len(self.modes) > SHOWN_MODES:
+            rows.append(f"  … the {SHOWN_MODES} modes that lose most damping, of {len(self.modes)}")
+        return rows
+
+
+def _percent(value: float) -> str:
+    if not math.isfinite(value):
+        return "unbounded"
+    if abs(value) >= 10:
+        return f"{value:.1e} ×"
+    return f"{100 * value:.3g} %"
+
+
+def analyse(system: System, master: Master, *, horizon: float | None = None) -> Verdict:
+    """Analyse `system` under `master` without simulating it; `horizon` in seconds bounds the global error.
+
+    The default horizon is ten periods (or time constants) of the slowest mode, at most 10,000 macro steps. For systems
+    with more than a hundred or so states the critical step and the convergence order are left out (None): ask for them
+    with `cosimo.analysis.critical_step` and `convergence_order`.
+    """
+    if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
+        raise ConfigurationError(f"the horizon of an analysis must be a positive number of seconds, not {horizon}.")
+    linear = LinearSystem(system, master)
+    spectrum = Spectrum(linear)
+    steps = _steps(spectrum, horizon)
+    error = global_error(linear, steps=steps)
+    seconds = steps * master.step
+    return Verdict(
+        system=system.name,
+        master=master.name,
+        schedule=str(master),
+        step_size=master.step,
+        stable=spectrum.stable,
+        spectral_radius=spectrum.radius,
+        exact_spectral_radius=spectrum.exact_radius,
+        exact_stable=spectrum.exact_stable,
+        modes=spectrum.modes(),
+        defect=consistency(linear, k=2, norm=2),
+        global_error=error,
+        horizon=seconds,
+        order=convergence_order(system, master, horizon=min(seconds, 100 * master.step)) if error.worst_case else None,
+        critical_step=None if linear.sparse else critical_step(system, master),
+        sweep_factor=sweep_factor(linear),
+        loops=tuple(system.loops()),
+    )
+
+
+def _steps(spectrum: Spectrum, horizon: float | None) -> int:
+    if horizon is None:
+        speeds = np.abs(spectrum.poles)
+        slowest = float(speeds[speeds > 1e-9].min(initial=np.inf))
+        horizon = 20 * math.pi / slowest if math.isfinite(slowest) else 100 * spectrum.step
+        limit = 10_000 if len(spectrum.poles) <= 100 else 200
+        return int(min(max(10, math.ceil(horizon / spectrum.step)), limit))
+    return max(1, round(horizon / spectrum.step))
+
+
+def sweep_factor(linear: LinearSystem) -> float | None:
+    """ρ(B_vv) of the sweep of an iteration until convergence: by what plain substitution multiplies the error."""
+    for operation in linear.operations.timeline.operations:
+        if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
+            B, changed, _ = linear.sweep_matrix(operation.sweeps[-1])
+            block = B[changed][:, changed] if linear.sparse else B[np.ix_(changed, changed)]
+            return float(np.abs(np.linalg.eigvals(block.toarray() if linear.sparse else block)).max(initial=0.0))
+    return None

@@ -1,0 +1,101 @@
+"""The arguments that name a system and a master, shared by all verbs that work on one."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cosimo.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cosimo.core.master import Master
+    from cosimo.core.system import System
+
+MANY = "Repeatable."
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the arguments of a verb name: the system, its master, and how long it is usually run."""
+
+    system: System
+    master: Master
+    stop: float
+
+
+def _shared(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A built-in problem; see 'cosimo problems'.")],
+    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None,
+    master: Annotated[
+        str, typer.Option(help="jacobi, jacobi-early-read, gauss-seidel, groups, multirate, iterative.")
+    ] = "jacobi",
+    order: Annotated[str | None, typer.Option(help="Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None,
+    coupling: Annotated[
+        list[str] | None, typer.Option(help=f"hold0, hold1, hold2, nepce:GAIN; UNIT.INPUT=… for one input. {MANY}")
+    ] = None,
+    sweeps: Annotated[int | None, typer.Option(help="iterative: a fixed number of sweeps.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="iterative: sweep until outputs change by less.")] = None,
+    sweep_limit: Annotated[int | None, typer.Option(help="iterative: give up, and say so, after this many.")] = None,
+    anderson: Annotated[int | None, typer.Option(help="iterative: accelerate with this many earlier sweeps.")] = None,
+    multiple: Annotated[
+        list[str] | None, typer.Option(help=f"multirate: UNIT=N, the unit steps by N base steps. {MANY}")
+    ] = None,
+    inputs: Annotated[str | None, typer.Option(help="multirate: held or interpolated.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+) -> None:
+    """Only its signature counts: the options that `with_system` adds to a verb."""
+
+
+def with_system(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the shared arguments and hand it what they describe as its first parameter."""
+    shared, own = (inspect.signature(f, eval_str=True).parameters for f in (_shared, verb))
+    rest = list(own.values())[1:]
+
+    @functools.wraps(verb)
+    def wrapped(**given: Any) -> None:
+        verb(_describe({name: given.pop(name) for name in shared}), **given)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*shared.values(), *rest)]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def _describe(given: dict[str, Any]) -> Described:
+    from cosimo.formats.masters import MasterOptions, build_master
+    from cosimo.problems import find
+
+    problem = find(given["system"])
+    system = problem.system({n: _number(n, v, float) for n, v in _pairs("--set", given["set_"]).items()})
+    options = MasterOptions(
+        name=given["master"],
+        couplings=given["coupling"] or (),
+        multiples={n: _number(n, v, int) for n, v in _pairs("--multiple", given["multiple"]).items()},
+        **{name: given[name] for name in ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")},
+    )
+    step = problem.step if given["step_size"] is None else given["step_size"]
+    return Described(system, build_master(system, step, options), problem.stop)
+
+
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigurationError(f"{option} wants NAME=VALUE, not '{text}'.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _number(name: str, text: str, kind: type[Any]) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise ConfigurationError(f"{name} wants {wanted}, not '{text}'.") from None

@@ -1,0 +1,1 @@
+"""Files: scenarios, SSP packages, results, and exported FMUs."""

@@ -1,0 +1,22 @@
+"""Built-in systems: one file per benchmark, with the system, its citation and, where published, its numbers."""
+
+from cosimo.problems.catalogue import CATALOGUE, Problem, find
+from cosimo.problems.chain import chain
+from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
+from cosimo.problems.reproduction import Item, reproduce
+from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
+from cosimo.problems.two_mass_glumac import two_mass_glumac
+
+__all__ = [
+    "CATALOGUE",
+    "Item",
+    "Problem",
+    "chain",
+    "double_mass_spring_damper",
+    "find",
+    "reproduce",
+    "two_mass",
+    "two_mass_damped",
+    "two_mass_glumac",
+    "two_mass_undamped",
+]

@@ -1,0 +1,68 @@
+"""The built-in problems by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.system import System
+from cosimo.problems.chain import chain
+from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
+from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
+from cosimo.problems.two_mass_glumac import two_mass_glumac
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A built-in system with the step size and duration it is usually run with."""
+
+    name: str
+    title: str
+    citation: str
+    build: Callable[..., System]
+    step: float
+    stop: float
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The numeric parameters that can be set, with their defaults."""
+        signature = inspect.signature(self.build).parameters.values()
+        return {p.name: p.default for p in signature if isinstance(p.default, int | float)}
+
+    def system(self, values: Mapping[str, float] | None = None) -> System:
+        """The system with some parameters set."""
+        for name, value in (values or {}).items():
+            if name not in self.parameters:
+                raise UnknownNameError(f"parameter of problem '{self.name}'", name, self.parameters)
+            if isinstance(self.parameters[name], int) and value != int(value):
+                raise ConfigurationError(f"parameter {name} of '{self.name}' is a whole number, not {value}.")
+        whole = {n: int(v) if isinstance(self.parameters[n], int) else float(v) for n, v in (values or {}).items()}
+        return self.build(**whole)
+
+
+_ALL = (
+    Problem("two-mass", "two masses, force-displacement coupling", "tamellin2022, Sec. 2.3", two_mass, 1e-3, 20.0),
+    Problem("two-mass-undamped", "the same, undamped", "tamellin2022, scenario 1", two_mass_undamped, 1e-3, 20.0),
+    Problem("two-mass-damped", "the same, damped", "tamellin2022, scenario 2", two_mass_damped, 1e-3, 20.0),
+    Problem("two-mass-glumac", "two heavy, well damped masses", "glumac2018, Sec. 3.1", two_mass_glumac, 1.0, 100.0),
+    Problem(
+        "double-mass-spring-damper",
+        "two masses with a stiff coupling spring",
+        "gomes2018, Fig. 2",
+        double_mass_spring_damper,
+        1e-3,
+        10.0,
+    ),
+    Problem("chain", "n oscillators in a row", "none: for measuring", chain, 0.01, 10.0),
+)
+
+CATALOGUE: Mapping[str, Problem] = {problem.name: problem for problem in _ALL}
+
+
+def find(name: str) -> Problem:
+    """The problem of that name."""
+    if name not in CATALOGUE:
+        raise UnknownNameError("system", name, CATALOGUE)
+    return CATALOGUE[name]

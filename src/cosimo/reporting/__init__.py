@@ -1,0 +1,1 @@
+"""How results look: as JSON fields and as tables."""

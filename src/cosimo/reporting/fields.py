@@ -1,0 +1,94 @@
+"""The fields of `--json`, which others script against: change them only by adding.
+
+Complex numbers are [re, im]; what is infinite or was not computed is null.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from cosimo.analysis import Mode, Verdict
+from cosimo.core.result import Result
+from cosimo.problems import Item
+
+
+def number(value: float | None) -> float | None:
+    """A finite number, or null."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def complex_pair(value: complex) -> list[float | None]:
+    """[re, im]."""
+    return [number(value.real), number(value.imag)]
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """What `analyse --json` prints."""
+    error, critical = verdict.global_error, verdict.critical_step
+    return {
+        "system": verdict.system,
+        "stable": verdict.stable,
+        "spectral_radius": number(verdict.spectral_radius),
+        "exact_spectral_radius": number(verdict.exact_spectral_radius),
+        "exact_stable": verdict.exact_stable,
+        "growth_rate": number(verdict.growth),
+        "step_size": verdict.step_size,
+        "master": verdict.master,
+        "schedule": verdict.schedule,
+        "defect": number(verdict.defect),
+        "global_error": number(error.absolute),
+        "global_error_relative": number(error.relative),
+        "output_errors": {name: number(value) for name, value in error.outputs.items()},
+        "horizon": verdict.horizon,
+        "convergence_order": number(verdict.order),
+        "critical_step": number(critical.step) if critical else None,
+        "critical_step_searched": list(critical.searched) if critical else None,
+        "sweep_factor": number(verdict.sweep_factor),
+        "algebraic_loops": [list(loop) for loop in verdict.loops],
+        "modes": [_mode(mode) for mode in verdict.modes],
+    }
+
+
+def _mode(mode: Mode) -> dict[str, Any]:
+    return {
+        "monolithic": complex_pair(mode.monolithic),
+        "cosimulated": complex_pair(mode.cosimulated),
+        "frequency": number(mode.frequency),
+        "damping": number(mode.damping),
+        "frequency_shift": number(mode.frequency_shift),
+        "damping_shift": number(mode.damping_shift),
+        "mac": number(mode.mac),
+    }
+
+
+def run_fields(result: Result, wall_time: float, output_file: str | None) -> dict[str, Any]:
+    """What `run --json` prints."""
+    steps = max(0, len(result) - 1)
+    fields: dict[str, Any] = {
+        "steps": steps,
+        "end_time": number(result.time[-1]) if len(result) else None,
+        "wall_time": wall_time,
+        "steps_per_second": number(steps / wall_time) if wall_time > 0 else None,
+        "output_file": output_file,
+        "complete": result.complete,
+        "warnings": [str(warned) for warned in result.warnings],
+    }
+    if "sweeps" in result.info:
+        fields["sweeps"] = int(result.info["sweeps"].sum())
+        fields["largest_residual"] = number(float(result.info["residuals"].max(initial=0.0)))
+    return fields
+
+
+def item_fields(item: Item) -> dict[str, Any]:
+    """One entry of `items` in `reproduce --json`."""
+    claim = item.claim
+    return {
+        "paper": item.paper,
+        "item": claim.item,
+        "published": claim.published,
+        "computed": claim.computed,
+        "tolerance": claim.tolerance,
+        "verdict": claim.verdict,
+        "reason": claim.reason,
+    }
