@@ -13,10 +13,11 @@ from cosimo.algebra.operations import Operations
 from cosimo.algebra.product import LinearSystem
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import CouplingMatrices, Sampling
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import DiscreteModel
-from cosimo.couplings.nepce import nepce_matrices
+from cosimo.couplings.nepce import Nepce, nepce_matrices
 
 Norm = Literal[1, 2]
 """Which induced norm: the largest column sum, or the largest singular value."""
@@ -64,8 +65,16 @@ class Batch:
             np.asarray(steps, dtype=float), np.broadcast_shapes(np.shape(steps), *(a.shape for a in lists.values()))
         )
         self.alphas = {target: np.broadcast_to(alpha, self.steps.shape) for target, alpha in lists.items()}
+        if not (np.isfinite(self.steps).all() and (self.steps > 0).all()):
+            raise ConfigurationError("the macro steps of a batch must be positive numbers.")
         for target in lists:
             system.input(target)
+            coupling = master.coupling_of(target)
+            if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
+                raise ConfigurationError(
+                    f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
+                    f"a Nepce there to vary its gain."
+                )
         self.linear = LinearSystem(
             system, master, _Stacked(system, master, self.steps.ravel(), self._flat(slice(None)))
         )

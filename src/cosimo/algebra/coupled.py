@@ -11,7 +11,7 @@ import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, loop_is_singular
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
@@ -71,7 +71,7 @@ def _require_solvable(system: System, loop: Any) -> None:
     place = {name: i for i, name in enumerate(system.outputs)}
     for group in system.loops():
         own = [place[name] for name in group]
-        if np.linalg.cond(loop[own][:, own].toarray()) > 1e12:
+        if loop_is_singular(np.eye(len(own)) - loop[own][:, own].toarray(), 1e-12):
             raise AlgebraicLoopError.singular(group)
 
 

@@ -128,7 +128,12 @@ class LinearSystem:
         if sp.issparse(B):
             right = B[v][:, f] @ z[f]
             loop = sp.csc_array(sp.eye_array(len(v)) - B[v][:, v])
-            solution = sp.csr_array(spl.splu(loop).solve(right.toarray()))
+            solve = spl.splu(loop).solve
+            solution = (
+                sp.csr_array(solve(right.toarray()))
+                if sp.issparse(right)
+                else solve(right.real) + 1j * solve(right.imag)
+            )
             place = sp.eye_array(self.layout.size, format="csr")
             return place[:, v] @ solution + place[:, f] @ z[f]
         loop = np.eye(len(v)) - B[..., v[:, None], v]

@@ -27,8 +27,11 @@ def consistency(linear: LinearSystem, *, k: int, norm: Norm) -> float:
 
 def matrix_norm(matrix: Any, norm: Literal[1, 2]) -> float:
     """The induced norm of a dense or sparse matrix."""
-    if sp.issparse(matrix):
-        if norm == 1 or min(matrix.shape) <= 2:
-            return float(spl.norm(matrix, 1)) if norm == 1 else float(np.linalg.norm(matrix.toarray(), 2))
-        return float(spl.svds(matrix, k=1, return_singular_vectors=False, random_state=0)[0])
-    return float(np.linalg.norm(matrix, ord=norm)) if matrix.size else 0.0
+    if not sp.issparse(matrix):
+        return float(np.linalg.norm(matrix, ord=norm)) if matrix.size else 0.0
+    if norm == 1:
+        return float(spl.norm(matrix, 1))
+    if min(matrix.shape) <= 400:
+        return float(np.linalg.norm(matrix.toarray(), ord=2))
+    # The iteration for the largest singular value cannot start from a matrix that is zero.
+    return float(spl.svds(matrix, k=1, return_singular_vectors=False, rng=0)[0]) if matrix.count_nonzero() else 0.0

@@ -14,7 +14,10 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.core.arrays import Array
+from cosimo.core.master import Master
+from cosimo.core.schedule import Couple, Read, Schedule, Step
 from cosimo.core.system import System
+from cosimo.couplings import Hold
 from cosimo.problems.claims import Claim
 from cosimo.units import Exact, Mechanical
 
@@ -114,6 +117,22 @@ def _general_statements(system: System) -> Iterator[Claim]:
         holds=not worse,
         reason="true at small steps only; the analysis must decide per case",
     )
+    better = [
+        H for H, (jacobi, _) in radii.items() if Spectrum(LinearSystem(system, ideal_jacobi(system, H))).radius > jacobi
+    ]
+    yield Claim(
+        "the FMI restriction raises ρ, at each H listed",
+        "it impacts stability",
+        f"not at H = {', '.join(f'{H:g}' for H in better)}" if better else "at all",
+        holds=not better,
+        reason="against Eq. 11, where the force is formed from the new motion: it may also lower ρ",
+    )
+
+
+def ideal_jacobi(system: System, H: float) -> Master:
+    """Eq. 11: the unit with feedthrough is read again with its new input before its output is delivered."""
+    operations = (Couple("two"), Read("two"), Couple("one"), Step("one"), Step("two"), Read("one"), Read("two"))
+    return Master("ideal-jacobi", Schedule(system.names, operations), H, Hold(0))
 
 
 def _radius(matrix: Array) -> float:

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios and rates measured inside one run, written to RESULTS.md."""

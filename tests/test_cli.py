@@ -1,0 +1,157 @@
+"""The command line as a user meets it: separate processes, real files, wrong input."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COSIMO = [sys.executable, "-m", "cosimo.cli"]
+
+
+def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COSIMO, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=120)
+
+
+def test_analyse_json_fields() -> None:
+    done = cosimo("analyse", "two-mass", "--step-size", "4e-3", "--json")
+    assert done.returncode == 0
+    fields = json.loads(done.stdout)
+    wanted = {"stable", "spectral_radius", "step_size", "master", "defect", "global_error", "critical_step", "modes"}
+    assert wanted <= set(fields)
+    assert fields["stable"] is False
+    assert fields["spectral_radius"] == pytest.approx(1.000355933312396, rel=1e-12)
+    assert fields["critical_step"] == pytest.approx(0.00221482, rel=1e-5)
+    assert {"monolithic", "cosimulated", "frequency_shift", "damping_shift"} <= set(fields["modes"][0])
+    assert len(fields["modes"][0]["monolithic"]) == 2
+
+
+def test_run_writes_rows_that_read_back(tmp_path: Path) -> None:
+    options = "--stop-time 0.5 --master gauss-seidel --order two,one --coupling hold1 --coupling two.f=nepce:0.2"
+    done = cosimo("run", "two-mass", *options.split(), "--output-file", "rows.csv", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    fields = json.loads(done.stdout)
+    assert {"steps", "end_time", "wall_time", "steps_per_second", "output_file", "warnings"} <= set(fields)
+    assert (fields["steps"], fields["end_time"], fields["output_file"]) == (500, 0.5, "rows.csv")
+    rows = np.genfromtxt(tmp_path / "rows.csv", delimiter=",", names=True)
+    assert len(rows) == 501
+
+
+def test_set_changes_the_system() -> None:
+    soft = json.loads(cosimo("analyse", "two-mass", "--set", "kc=1", "--json").stdout)
+    stiff = json.loads(cosimo("analyse", "two-mass", "--json").stdout)
+    assert soft["critical_step"] > 10 * stiff["critical_step"]
+
+
+def test_iterative_and_multirate_options() -> None:
+    options = "--stop-time 0.1 --master iterative --tolerance 1e-8 --anderson 2 --json"
+    iterated = json.loads(cosimo("run", "two-mass", *options.split()).stdout)
+    assert iterated["sweeps"] > iterated["steps"]
+    assert iterated["largest_residual"] <= 1e-8
+    options = "--stop-time 0.1 --master multirate --multiple one=4 --inputs interpolated --json"
+    multirate = json.loads(cosimo("run", "two-mass", *options.split()).stdout)
+    assert multirate["steps"] == 25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["analyse", "two-mas"], "did you mean 'two-mass"),
+        (["analyse", "two-mass", "--master", "jacobbi"], "unknown master 'jacobbi'; did you mean 'jacobi'?"),
+        (["analyse", "two-mass", "--step-size", "0"], "macro step must be a positive number"),
+        (["analyse", "two-mass", "--step-size", "-1"], "macro step must be a positive number"),
+        (["analyse", "two-mass", "--coupling", "hold3"], "unknown coupling 'hold3'"),
+        (["analyse", "two-mass", "--coupling", "nepce:x"], "needs its gain as a number"),
+        (["analyse", "two-mass", "--coupling", "two.g=hold1"], "unknown input of unit 'two' 'g'"),
+        (["analyse", "two-mass", "--set", "kd=1"], "unknown parameter of problem 'two-mass' 'kd'"),
+        (["analyse", "two-mass", "--set", "kc"], "--set wants NAME=VALUE"),
+        (["analyse", "two-mass", "--set", "kc=soft"], "kc wants a number"),
+        (["analyse", "two-mass", "--sweeps", "3"], "master 'jacobi' has no sweeps; iterative have"),
+        (["analyse", "two-mass", "--master", "gauss-seidel", "--order", "one"], "exactly once"),
+        (["run", "two-mass", "--stop-time", "-1"], "stop time"),
+        (["run", "two-mass", "--output-file", "rows.xyz"], ".csv"),
+        (["reproduce", "glumac2019"], "did you mean 'glumac2018'"),
+        (["analyse", "two-mass", "--no-such-option"], "No such option"),
+    ],
+)
+def test_wrong_input_is_one_line_and_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = cosimo(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_json_stays_json_on_errors() -> None:
+    done = cosimo("analyse", "two-mas", "--json")
+    assert json.loads(done.stdout)["exit_code"] == done.returncode == 2
+
+
+def test_output_folder_missing_is_code_7_before_the_first_step(tmp_path: Path) -> None:
+    done = cosimo("run", "two-mass", "--stop-time", "1e6", "--output-file", "nowhere/rows.csv", cwd=tmp_path)
+    assert done.returncode == 7
+    assert "nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_keeps_the_rows(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = [*COSIMO, "run", "two-mass", "--stop-time", "100000", "--output-file", "rows.csv"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "rows.csv").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "interrupted at t =" in errors
+    assert "Traceback" not in errors
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) > 10
+
+
+def test_unstable_run_that_overflows_is_code_6(tmp_path: Path) -> None:
+    done = cosimo(
+        "run",
+        "two-mass",
+        "--step-size",
+        "0.5",
+        "--stop-time",
+        "5000",
+        "--output-file",
+        "rows.csv",
+        "--json",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 6
+    fields = json.loads(done.stdout)
+    assert fields["complete"] is False
+    assert "became" in fields["error"]
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == fields["steps"] + 2
+
+
+def test_reproduce_and_problems() -> None:
+    items = json.loads(cosimo("reproduce", "gomes2018", "--json").stdout)["items"]
+    assert set(items[0]) == {"paper", "item", "published", "computed", "tolerance", "verdict", "reason"}
+    assert "two-mass-glumac" in cosimo("problems").stdout
+    assert "does not hold" in cosimo("reproduce", "gomes2018").stdout
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = cosimo("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0
+    assert "analyse" in done.stdout
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 1.0
+    probe = "import sys, cosimo.cli; print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
