@@ -26,8 +26,8 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# Installed once, and again only when the requirements change.
-$(READY): pyproject.toml
+# Installed once, and again only when the requirements or the compiled sources change.
+$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(READY)

@@ -36,6 +36,29 @@ def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]
     return result
 
 
+def loop_is_singular(gain: Array, tolerance: float) -> bool:
+    """Whether det(I − gain) = 0 to within `tolerance`: the smallest singular value against the size of the loop gain.
+
+    The condition number would not do: it is 1 for every loop through a single variable.
+    """
+    smallest = np.linalg.svd(np.eye(len(gain)) - gain, compute_uv=False)[-1]
+    return bool(smallest <= tolerance * max(1.0, float(np.linalg.norm(gain))))
+
+
+def product(M: Array, v: Array) -> Array:
+    """M v for a vector v (k,), or a stack of columns (k, m), added up column by column from the first to the last.
+
+    The compiled kernel adds in the same order, without fused operations; that is why both agree to the last bit.
+    """
+    if M.shape[1] == 0:
+        return np.zeros((M.shape[0], *v.shape[1:]))
+    columns = M.T if v.ndim == 1 else M.T[:, :, None]
+    total = columns[0] * v[0]
+    for column, factor in zip(columns[1:], v[1:], strict=True):
+        total = total + column * factor
+    return np.asarray(total, dtype=np.float64)
+
+
 def require_finite(name: str, value: Array) -> None:
     """Refuse NaN and infinity by name."""
     if not np.isfinite(value).all():

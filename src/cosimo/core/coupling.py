@@ -36,6 +36,11 @@ class CouplingMatrices:
     ws: Array
     uw: Array
 
+    @property
+    def plain(self) -> bool:
+        """Whether the input is just the newest sample."""
+        return self.uw.shape == (1, 1) and bool(self.ww == 0 and self.ws == 1 and self.uw == 1)
+
 
 class Coupling(ABC):
     """To add a coupling, provide:

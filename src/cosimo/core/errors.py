@@ -5,8 +5,9 @@
     │   ├── UnknownNameError            2   a name nobody knows, with the nearest known one
     │   ├── DimensionError              2   shapes that do not fit together
     │   ├── ScheduleError               2   operations that do not make one macro step
-    │   └── AlgebraicLoopError          2   outputs that cannot be solved for, with the variables on the loop
-    ├── UnsafeInputError                8   an input was refused as unsafe (an archive that would write outside its folder)
+    │   ├── AlgebraicLoopError          2   outputs that cannot be solved for, with the variables on the loop
+    │   └── FileError                   2   something wrong in a file, with file and line
+    ├── UnsafeInputError                8   an input was refused as unsafe
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
@@ -70,6 +71,18 @@ class UnknownNameError(ConfigurationError):
         hint = f"did you mean '{near[0]}'? " if near else ""
         shown = ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"
         super().__init__(f"unknown {kind} '{name}'; {hint}Known: {shown}.")
+
+
+class FileError(ConfigurationError):
+    """Something wrong in a file that was read.
+
+    >>> print(FileError("the name is missing.", file="truck.ssd", line=7))
+    truck.ssd:7: the name is missing.
+    """
+
+    def __init__(self, reason: str, *, file: str, line: int | None = None) -> None:
+        self.reason, self.file, self.line = reason, file, line
+        super().__init__(f"{file}{'' if line is None else f':{line}'}: {reason}")
 
 
 class UnsafeInputError(CosimoError):

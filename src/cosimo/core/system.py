@@ -33,6 +33,11 @@ class Connection:
     def __str__(self) -> str:
         return f"{self.source} → {self.target}"
 
+    @property
+    def identity(self) -> bool:
+        """Whether values pass unchanged."""
+        return self.gain == 1 and self.offset == 0
+
 
 @dataclass(frozen=True)
 class Variable:

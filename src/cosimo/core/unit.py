@@ -78,7 +78,7 @@ class Unit(ABC):
     3. `input_degree`: the highest power of θ in the input that the unit takes itself; higher ones are cut off by the
        master at the start of each step, and the algebra models the cut;
     4. `feedthrough()`: which output depends at once on which input, (p, m); say True when in doubt;
-    5. `instantiate()`: a fresh `Instance` in its initial state;
+    5. `instantiate(start_time)`: a fresh `Instance` in its initial state;
     6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`.
     """
 
@@ -89,8 +89,8 @@ class Unit(ABC):
     can_restore: bool = True
 
     @abstractmethod
-    def instantiate(self) -> Instance:
-        """A fresh live instance."""
+    def instantiate(self, start_time: float = 0.0) -> Instance:
+        """A fresh live instance for a run that begins at `start_time`."""
 
     @abstractmethod
     def feedthrough(self) -> BoolArray:

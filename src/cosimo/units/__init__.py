@@ -1,18 +1,24 @@
-"""Units: state-space and mechanical models with their integrators, and plain Python objects."""
+"""Units: state-space and mechanical models with their integrators, FMUs, Python objects, compiled functions."""
 
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
+from cosimo.units.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.integrators import Exact, ForwardEuler, Integrator, RungeKutta4, SymplecticEuler
 from cosimo.units.linear import Mechanical, StateSpace
+from cosimo.units.native import NativeUnit
 from cosimo.units.python import PythonUnit
 
 __all__ = [
     "DiscreteModel",
     "Exact",
+    "Experiment",
+    "Fmu",
+    "FmuOptions",
     "ForwardEuler",
     "Instance",
     "Integrator",
     "LinearModel",
     "Mechanical",
+    "NativeUnit",
     "PythonUnit",
     "RungeKutta4",
     "StateSpace",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, BoolArray, matrix
+from cosimo.core.arrays import Array, BoolArray, matrix, product
 from cosimo.core.errors import ConfigurationError, DimensionError
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
@@ -59,7 +59,7 @@ class LinearUnit(Unit):
         through: BoolArray = self.model.D != 0
         return through
 
-    def instantiate(self) -> LinearInstance:
+    def instantiate(self, start_time: float = 0.0) -> LinearInstance:
         """A live unit that steps by its discrete matrices."""
         return LinearInstance(self)
 
@@ -194,50 +194,57 @@ class Mechanical(LinearUnit):
 
 
 class LinearInstance(Instance):
-    """A live linear unit: state x, and the input polynomial as the unit sees it from its present time on."""
+    """A live linear unit: state x, and the input polynomial c as the unit sees it from its present time on."""
 
     def __init__(self, unit: LinearUnit) -> None:
-        self._unit = unit
-        self._x = unit.initial_state.copy()
-        self._c = np.zeros((1, len(unit.inputs)))
+        self.unit = unit
+        self.x = unit.initial_state.copy()
+        self.c = np.zeros((1, len(unit.inputs)))
         self._h = 1.0
-        self._maps: dict[tuple[float, int, float], tuple[Array, Array, Array]] = {}
-
-    @cached_property
-    def _output(self) -> tuple[Array, Array]:
-        return self._unit.model.C, self._unit.model.D
+        self._maps: dict[tuple[float, int, float], tuple[Array, Array]] = {}
 
     def set_input(self, coefficients: Array, h: float) -> None:
         """Keep the polynomial."""
-        self._c, self._h = coefficients, h
+        self.c, self._h = coefficients, h
 
     def step(self, time: float, duration: float) -> None:
         """x ← A_d x + Σ_j B_j c_j, then move the polynomial along."""
-        A, B, along = self._map(duration)
-        self._x = A @ self._x + B @ self._c.ravel()
-        self._c = along @ self._c
+        step, along = self.step_map(duration, len(self.c) - 1, self._h)
+        self.x = product(step, np.concatenate([self.x, self.c.ravel()]))
+        if len(self.c) > 1:
+            self.c = product(along, self.c)
 
     def read(self) -> Array:
         """y = C x + D u(now)."""
-        C, D = self._output
-        y: Array = C @ self._x + D @ self._c[0]
-        return y
+        signals = np.concatenate([self.x, self.c[0]]) if self.feeds_through else self.x
+        return product(self.output_map, signals)
 
     def save(self) -> Any:
         """State and input; both are replaced, never changed in place."""
-        return self._x, self._c, self._h
+        return self.x, self.c, self._h
 
     def restore(self, state: Any) -> None:
         """Put both back."""
-        self._x, self._c, self._h = state
+        self.x, self.c, self._h = state
 
-    def _map(self, duration: float) -> tuple[Array, Array, Array]:
-        degree = len(self._c) - 1
-        key = (duration, degree, self._h)
+    @cached_property
+    def feeds_through(self) -> bool:
+        """Whether outputs depend at once on inputs."""
+        return bool(self.unit.model.D.any())
+
+    @cached_property
+    def output_map(self) -> Array:
+        """[C D], or C alone without feedthrough."""
+        model = self.unit.model
+        return np.hstack([model.C, model.D]) if self.feeds_through else model.C
+
+    def step_map(self, duration: float, degree: int, h: float) -> tuple[Array, Array]:
+        """[A_d B_0 … B_q] on [x; c_0; …; c_q] for polynomials in t / h, and the matrix that moves these along."""
+        key = (duration, degree, h)
         if key not in self._maps:
-            discrete, ratio = self._unit.discrete(duration), duration / self._h
-            m = len(self._unit.inputs)
+            discrete, ratio = self.unit.discrete(duration), duration / h
+            m = len(self.unit.inputs)
             scale = np.repeat([ratio**j for j in range(degree + 1)], m)
             B = discrete.B[:, : (degree + 1) * m] * scale
-            self._maps[key] = (discrete.A, B, shift_matrix(degree, ratio))
+            self._maps[key] = (np.hstack([discrete.A, B]), shift_matrix(degree, ratio))
         return self._maps[key]

@@ -53,7 +53,7 @@ class PythonUnit(Unit):
         computed = [isinstance(inspect.getattr_static(self.kind, name, None), property) for name in self.outputs]
         return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
 
-    def instantiate(self) -> PythonInstance:
+    def instantiate(self, start_time: float = 0.0) -> PythonInstance:
         """A fresh object of the class, with its inputs at their start values."""
         return PythonInstance(self)
 

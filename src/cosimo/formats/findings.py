@@ -1,0 +1,100 @@
+"""What is wrong, or only odd, in a file: collected while reading goes on, so that one look shows everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from cosimo.core.errors import ConfigurationError, FileError
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file; `line` is None where only the file is known."""
+
+    file: str
+    line: int | None = None
+
+    def error(self, reason: str) -> FileError:
+        """The error that names this place."""
+        return FileError(reason, file=self.file, line=self.line)
+
+    @contextmanager
+    def blame(self, what: str) -> Iterator[None]:
+        """Give an error without a place this one, and say what was being read."""
+        try:
+            yield
+        except FileError:
+            raise
+        except ConfigurationError as error:
+            raise self.error(f"{what}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence about one place.
+
+    >>> print(Finding("unit 'N' is defined twice.", "truck.ssd", 12, "warning"))
+    truck.ssd:12: warning: unit 'N' is defined twice.
+    """
+
+    message: str
+    file: str = ""
+    line: int | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        where = self.file + ("" if self.line is None else f":{self.line}")
+        kind = "warning: " if self.severity == "warning" else ""
+        return f"{where + ': ' if where else ''}{kind}{self.message}"
+
+
+class Findings:
+    """Errors and warnings in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.all: list[Finding] = []
+
+    @property
+    def errors(self) -> list[Finding]:
+        """Those that keep the file from being used."""
+        return [finding for finding in self.all if finding.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """Those that do not."""
+        return [finding for finding in self.all if finding.severity == "warning"]
+
+    def warn(self, message: str, place: Place) -> None:
+        """Something odd. What was found at the same place before is not repeated."""
+        finding = Finding(message, place.file, place.line, "warning")
+        if finding not in self.all:
+            self.all.append(finding)
+
+    def fail(self, error: ConfigurationError, place: Place) -> None:
+        """Something wrong, at the place that the error names, or else at `place`."""
+        finding = (
+            Finding(error.reason, error.file, error.line)
+            if isinstance(error, FileError)
+            else Finding(str(error), place.file, place.line)
+        )
+        if finding not in self.all:
+            self.all.append(finding)
+
+    @contextmanager
+    def collect(self, place: Place) -> Iterator[None]:
+        """Keep an error and go on after the block; what was refused as unsafe still ends everything."""
+        try:
+            yield
+        except ConfigurationError as error:
+            self.fail(error, place)
+
+    def require_no_errors(self) -> None:
+        """Raise the first error, and say how many more there are."""
+        if not self.errors:
+            return
+        first, more = self.errors[0], len(self.errors) - 1
+        rest = f" ({more} more; 'cosimo validate' lists all)" if more else ""
+        raise FileError(first.message + rest, file=first.file, line=first.line)

@@ -1,0 +1,219 @@
+"""What an FMU or a system is (`cosimo info`), what is wrong with it (`cosimo validate`): data that prints well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.sources import Constant, Table
+from cosimo.core.system import System
+from cosimo.core.unit import Unit
+from cosimo.formats.findings import Finding, Findings
+from cosimo.formats.information_text import fmu_text, system_text
+from cosimo.formats.loaded import Loaded
+from cosimo.formats.loading import load, load_with
+from cosimo.units.fmu import Fmu
+
+
+@dataclass(frozen=True)
+class VariableDescription:
+    """One variable of an FMU; `unit` is its unit of measure."""
+
+    name: str
+    causality: str
+    variability: str
+    type: str
+    unit: str | None
+    start: float | int | bool | str | None
+    description: str
+
+
+@dataclass(frozen=True)
+class FmuDescription:
+    """What an FMU says about itself. `feedthrough` are pairs (input, output); `problems` keep it from running here."""
+
+    file: str
+    fmi_version: str
+    model_name: str
+    description: str
+    generation_tool: str | None
+    platforms: tuple[str, ...]
+    capabilities: Mapping[str, bool]
+    experiment: Mapping[str, float]
+    variables: tuple[VariableDescription, ...]
+    feedthrough: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"kind": "fmu", **asdict(self)}
+
+    def __str__(self) -> str:
+        return fmu_text(self)
+
+
+@dataclass(frozen=True)
+class UnitDescription:
+    """One unit of a system; `states` is None where they are not known."""
+
+    name: str
+    kind: str
+    file: str | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    states: int | None
+
+
+@dataclass(frozen=True)
+class SystemDescription:
+    """A coupled system: what there is, what feeds what, what depends on what at once, how it is usually run.
+
+    `feedthrough` are pairs (input, output) of the same unit; `loops` are groups of outputs that depend on each other.
+    `unconnected` inputs keep the start value given here.
+    """
+
+    name: str
+    source: str | None
+    units: tuple[UnitDescription, ...]
+    connections: tuple[Mapping[str, str | float], ...]
+    external_inputs: Mapping[str, str]
+    unconnected: Mapping[str, float]
+    feedthrough: tuple[tuple[str, str], ...]
+    loops: tuple[tuple[str, ...], ...]
+    experiment: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"kind": "system", **asdict(self)}
+
+    def __str__(self) -> str:
+        return system_text(self)
+
+
+def describe(target: str | Path) -> FmuDescription | SystemDescription:
+    """What a file or a built-in problem is; an `.fmu` is described by itself, all else as a system."""
+    if Path(target).suffix.lower() == ".fmu":
+        return describe_fmu(Fmu(target))
+    return describe_system(load(target))
+
+
+def describe_fmu(fmu: Fmu) -> FmuDescription:
+    """What the FMU says about itself."""
+    from cosimo.units.fmu_archive import read_description
+
+    described, _ = read_description(fmu.path, validate=False)
+    variables = tuple(
+        VariableDescription(
+            info.name,
+            info.causality,
+            info.variability,
+            info.type,
+            None if info.unit is None else info.unit.name,
+            _plain(info.start),
+            info.description,
+        )
+        for info in fmu.variables.values()
+    )
+    return FmuDescription(
+        file=str(fmu.path),
+        fmi_version=fmu.fmi_version,
+        model_name=fmu.model_name,
+        description=fmu.description,
+        generation_tool=described.generationTool,
+        platforms=fmu.platforms,
+        capabilities=asdict(fmu.capabilities),
+        experiment=dict(fmu.default_experiment),
+        variables=variables,
+        feedthrough=tuple(_feedthrough(fmu)),
+        problems=fmu.problems(),
+    )
+
+
+def describe_system(loaded: Loaded) -> SystemDescription:
+    """What the system is made of."""
+    system = loaded.system
+    inlets = [inlet for row in system.inlets.values() for inlet in row]
+    experiment = {"start": loaded.start, "stop": loaded.stop, "step": loaded.step}
+    return SystemDescription(
+        name=system.name,
+        source=None if loaded.source is None else str(loaded.source),
+        units=tuple(_unit(name, unit) for name, unit in system.units.items()),
+        connections=tuple(asdict(connection) for connection in system.connections),
+        external_inputs={inlet.target: _source(inlet.source) for inlet in inlets if inlet.source is not None},
+        unconnected={i.target: i.start for i in inlets if i.link is None and i.source is None},
+        feedthrough=tuple((f"{n}.{a}", f"{n}.{b}") for n, unit in system.units.items() for a, b in _feedthrough(unit)),
+        loops=tuple(system.loops()),
+        experiment=experiment | {"master": None if loaded.master is None else asdict(loaded.master)},
+        warnings=tuple(str(warning) for warning in loaded.warnings),
+    )
+
+
+def validate(target: str | Path) -> list[Finding]:
+    """All that is wrong or odd with a file, without running it; errors before warnings, none means that it is fine.
+
+    A problem in the file never raises, it is in the list.
+    """
+    findings = Findings()
+    try:
+        loaded = load_with(target, findings)
+    except ConfigurationError as error:
+        if not findings.errors:
+            return [_finding(error, target), *findings.warnings]
+    except CosimoError as error:
+        return [Finding(str(error)), *findings.errors, *findings.warnings]
+    else:
+        found = [Finding(problem, str(target)) for problem in _unready(loaded.system)]
+        return [*found, *findings.warnings]
+    return [*findings.errors, *findings.warnings]
+
+
+def _finding(error: ConfigurationError, target: str | Path) -> Finding:
+    from cosimo.core.errors import FileError
+
+    if isinstance(error, FileError):
+        return Finding(error.reason, error.file, error.line)
+    return Finding(str(error), "" if str(target) in str(error) else str(target))
+
+
+def _unready(system: System) -> Iterator[str]:
+    """What would keep the FMUs from being instantiated, in words that name the file the user knows."""
+    told = set()
+    for unit in system.units.values():
+        if isinstance(unit, Fmu):
+            for problem in unit.problems():
+                said = problem.replace(str(unit.path), str(getattr(unit, "label", unit.path)))
+                if said not in told:
+                    told.add(said)
+                    yield said
+
+
+def _unit(name: str, unit: Unit) -> UnitDescription:
+    file = str(getattr(unit, "label", unit.path)) if isinstance(unit, Fmu) else None
+    kind = f"FMU {unit.fmi_version}" if isinstance(unit, Fmu) else type(unit).__name__
+    states = None if unit.linear() is None else len(unit.initial_state)
+    return UnitDescription(name, kind, file, unit.inputs, unit.outputs, states)
+
+
+def _feedthrough(unit: Unit) -> Iterator[tuple[str, str]]:
+    for row, column in np.argwhere(unit.feedthrough()).tolist():
+        yield unit.inputs[column], unit.outputs[row]
+
+
+def _plain(value: float | int | bool | str | None) -> float | int | bool | str | None:
+    """JSON has no infinity and no NaN."""
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _source(source: object) -> str:
+    if isinstance(source, Constant):
+        return f"{source.value:g}"
+    if isinstance(source, Table):
+        return f"table from {source.times[0]:g} s to {source.times[-1]:g} s, {source.interpolation}"
+    return "function of time"

@@ -1,0 +1,28 @@
+"""What a file or a name stands for: a system, and what the file says about running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cosimo.core.system import System
+from cosimo.formats.findings import Finding
+from cosimo.formats.masters import MasterOptions
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A system with its default experiment; what the file does not say is None.
+
+    `step`, `start` and `stop` are in seconds. `outputs` are patterns such as `"truck.*"` on the names to record.
+    `warnings` tell what was odd in the file and how it was taken.
+    """
+
+    system: System
+    master: MasterOptions | None = None
+    step: float | None = None
+    start: float | None = None
+    stop: float | None = None
+    outputs: tuple[str, ...] | None = None
+    source: Path | None = None
+    warnings: tuple[Finding, ...] = ()

@@ -1,0 +1,263 @@
+"""Scenario files: a coupled system, its master and its experiment in TOML.
+
+One model describes the format. It checks what is read, and yields the JSON schema that editors use. Keys are written in
+kebab case (`step-size`); snake case is taken too. Keys that nobody knows are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+Matrix = float | list[float] | list[list[float]]
+Scalar = bool | int | float | str
+Value = Scalar | list[Scalar] | list[list[Scalar]]
+IntegratorName = Literal["exact", "forward-euler", "runge-kutta-4", "symplectic-euler"]
+
+
+class Table(BaseModel):
+    """A table of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(
+        alias_generator=lambda name: name.rstrip("_").replace("_", "-"),
+        populate_by_name=False,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_snake_case(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known, taken = cls.keys(), {}
+        for key, value in data.items():
+            kebab = key if key in known else key.replace("_", "-")
+            name = kebab if kebab in known else key
+            if name in taken:
+                message = f"the key is there twice, as '{name}' and as '{name.replace('-', '_')}'; remove one."
+                raise PydanticCustomError("twice", "{message}", {"message": message})
+            taken[name] = value
+        return taken
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys that the table may have."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+
+class FmuTable(Table):
+    """An FMU for co-simulation."""
+
+    fmu: str = Field(description="Path of the FMU, relative to this file.")
+    parameters: dict[str, Value] = Field({}, description="Values of parameters, by variable name.")
+    start: dict[str, Value] = Field({}, description="Values of inputs and other settable variables at the start.")
+    exact_difference: bool = Field(
+        False, description="Pass the difference of two communication points as step, for FMUs that add steps up."
+    )
+    logging: bool = Field(False, description="Ask the FMU for all its messages, not only errors.")
+    validate_: bool = Field(True, description="Refuse a description that breaks the FMI standard.")
+
+
+class LinearTable(Table):
+    """What state-space and mechanical units share."""
+
+    initial: float | list[float] | None = Field(None, description="The state at the start; zero if left out.")
+    integrator: IntegratorName | None = Field(None, description="How the unit integrates between macro steps.")
+    micro_steps: int = Field(1, ge=1, description="Steps of the integrator within each step of the master.")
+    inputs: list[str] | None = Field(None, description="Names of the inputs; u1, u2, … if left out.")
+    outputs: list[str] | None = Field(None, description="Names of the outputs; y1, y2, … if left out.")
+    start: dict[str, float] = Field({}, description="Values of inputs that are left unconnected.")
+
+
+class StateSpaceTable(LinearTable):
+    """ẋ = A x + B u, y = C x + D u."""
+
+    kind: Literal["state-space"] = Field(description="The kind of unit.")
+    A: Matrix = Field(description="System matrix, n × n, as a list of rows.")
+    B: Matrix = Field(description="Input matrix, n × m.")
+    C: Matrix = Field(description="Output matrix, p × n.")
+    D: Matrix | None = Field(None, description="Feedthrough matrix, p × m; zero if left out.")
+
+
+class MechanicalTable(LinearTable):
+    """M q̈ + C q̇ + K q = B u, with outputs made of displacement, velocity and acceleration."""
+
+    kind: Literal["mechanical"] = Field(description="The kind of unit.")
+    M: Matrix = Field(description="Mass matrix, n × n.")
+    C: Matrix = Field(description="Damping matrix, n × n.")
+    K: Matrix = Field(description="Stiffness matrix, n × n.")
+    B: Matrix = Field(description="Input matrix, n × m.")
+    displacement: Matrix | None = Field(None, description="Part of the displacements in the outputs, p × n.")
+    velocity: Matrix | None = Field(None, description="Part of the velocities in the outputs, p × n.")
+    acceleration: Matrix | None = Field(None, description="Part of the accelerations in the outputs, p × n.")
+    feedthrough: Matrix | None = Field(None, description="Part of the inputs in the outputs, p × m.")
+
+
+class PythonTable(Table):
+    """A Python class. Loading the scenario runs the file or module it is in."""
+
+    kind: Literal["python"] = Field(description="The kind of unit.")
+    class_: str = Field(
+        pattern="^[^:]+:[A-Za-z_][A-Za-z0-9_]*$",
+        description="'file.py:Class', relative to this file, or 'package.module:Class'.",
+    )
+    parameters: dict[str, Value] = Field({}, description="Arguments for the class when it is instantiated.")
+    start: dict[str, float] = Field({}, description="Values of inputs that are left unconnected.")
+
+
+class ConnectionTable(Table):
+    """target = gain · source + offset."""
+
+    from_: str = Field(description="The output, as 'unit.variable'.")
+    to: str = Field(description="The input, as 'unit.variable'.")
+    gain: float = Field(1.0, description="Factor, applied after conversion of units of measure.")
+    offset: float = Field(0.0, description="Added after the factor.")
+
+
+class CsvTable(Table):
+    """An external input over time."""
+
+    csv: str = Field(description="Path of a CSV file with a line of column names, relative to this file.")
+    column: str = Field(description="The column with the values.")
+    time_column: str | None = Field(None, description="The column with the times in seconds; the first if left out.")
+    interpolation: Literal["linear", "hold"] = Field("linear", description="Between rows: linear, or held.")
+
+
+class ProblemTable(Table):
+    """A built-in problem instead of units."""
+
+    name: str = Field(description="Its name; 'cosimo problems' lists them.")
+    parameters: dict[str, float] = Field({}, description="Values of its parameters.")
+
+
+class MasterTable(Table):
+    """The master algorithm, in the words of the command line."""
+
+    name: str = Field("jacobi", description="jacobi, jacobi-early-read, gauss-seidel, groups, multirate, or iterative.")
+    order: str | list[str] | list[list[str]] | None = Field(
+        None, description="Units in order: 'a,b,c' or a list; for groups 'a,b;c' or a list of lists."
+    )
+    couplings: list[str] = Field(
+        [], description="hold0, hold1, hold2 or nepce:GAIN for all inputs; 'unit.input=hold1' for one."
+    )
+    sweeps: int | None = Field(None, description="iterative: a fixed number of sweeps.")
+    tolerance: float | None = Field(None, description="iterative: sweep until outputs change by less.")
+    sweep_limit: int | None = Field(None, description="iterative: give up, and say so, after this many.")
+    anderson: int | None = Field(None, description="iterative: accelerate with this many earlier sweeps.")
+    multiples: dict[str, int] = Field({}, description="multirate: by how many base steps each unit steps.")
+    inputs: Literal["held", "interpolated"] | None = Field(None, description="multirate: inputs between steps.")
+
+
+def _unit_tag(table: Any) -> str | None:
+    if not isinstance(table, dict):
+        return None
+    kind = table.get("kind")
+    return "fmu" if "fmu" in table and kind is None else kind if isinstance(kind, str) else None
+
+
+def _table_tag(value: Any) -> str:
+    return "table" if isinstance(value, dict) else "plain"
+
+
+def _arrow(text: str) -> str:
+    if text.count("->") != 1 or not all(end.strip() for end in text.split("->")):
+        raise PydanticCustomError("arrow", "a connection is written 'unit.output -> unit.input'")
+    return text
+
+
+UnitEntry = Annotated[
+    Annotated[FmuTable, Tag("fmu")]
+    | Annotated[StateSpaceTable, Tag("state-space")]
+    | Annotated[MechanicalTable, Tag("mechanical")]
+    | Annotated[PythonTable, Tag("python")],
+    Discriminator(_unit_tag),
+]
+ConnectionEntry = Annotated[
+    Annotated[str, AfterValidator(_arrow), Tag("plain")] | Annotated[ConnectionTable, Tag("table")],
+    Discriminator(_table_tag),
+]
+InputEntry = Annotated[Annotated[float, Tag("plain")] | Annotated[CsvTable, Tag("table")], Discriminator(_table_tag)]
+ProblemEntry = Annotated[
+    Annotated[str, Tag("plain")] | Annotated[ProblemTable, Tag("table")], Discriminator(_table_tag)
+]
+
+
+class Scenario(Table):
+    """A coupled system (units and connections, or a built-in problem), its master and its experiment."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("state-space", "mechanical", "python")
+
+    name: str | None = Field(None, description="Name of the system; the file's name if left out.")
+    problem: ProblemEntry | None = Field(None, description="A built-in problem instead of units.")
+    units: dict[str, UnitEntry] = Field({}, description="The units by name: FMUs or built-in kinds.")
+    connections: list[ConnectionEntry] = Field(
+        [], description="'unit.output -> unit.input', or tables with gain and offset."
+    )
+    inputs: dict[str, InputEntry] = Field({}, description="External inputs by 'unit.input': constants or CSV columns.")
+    master: MasterTable | None = Field(None, description="The master algorithm.")
+    step_size: float | None = Field(None, gt=0, description="Macro step in seconds.")
+    start_time: float | None = Field(None, description="Start of the run in seconds.")
+    stop_time: float | None = Field(None, description="End of the run in seconds.")
+    outputs: list[str] | None = Field(None, description="What to record: names or patterns such as 'truck.*'.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Scenario:
+        if self.problem is None and not self.units:
+            raise PydanticCustomError("whole", "give units, or a built-in problem.")
+        if self.problem is not None and (self.units or self.connections or self.inputs):
+            raise PydanticCustomError("whole", "a built-in problem has its units, connections and inputs already.")
+        if self.stop_time is not None and self.stop_time <= (self.start_time or 0.0):
+            raise PydanticCustomError("whole", "stop-time must be greater than start-time.")
+        return self
+
+
+_TABLES: dict[str, type[Table]] = {
+    "master": MasterTable,
+    "connections": ConnectionTable,
+    "inputs": CsvTable,
+    "problem": ProblemTable,
+}
+_UNITS: dict[str, type[Table]] = {
+    "fmu": FmuTable,
+    "state-space": StateSpaceTable,
+    "mechanical": MechanicalTable,
+    "python": PythonTable,
+}
+
+
+def known_keys(location: tuple[str | int, ...]) -> list[str]:
+    """The keys of the table in which pydantic found an unknown one at `location`."""
+    if len(location) == 1:
+        return Scenario.keys()
+    table = _UNITS[str(location[2])] if location[0] == "units" else _TABLES[str(location[0])]
+    return table.keys()
+
+
+def check_scenario(data: dict[str, Any]) -> tuple[Scenario | None, list[dict[str, Any]]]:
+    """The scenario, or what is wrong with it, as pydantic lists it."""
+    try:
+        return Scenario.model_validate(data), []
+    except ValidationError as error:
+        return None, [dict(item) for item in error.errors(include_url=False)]
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The format as a JSON schema, for editors."""
+    schema = Scenario.model_json_schema(by_alias=True)
+    return {"$schema": SCHEMA, "title": "cosimo scenario", **{k: v for k, v in schema.items() if k != "title"}}

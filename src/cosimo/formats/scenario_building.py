@@ -1,0 +1,175 @@
+"""From a scenario file to a system, its master and its experiment."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.sources import Source as Signal
+from cosimo.core.sources import Table
+from cosimo.core.system import Connection, System
+from cosimo.core.unit import Unit
+from cosimo.formats.findings import Findings, Place
+from cosimo.formats.loaded import Loaded
+from cosimo.formats.masters import MasterOptions, build_master
+from cosimo.formats.scenario import ConnectionTable, MasterTable, Scenario
+from cosimo.formats.scenario_reading import Source, read_scenario, show_key
+from cosimo.formats.scenario_units import build_unit
+from cosimo.formats.wiring import convert_connection, directory
+
+
+def load_scenario(
+    path: str | Path, findings: Findings | None = None, *, settings: Mapping[str, float] | None = None
+) -> Loaded:
+    """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
+    path, findings = Path(path), findings or Findings()
+    scenario, source = read_scenario(path, findings)
+    if scenario.problem is not None:
+        loaded = _problem(scenario, source, settings or {})
+    elif settings:
+        raise ConfigurationError(f"'{path}' has no built-in problem whose parameters could be set; edit the file.")
+    else:
+        loaded = Loaded(_system(scenario, source, findings))
+    step = loaded.step if scenario.step_size is None else scenario.step_size
+    options = None if scenario.master is None else master_options(scenario.master)
+    with findings.collect(source.place("master")):
+        if options is not None:
+            with source.place("master").blame("master"):
+                build_master(loaded.system, step or 1.0, options)
+    outputs = _outputs(scenario, source, loaded.system, findings)
+    findings.require_no_errors()
+    return Loaded(
+        loaded.system,
+        options,
+        step,
+        scenario.start_time,
+        loaded.stop if scenario.stop_time is None else scenario.stop_time,
+        outputs,
+        path,
+        tuple(findings.warnings),
+    )
+
+
+def master_options(table: MasterTable) -> MasterOptions:
+    """The master in the words of the command line."""
+    fields: dict[str, Any] = {name: getattr(table, name) for name in type(table).model_fields}
+    if isinstance(table.order, list):
+        fields["order"] = (
+            ",".join(table.order)  # type: ignore[arg-type]
+            if all(isinstance(item, str) for item in table.order)
+            else ";".join(",".join(group) for group in table.order)
+        )
+    return MasterOptions(**fields)
+
+
+def _problem(scenario: Scenario, source: Source, settings: Mapping[str, float]) -> Loaded:
+    from cosimo.problems import find
+
+    table = scenario.problem
+    name, parameters = (table, {}) if isinstance(table, str) else (table.name, table.parameters)  # type: ignore[union-attr]
+    with source.place("problem").blame("problem"):
+        problem = find(name)
+        system = problem.system({**parameters, **settings})
+    if scenario.name is not None:
+        system.name = scenario.name
+    return Loaded(system, step=problem.step, stop=problem.stop)
+
+
+def _system(scenario: Scenario, source: Source, findings: Findings) -> System:
+    units: dict[str, Unit] = {}
+    for name, table in scenario.units.items():
+        place = source.place("units", name)
+        with findings.collect(place), place.blame(show_key(["units", name])):
+            units[name] = build_unit(name, table, source, scenario.start_time or 0.0)
+    findings.require_no_errors()
+    known = directory(units)
+    connections = []
+    for number, entry in enumerate(scenario.connections):
+        place = source.place("connections", number)
+        with findings.collect(place), place.blame(show_key(["connections", number])):
+            connections.append(convert_connection(known, _connection(entry)))
+    inputs: dict[str, float | Signal] = {}
+    tables: dict[Path, _Columns] = {}
+    for target, value in scenario.inputs.items():
+        place = source.place("inputs", target)
+        with findings.collect(place), place.blame(show_key(["inputs", target])):
+            known.input(target)
+            if isinstance(value, float | int):
+                inputs[target] = float(value)
+                continue
+            file = source.near(value.csv)
+            columns = tables[file] = tables[file] if file in tables else _Columns(file)
+            inputs[target] = Table(*columns.pair(value.time_column, value.column), interpolation=value.interpolation)
+    findings.require_no_errors()
+    with Place(str(source.path), source.place("units").line).blame("units"):
+        return System(units, connections, inputs=inputs, name=scenario.name or source.path.stem)
+
+
+def _connection(entry: str | ConnectionTable) -> Connection:
+    if isinstance(entry, ConnectionTable):
+        return Connection(entry.from_, entry.to, entry.gain, entry.offset)
+    start, _, end = entry.partition("->")
+    return Connection(start.strip(), end.strip())
+
+
+def _outputs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[str, ...] | None:
+    from cosimo.recording import choose
+
+    if scenario.outputs is None:
+        return None
+    for number, pattern in enumerate(scenario.outputs):
+        place = source.place("outputs", number)
+        with findings.collect(place), place.blame(show_key(["outputs", number])):
+            choose((*system.outputs, *system.input_names), [pattern])
+    return tuple(scenario.outputs)
+
+
+class _Columns:
+    """A CSV file with a line of names, read once for all inputs that use it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file)
+                self._names = [name.strip() for name in next(reader, [])]
+                self._rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+        except OSError as error:
+            raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ConfigurationError(f"'{path}' is not a CSV file in UTF-8: {error}.") from None
+        if not self._names:
+            raise ConfigurationError(f"'{path}' is empty; a line of column names and rows of numbers are needed.")
+
+    def pair(self, time: str | None, column: str) -> tuple[list[float], list[float]]:
+        """Times and values; times must increase."""
+        times, values = self._column(self._names[0] if time is None else time), self._column(column)
+        for (line, _), (before, now) in zip(self._rows[1:], itertools.pairwise(times), strict=True):
+            if now <= before:
+                raise Place(str(self._path), line).error(
+                    f"the time {now:g} is not greater than the one before ({before:g}); sort the rows."
+                )
+        return times, values
+
+    def _column(self, name: str) -> list[float]:
+        if name not in self._names:
+            raise UnknownNameError(f"column of '{self._path}'", name, self._names)
+        index = self._names.index(name)
+        values = []
+        for line, row in self._rows:
+            text = row[index].strip() if index < len(row) else ""
+            try:
+                value = float(text)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise Place(str(self._path), line).error(f"column '{name}' has '{text}'; a finite number is needed.")
+            values.append(value)
+        if not values:
+            raise ConfigurationError(f"'{self._path}' has no rows below its line of column names.")
+        return values

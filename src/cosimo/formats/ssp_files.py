@@ -1,0 +1,248 @@
+"""The files of a system structure: beside a plain .ssd, or inside an .ssp package.
+
+A package is read in place. Only what must be a file on disk (an FMU, a package in the package) is copied into a private
+folder, which goes when nobody uses it any more: with the last unit that lives on it, at the latest with the process.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import tempfile
+import weakref
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.formats.findings import Findings, Place
+
+GIB = 2**30
+TEXT_LIMIT, FILE_LIMIT = GIB // 4, 2 * GIB
+"""No text of a package is this long, and no FMU."""
+STRUCTURE = "SystemStructure.ssd"
+
+
+class Files(ABC):
+    """Where the files named in a description are found; names are relative and separated by slashes."""
+
+    @abstractmethod
+    def label(self, name: str) -> str:
+        """The file as messages call it."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a small file."""
+
+    @abstractmethod
+    def on_disk(self, name: str) -> Path:
+        """The file as one that can be opened by its path."""
+
+    @abstractmethod
+    def holds(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    def close(self) -> None:  # noqa: B027  files in a folder hold nothing open
+        """Reading is over; what was copied stays."""
+
+    def locate(self, source: str, base: str) -> str:
+        """The name of the file that the URI `source` in a document in folder `base` means."""
+        parts = urlsplit(source)
+        if parts.scheme not in ("", "file") or (parts.netloc and parts.netloc != "localhost"):
+            raise ConfigurationError(f"'{source}' is not a file here; only files of the package can be read.")
+        if parts.scheme == "file":
+            return self._absolute(source, url2pathname(parts.path))
+        # Some tools percent-encode, as URIs demand, some write names as they are.
+        names = [posixpath.normpath(posixpath.join(base, name)) for name in (source, unquote(source))]
+        return next((name for name in names if self.holds(name)), names[0])
+
+    @abstractmethod
+    def _absolute(self, source: str, path: str) -> str:
+        """The name for an absolute path."""
+
+
+class FolderFiles(Files):
+    """Files beside a plain .ssd."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def label(self, name: str) -> str:
+        """The path, short where the folder was given so."""
+        return str(self._folder / name)
+
+    def holds(self, name: str) -> bool:
+        return (self._folder / name).is_file()
+
+    def read(self, name: str) -> bytes:
+        path = self.on_disk(name)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
+
+    def on_disk(self, name: str) -> Path:
+        path = self._folder / name
+        if path.is_file():
+            return path
+        near = [other.name for other in path.parent.glob("*") if other.suffix == path.suffix]
+        if near:
+            raise UnknownNameError(f"file in '{path.parent}'", path.name, near)
+        raise ConfigurationError(f"the file '{path}' does not exist.")
+
+    def _absolute(self, source: str, path: str) -> str:
+        return path
+
+
+class Workspace:
+    """A private folder that is removed by `close`, by garbage collection or at the end of the process."""
+
+    def __init__(self) -> None:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="cosimo-ssp-"))
+        except OSError as error:
+            raise ConfigurationError(f"no temporary folder can be made: {error.strerror}; set TMPDIR.") from None
+        self.close = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def __copy__(self) -> Workspace:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Workspace:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process the folder is only borrowed: it goes when this process no longer needs it.
+        return _borrow, (self.path,)
+
+
+def _borrow(path: Path) -> Workspace:
+    workspace = Workspace.__new__(Workspace)
+    workspace.path = path
+    return workspace
+
+
+def _remove(path: Path, process: int) -> None:
+    # A forked child leaves the folder to its parent.
+    if os.getpid() == process:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class ArchiveFiles(Files):
+    """Files inside a zip archive; `name` is what messages call it."""
+
+    def __init__(self, path: Path, workspace: Workspace | None = None, name: str | None = None) -> None:
+        self._path, self._name = path, name or str(path)
+        self._workspace = workspace
+        self._folder: Path | None = None
+        self._archive: zipfile.ZipFile | None = None
+        with self._open() as archive:
+            # Archives written on Windows may separate folders with backslashes.
+            self._members = {i.filename.replace("\\", "/"): i.filename for i in archive.infolist() if not i.is_dir()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all files."""
+        return tuple(self._members)
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """The folder that holds what was copied, if anything was."""
+        return self._workspace
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+            self._archive = None
+
+    def label(self, name: str) -> str:
+        """Archive and member, as in `truck.ssp/SystemStructure.ssd`."""
+        return f"{self._name}/{name}"
+
+    def holds(self, name: str) -> bool:
+        return name in self._members
+
+    def read(self, name: str) -> bytes:
+        with self._open() as archive:
+            member = self._member(archive, name, TEXT_LIMIT)
+            return archive.read(member)
+
+    def on_disk(self, name: str) -> Path:
+        if self._workspace is None:
+            self._workspace = Workspace()
+        if self._folder is None:  # one for each archive: a package in the package may hold files of the same names
+            self._folder = Path(tempfile.mkdtemp(dir=self._workspace.path))
+        path = self._folder / name
+        if name in self._members and path.exists():
+            return path
+        with self._open() as archive:
+            member = self._member(archive, name, FILE_LIMIT)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as source, path.open("wb") as target:
+                    shutil.copyfileobj(source, target, 2**20)
+            except OSError as error:
+                path.unlink(missing_ok=True)
+                raise ConfigurationError(
+                    f"'{self.label(name)}' cannot be unpacked into '{self._workspace.path.parent}': "
+                    f"{error.strerror or error}; make room there or set TMPDIR."
+                ) from None
+        return path
+
+    def _absolute(self, source: str, path: str) -> str:
+        raise ConfigurationError(f"'{source}' lies outside the package '{self._name}'; packages hold their files.")
+
+    def _member(self, archive: zipfile.ZipFile, name: str, limit: int) -> zipfile.ZipInfo:
+        if name.startswith(("../", "/")) or name == "..":
+            raise UnsafeInputError(f"'{self._name}' names the file '{name}', which lies outside the package; refused.")
+        if name not in self._members:
+            raise UnknownNameError(f"file in '{self._name}'", name, self._members)
+        info = archive.getinfo(self._members[name])
+        if info.file_size > limit:
+            raise UnsafeInputError(
+                f"'{self.label(name)}' takes {info.file_size:,} bytes unpacked, more than the limit of {limit:,}; "
+                f"refused."
+            )
+        return info
+
+    @contextmanager
+    def _open(self) -> Iterator[zipfile.ZipFile]:
+        """The archive, which stays open until `close`: its directory is read once, however many files are copied."""
+        try:
+            if self._archive is None:
+                self._archive = zipfile.ZipFile(self._path)
+            yield self._archive
+        except zipfile.BadZipFile as error:
+            raise ConfigurationError(f"'{self._name}' is damaged or not a zip archive ({error}).") from None
+        except (EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+            raise ConfigurationError(f"'{self._name}' cannot be unpacked ({error}).") from None
+        except OSError as error:
+            raise ConfigurationError(f"'{self._name}' cannot be read: {error.strerror or error}.") from None
+
+
+def main_structure(files: ArchiveFiles, findings: Findings) -> str:
+    """The description to start from: SystemStructure.ssd, or the only one there is."""
+    if files.holds(STRUCTURE):
+        return STRUCTURE
+    others = [name for name in files.names if name.endswith(".ssd") and "/" not in name]
+    if len(others) != 1:
+        several = (
+            f"but {', '.join(others)}; rename the one to use" if others else "and is no package, or an incomplete one"
+        )
+        raise ConfigurationError(f"'{files.label('')[:-1]}' holds no {STRUCTURE} {several}.")
+    findings.warn(f"{STRUCTURE} is missing; the only description there is was read.", Place(files.label(others[0])))
+    return others[0]
+
+
+def discard(files: Files) -> None:
+    """Remove what was copied: reading failed."""
+    if isinstance(files, ArchiveFiles):
+        files.close()
+        if files.workspace is not None:
+            files.workspace.close()

@@ -1,0 +1,199 @@
+"""Parameter sets (.ssv) and mappings (.ssm): which value goes to which name.
+
+A value is given in the unit of measure of its source. It is converted to the unit of what it is given to, and only then
+transformed as the mapping says:  v = factor · convert(value) + offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.formats.findings import Place
+from cosimo.formats.ssp_xml import Element
+from cosimo.units.quantities import BASE, UnitOfMeasure, convert
+
+Scalar = float | int | bool | str
+
+_MAPPINGS = ("BooleanMappingTransformation", "IntegerMappingTransformation", "EnumerationMappingTransformation")
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Units of measure and enumerations that a document defines."""
+
+    units: Mapping[str, UnitOfMeasure] = field(default_factory=dict)
+    enumerations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def unit(self, name: str | None) -> UnitOfMeasure | None:
+        """The unit of that name; one without a definition fits only itself."""
+        return None if not name else self.units.get(name, UnitOfMeasure(name))
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """factor · v + offset, or (for truth values, whole numbers, enumerations) a table."""
+
+    factor: float = 1.0
+    offset: float = 0.0
+    table: Mapping[str, str] | None = None
+
+    @property
+    def linear(self) -> bool:
+        """It has no table."""
+        return self.table is None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A value bound to a name, with what has to be done to it before it is given to its target."""
+
+    value: Scalar
+    place: Place
+    unit: UnitOfMeasure | None = None
+    items: Mapping[str, int] | None = None
+    transformation: Transformation = field(default_factory=Transformation)
+    suppress_conversion: bool = False
+
+    def resolve(self, target: UnitOfMeasure | None) -> Scalar:
+        """The value as its target, whose unit of measure is given, is to take it."""
+        value = self.value
+        if self.transformation.table is not None:
+            value = self._look_up(self.transformation.table)
+        if isinstance(value, str):
+            return self._item(value)
+        if isinstance(value, bool):
+            return value
+        if not self.suppress_conversion:
+            conversion = convert(self.unit, target)
+            if conversion is None:
+                raise self.place.error(
+                    f"the value {value:g} is in '{self.unit}', its target in '{target}', and these cannot be converted "
+                    f"into each other."
+                )
+            if not conversion.identity:
+                value = conversion.gain * value + conversion.offset
+        if (self.transformation.factor, self.transformation.offset) != (1.0, 0.0):
+            value = self.transformation.factor * value + self.transformation.offset
+        return value
+
+    def _look_up(self, table: Mapping[str, str]) -> Scalar:
+        text = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        if text not in table:
+            raise self.place.error(f"the mapping has no entry for the value '{text}'; it has {', '.join(table)}.")
+        found = table[text]
+        if isinstance(self.value, bool):
+            return found == "true"
+        return found if isinstance(self.value, str) else int(found)
+
+    def _item(self, value: str) -> Scalar:
+        if self.items is None:
+            return value
+        if value not in self.items:
+            raise self.place.error(str(UnknownNameError("item of the enumeration", value, self.items)))
+        return self.items[value]
+
+
+def read_definitions(root: Element) -> Definitions:
+    """The units and enumerations of a description or a parameter set."""
+    units = {}
+    for element in root.each("Units", "Unit"):
+        name, base = element.require("name"), element.find("BaseUnit")
+        if base is None:
+            units[name] = UnitOfMeasure(name)
+            continue
+        exponents = tuple(base.whole(letter, 0) for letter in BASE)
+        try:
+            units[name] = UnitOfMeasure(name, exponents, base.number("factor", 1.0), base.number("offset", 0.0))
+        except ConfigurationError as error:
+            raise base.place.error(str(error)) from None
+    enumerations = {
+        element.require("name"): {item.require("name"): item.whole("value") for item in element.each("Item")}
+        for element in root.each("Enumerations", "Enumeration")
+    }
+    return Definitions(units, enumerations)
+
+
+def read_parameter_set(root: Element, surrounding: Definitions) -> dict[str, Bound]:
+    """The values of a ParameterSet by name; definitions of the `surrounding` description count where it has none."""
+    if root.tag != "ParameterSet":
+        raise root.place.error(f"the root element is {root.tag}; a parameter set begins with ParameterSet.")
+    own = read_definitions(root)
+    known = Definitions({**surrounding.units, **own.units}, {**surrounding.enumerations, **own.enumerations})
+    found: dict[str, Bound] = {}
+    for parameter in root.each("Parameters", "Parameter"):
+        name = parameter.require("name")
+        content = next((child for child in parameter.children if child.tag in (*_READERS, "Binary")), None)
+        if content is None:
+            raise parameter.place.error(
+                f"parameter '{name}' has no value: Real, Integer, Boolean, String, Enumeration."
+            )
+        if content.tag == "Binary":
+            raise content.place.error(f"parameter '{name}' is binary; binary values are not supported.")
+        if name in found:
+            raise parameter.place.error(f"parameter '{name}' is given twice; remove one.")
+        items = None
+        if content.tag == "Enumeration":
+            items = _items(content, known)
+        value = _READERS[content.tag](content)
+        found[name] = Bound(value, content.place, known.unit(content.get("unit")), items)
+    return found
+
+
+def read_mapping(root: Element, values: Mapping[str, Bound]) -> dict[str, Bound]:
+    """The values under the names that a ParameterMapping gives them; only mapped ones are applied."""
+    if root.tag != "ParameterMapping":
+        raise root.place.error(f"the root element is {root.tag}; a parameter mapping begins with ParameterMapping.")
+    mapped: dict[str, Bound] = {}
+    for entry in root.each("MappingEntry"):
+        source, target = entry.require("source"), entry.require("target")
+        if source not in values:
+            raise entry.place.error(str(UnknownNameError("parameter in the mapping", source, values)))
+        if target in mapped:
+            raise entry.place.error(f"two parameters are mapped to '{target}'; remove one.")
+        mapped[target] = replace(
+            values[source],
+            transformation=read_transformation(entry),
+            suppress_conversion=entry.flag("suppressUnitConversion", False),
+        )
+    return mapped
+
+
+def read_transformation(parent: Element) -> Transformation:
+    """The transformation of a connection or a mapping entry; none is the identity."""
+    linear = parent.find("LinearTransformation")
+    if linear is not None:
+        return Transformation(linear.number("factor", 1.0), linear.number("offset", 0.0))
+    for child in parent.children:
+        if child.tag in _MAPPINGS:
+            # Truth values may be written as 1 and 0; they are compared as words.
+            read: Callable[[Element, str], str] = _word if child.tag == _MAPPINGS[0] else Element.require
+            return Transformation(table={read(e, "source"): read(e, "target") for e in child.each("MapEntry")})
+    return Transformation()
+
+
+def _word(element: Element, name: str) -> str:
+    return "true" if element.flag(name) else "false"
+
+
+def _items(content: Element, known: Definitions) -> Mapping[str, int]:
+    """The enumeration that a value belongs to; without its name, the only one that has such an item."""
+    name, value = content.get("name"), content.require("value")
+    if name is not None:
+        if name not in known.enumerations:
+            raise content.place.error(str(UnknownNameError("enumeration", name, known.enumerations)))
+        return known.enumerations[name]
+    fitting = [items for items in known.enumerations.values() if value in items]
+    if len({items[value] for items in fitting}) != 1:
+        raise content.place.error(f"'{value}' is not an item of exactly one enumeration; name the enumeration.")
+    return fitting[0]
+
+
+_READERS: Mapping[str, Callable[[Element], Scalar]] = {
+    "Real": lambda e: e.number("value"),
+    "Integer": lambda e: e.whole("value"),
+    "Boolean": lambda e: e.flag("value"),
+    "String": lambda e: e.attributes.get("value", ""),
+    "Enumeration": lambda e: e.require("value"),
+}

@@ -1,0 +1,253 @@
+"""Reading a system structure description (.ssd), with all that it refers to, into the data of `ssp_elements`."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cosimo.core.errors import UnknownNameError, UnsafeInputError
+from cosimo.formats.findings import Findings
+from cosimo.formats.ssp_elements import Binding, Component, Connector, Structure, Subsystem, Wire
+from cosimo.formats.ssp_files import ArchiveFiles, Files, FolderFiles, discard, main_structure
+from cosimo.formats.ssp_parameters import (
+    Bound,
+    Definitions,
+    read_definitions,
+    read_mapping,
+    read_parameter_set,
+    read_transformation,
+)
+from cosimo.formats.ssp_xml import Element, parse
+
+FMU, DEFINITION, PACKAGE = (
+    "application/x-fmu-sharedlibrary",
+    "application/x-ssp-definition",
+    "application/x-ssp-package",
+)
+TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration", "Binary")
+KINDS = ("input", "output", "parameter", "calculatedParameter", "inout")
+ELEMENTS = 100_000
+"""How many elements a system may have: with references to references, a short file can stand for millions."""
+
+
+@dataclass
+class Reading:
+    """What has been read so far: findings, the chain of references that led here, the number of elements."""
+
+    findings: Findings
+    chain: list[str] = field(default_factory=list)
+    elements: int = 0
+
+    def count(self, element: Element) -> None:
+        """One more element."""
+        self.elements += 1
+        if self.elements > ELEMENTS:
+            place = element.place
+            raise UnsafeInputError(
+                f"{place.file}:{place.line}: the system has more than {ELEMENTS:,} elements; refused."
+            )
+
+
+def read_structure(files: Files, name: str, reading: Reading) -> Structure:
+    """The description in the file `name`; what can be skipped and reported is, the rest raises."""
+    label, findings = files.label(name), reading.findings
+    root = parse(files.read(name), label, findings)
+    if root.tag != "SystemStructureDescription":
+        raise root.place.error(f"the root element is {root.tag}, not SystemStructureDescription; this is no .ssd.")
+    version = root.get("version")
+    if version is None or not version.startswith("1."):
+        findings.warn(f"the version is {version or 'missing'}; the file is read as SSP 1.0.", root.place)
+    system = root.find("System")
+    if system is None:
+        raise root.place.error("the description has no System.")
+    reader = _StructureReader(files, posixpath.dirname(name), root, reading)
+    experiment = root.find("DefaultExperiment")
+    times: dict[str, float | None] = dict.fromkeys(("startTime", "stopTime"))
+    if experiment is not None:
+        with findings.collect(experiment.place):
+            times |= {key: experiment.number(key) for key in times if experiment.get(key) is not None}
+    called = root.get("name") or system.get("name") or posixpath.splitext(posixpath.basename(name))[0]
+    return Structure(called, reader.system(system, called), times["startTime"], times["stopTime"])
+
+
+class _StructureReader:
+    """Reads one document: where it lies, what it defines."""
+
+    def __init__(self, files: Files, base: str, root: Element, reading: Reading) -> None:
+        self.files, self.base, self.root, self.reading = files, base, root, reading
+        self.findings = reading.findings
+        self.definitions = Definitions()
+        with self.findings.collect(root.place):
+            self.definitions = read_definitions(root)
+
+    def system(self, element: Element, name: str) -> Subsystem:
+        """A System element, at the root or nested."""
+        for dictionary in element.each("SignalDictionaries", "SignalDictionary"):
+            self._refuse(dictionary, "signal dictionary", dictionary.get("name"))
+        elements: dict[str, Component | Subsystem] = {}
+        for child in (e for group in element.each("Elements") for e in group.children):
+            self.reading.count(child)
+            with self.findings.collect(child.place):
+                if (read := self._element(child)) is None:
+                    continue
+                if read.name in elements:
+                    raise child.place.error(f"two elements of system '{name}' are called '{read.name}'; rename one.")
+                elements[read.name] = read
+        wires = []
+        for connection in element.each("Connections", "Connection"):
+            with self.findings.collect(connection.place):
+                wires.append(self._wire(connection))
+        connectors, bindings = self._connectors(element), self._bindings(element, None)
+        named = (child.get("name") or "" for group in element.each("Elements") for child in group.children)
+        broken = frozenset(named).difference(elements)
+        return Subsystem(name, element.place, connectors, bindings, elements, tuple(wires), broken)
+
+    def _element(self, element: Element) -> Component | Subsystem | None:
+        if element.tag == "System":
+            return self.system(element, element.require("name"))
+        if element.tag == "SignalDictionaryReference":
+            self._refuse(element, "signal dictionary reference", element.get("name"))
+        elif element.tag == "Component":
+            return self._component(element)
+        elif element.tag != "Annotations":
+            self.findings.warn(f"element {element.tag} is unknown and was left out.", element.place)
+        return None
+
+    def _component(self, element: Element) -> Component | Subsystem:
+        name, source = element.require("name"), element.require("source")
+        if element.get("implementation") == "ModelExchange":
+            raise element.place.error(
+                f"component '{name}' asks for model exchange; only co-simulation FMUs can be run. Set implementation "
+                f"to CoSimulation if the FMU has both."
+            )
+        kind = element.get("type") or _guess_type(source)
+        if kind == FMU and not source.startswith("#"):
+            with element.place.blame(f"component '{name}'"):
+                file = self.files.locate(source, self.base)
+                path = self.files.on_disk(file)
+            bindings = self._bindings(element, path)
+            connectors = self._connectors(element)
+            return Component(name, path, self.files.label(file), element.place, connectors, bindings, self.files)
+        if kind not in (FMU, DEFINITION, PACKAGE):
+            raise element.place.error(f"component '{name}' has the type '{kind}'; FMUs, .ssd and .ssp can be read.")
+        inner = self._referenced(element, source, kind)
+        # Bindings of the component count as the last ones of the system it refers to.
+        return replace(inner, name=name, bindings=(*inner.bindings, *self._bindings(element, None)))
+
+    def _referenced(self, element: Element, source: str, kind: str) -> Subsystem:
+        """A system from elsewhere: another element of this document, another description, another package."""
+        file, _, fragment = source.partition("#")
+        with element.place.blame(f"component '{element.get('name')}'"):
+            name = self.files.locate(file, self.base) if file else element.place.file
+            target = f"{self.files.label(name) if file else name}#{fragment}"
+            if target in self.reading.chain:
+                raise element.place.error(f"'{source}' contains itself; break the circle.")
+            self.reading.chain.append(target)
+            try:
+                if not file:
+                    return self._embedded(element, fragment)
+                files: Files = self.files
+                if kind == PACKAGE:
+                    path = self.files.on_disk(name)
+                    shared = self.files.workspace if isinstance(self.files, ArchiveFiles) else None
+                    files = ArchiveFiles(path, shared, self.files.label(name))
+                    name = fragment or main_structure(files, self.findings)
+                return read_structure(files, name, self.reading).root
+            finally:
+                self.reading.chain.pop()
+
+    def _embedded(self, element: Element, identity: str) -> Subsystem:
+        found = [e for e in _descend(self.root) if e.tag == "System" and e.get("id") == identity]
+        if not found:
+            raise element.place.error(f"no System of this document has the id '{identity}'.")
+        return self.system(found[0], identity)
+
+    def _connectors(self, element: Element) -> dict[str, Connector]:
+        connectors: dict[str, Connector] = {}
+        for item in element.each("Connectors", "Connector"):
+            with self.findings.collect(item.place):
+                name, kind = item.require("name"), item.require("kind")
+                if kind not in KINDS:
+                    raise item.place.error(f"connector '{name}': {UnknownNameError('kind', kind, KINDS)}")
+                if name in connectors:
+                    raise item.place.error(f"connector '{name}' is declared twice; remove one.")
+                content = next((child for child in item.children if child.tag in TYPES), None)
+                unit = None if content is None else self.definitions.unit(content.get("unit"))
+                connectors[name] = Connector(name, kind, item.place, content.tag if content else None, unit)
+        return connectors
+
+    def _wire(self, element: Element) -> Wire:
+        start = (element.get("startElement"), element.require("startConnector"))
+        end = (element.get("endElement"), element.require("endConnector"))
+        transformation = read_transformation(element)
+        if not transformation.linear:
+            raise element.place.error(
+                "the connection has a table as transformation; only LinearTransformation is possible while running."
+            )
+        return Wire((start, end), element.place, transformation, element.flag("suppressUnitConversion", False))
+
+    def _bindings(self, element: Element, component: Path | None) -> tuple[Binding, ...]:
+        bindings = []
+        for item in element.each("ParameterBindings", "ParameterBinding"):
+            with self.findings.collect(item.place):
+                bindings.append(Binding(self._binding(item, component), item.place))
+        return tuple(bindings)
+
+    def _binding(self, element: Element, component: Path | None) -> dict[str, Bound]:
+        root = self._content(element, "ParameterSet", "ParameterValues", component)
+        prefix = element.get("prefix") or ""
+        values = {prefix + name: value for name, value in read_parameter_set(root, self.definitions).items()}
+        mapping = element.find("ParameterMapping")
+        if mapping is None:
+            return values
+        return read_mapping(self._content(mapping, "ParameterMapping", None, component), values)
+
+    def _content(self, element: Element, tag: str, inline: str | None, component: Path | None) -> Element:
+        """The root of a parameter set or mapping, from another file or from inside this one."""
+        source = element.get("source")
+        if not source:
+            holder = element if inline is None else element.find(inline)
+            content = None if holder is None else holder.find(tag)
+            if content is None:
+                raise element.place.error(f"{element.tag} has neither a source nor a {tag} inside.")
+            return content
+        files, base = self.files, self.base
+        if element.get("sourceBase") == "component":
+            if component is None:
+                raise element.place.error(f"'{source}' is to be found in the component, but this is a system.")
+            files, base = ArchiveFiles(component), ""
+        try:
+            with element.place.blame(element.tag):
+                name = files.locate(source, base)
+                return parse(files.read(name), files.label(name), self.findings)
+        finally:
+            if files is not self.files:
+                files.close()
+
+    def _refuse(self, element: Element, what: str, name: str | None) -> None:
+        reason = f"{what} '{name or ''}' cannot be used: signal dictionaries are not supported; connect directly."
+        self.findings.fail(element.place.error(reason), element.place)
+
+
+def open_structure(path: Path, findings: Findings) -> tuple[Structure, Files]:
+    """The description in an .ssd or the main one of an .ssp, and the files it lives on."""
+    if path.suffix.lower() == ".ssd":
+        folder = FolderFiles(path.parent)
+        return read_structure(folder, path.name, Reading(findings)), folder
+    files = ArchiveFiles(path)
+    try:
+        return read_structure(files, main_structure(files, findings), Reading(findings)), files
+    except BaseException:
+        discard(files)
+        raise
+
+
+def _guess_type(source: str) -> str:
+    """The type that a source without one has: by its ending, an FMU by default."""
+    ending = posixpath.splitext(source.partition("#")[0])[1].lower()
+    return {".ssd": DEFINITION, ".ssp": PACKAGE}.get(ending, FMU)
+
+
+def _descend(element: Element) -> list[Element]:
+    return [element, *(e for child in element.children for e in _descend(child))]

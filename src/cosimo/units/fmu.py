@@ -1,0 +1,299 @@
+"""FMUs as units: what the description inside the archive says. No binary is loaded and nothing is extracted here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cosimo.core.arrays import BoolArray
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.unit import Unit
+from cosimo.units.fmu_archive import GIB, open_archive, read_description, require_safe
+from cosimo.units.fmu_libraries import find_library, platforms
+from cosimo.units.fmu_variables import SETTABLE, Value, VariableInfo, parse_value, read_variables
+
+if TYPE_CHECKING:
+    from cosimo.units.fmu_instance import FmuInstance
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an FMU is told about the run: where it starts, and (only if given) where it stops and how accurate to be."""
+
+    start_time: float = 0.0
+    stop_time: float | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class FmuOptions:
+    """How an FMU is read and run.
+
+    `exact_difference` passes t_{k+1} − t_k instead of h as the step, for FMUs that add steps up and compare the sum
+    with the next communication point. `logging` asks the FMU for all its messages, not only errors. `validate=False`
+    takes descriptions that break the standard. `size_limit` bounds the extracted archive in bytes.
+    """
+
+    exact_difference: bool = False
+    logging: bool = False
+    validate: bool = True
+    size_limit: int = 2 * GIB
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the FMU declares to be able to do."""
+
+    restore: bool
+    serialise: bool
+    directional_derivatives: bool
+    interpolate_inputs: bool
+    variable_step: bool
+    single_instance: bool
+    event_mode: bool
+    early_return: bool
+
+
+class Fmu(Unit):
+    """An FMI 2.0 or 3.0 co-simulation FMU.
+
+    `parameters` and `start` give values by variable name: a number, a truth value or a text; for an array the name
+    without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in messages.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        experiment: Experiment | None = None,
+        options: FmuOptions | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.label = str(self.path)
+        self.options = options or FmuOptions()
+        self.experiment = experiment or Experiment()
+        self.name = name or self.path.stem
+        description, root = read_description(self.path, validate=self.options.validate)
+        self._require_co_simulation(description)
+        self.fmi_version: str = description.fmiVersion
+        self.model_name: str = description.modelName
+        self.description: str = description.description or ""
+        self.model_identifier: str = description.coSimulation.modelIdentifier
+        self.token: str = description.guid
+        self.capabilities = _capabilities(description.coSimulation, root)
+        self.log_categories: tuple[str, ...] = tuple(category.name for category in description.logCategories)
+        self.default_experiment = _default_experiment(description)
+        self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
+        self._structure = {
+            unknown.variable.name: frozenset(known.name for known in unknown.dependencies)
+            for unknown in description.outputs
+            if unknown.dependencies is not None
+        }
+        self._sort_variables()
+        self.given = self._accept(parameters or {}, ("parameter",)) | self._accept(start or {}, ())
+        self.start = {
+            info.name: float(value)
+            for info in self.input_infos
+            if (value := self.given.get(info.name, info.start)) is not None
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"Fmu({str(self.path)!r}, FMI {self.fmi_version}: {len(self.inputs)} inputs, {len(self.outputs)} outputs)"
+        )
+
+    # ---- the contract --------------------------------------------------------------------------------------------
+
+    def instantiate(self, start_time: float | None = None) -> FmuInstance:
+        """Extract, load and bring into initialisation mode, for a run that begins at `start_time` (the unit's own)."""
+        from cosimo.units.fmu_instance import FmuInstance
+
+        experiment = self.experiment if start_time is None else replace(self.experiment, start_time=start_time)
+        return FmuInstance(self, experiment)
+
+    def feedthrough(self) -> BoolArray:
+        """As the model structure declares; an output without declared dependencies may depend on every input."""
+        through = np.ones((len(self.outputs), len(self.inputs)), dtype=bool)
+        for row, output in enumerate(self.outputs):
+            known = self._structure.get(self.owners[output])
+            if known is not None:
+                through[row] = [self.owners[name] in known for name in self.inputs]
+        return through
+
+    # ---- what else can be asked ----------------------------------------------------------------------------------
+
+    @property
+    def major_version(self) -> int:
+        """2 or 3."""
+        return int(self.fmi_version[0])
+
+    @property
+    def can_serialise(self) -> bool:
+        """The state can be turned into bytes."""
+        return self.capabilities.serialise
+
+    @property
+    def single_instance(self) -> bool:
+        """Only one live instance per process."""
+        return self.capabilities.single_instance
+
+    @property
+    def provides_directional_derivatives(self) -> bool:
+        """Derivatives of outputs with respect to inputs can be asked for."""
+        return self.capabilities.directional_derivatives
+
+    @cached_property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        """Inputs that do not change smoothly, for which only a hold of order 0 makes sense."""
+        return tuple(info.name for info in self.input_infos if not info.continuous)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms the archive has libraries for, as its folder names."""
+        return platforms(self.path)
+
+    def problems(self) -> tuple[str, ...]:
+        """What would keep the FMU from being instantiated here, one sentence each."""
+        found = []
+        try:
+            self.library()
+            with open_archive(self.path) as archive:
+                require_safe(self.path, archive, self.options.size_limit)
+        except (ConfigurationError, UnsafeInputError) as error:
+            found.append(str(error))
+        return tuple(found)
+
+    def library(self) -> str:
+        """The archive member to load: named after the model identifier, or the only one there is for this platform."""
+        return find_library(self.path, self.major_version, self.model_identifier)
+
+    def size(self, name: str) -> int:
+        """How many elements the variable has that `name` is (an element of)."""
+        return sum(owner == self.owners[name] for owner in self.owners.values())
+
+    def settings(self) -> tuple[tuple[VariableInfo, Value], ...]:
+        """Values to give before initialisation: those of the user, and the start values of inputs.
+
+        An array is set as a whole: elements not given keep their start values.
+        """
+        arrays = {self.owners[name] for name in self.given}
+        wanted = [
+            info
+            for name, info in self.variables.items()
+            if not info.alias
+            and (self.owners[name] in arrays or (info.causality == "input" and info.start is not None))
+        ]
+        values = []
+        for info in wanted:
+            value = self.given.get(info.name, info.start)
+            if value is None:
+                raise ConfigurationError(
+                    f"FMU '{self.path}': '{info.name}' has no start value; give all elements of its array."
+                )
+            values.append((info, value))
+        return tuple(values)
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    def _require_co_simulation(self, description: Any) -> None:
+        if description.coSimulation is None:
+            other = "model exchange" if description.modelExchange is not None else "scheduled execution"
+            raise ConfigurationError(
+                f"FMU '{self.path}' is for {other} only and brings no solver; export it for co-simulation."
+            )
+
+    def _read_variables(self, description: Any, root: Any) -> dict[str, VariableInfo]:
+        # FMPy does not keep this attribute of variables.
+        relative = frozenset(
+            element.get("name") or element.getparent().get("name")
+            for element in root.iterfind("ModelVariables//*[@relativeQuantity]")
+            if element.get("relativeQuantity") in ("true", "1")
+        )
+        try:
+            return read_variables(description, relative)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"FMU '{self.path}': {error}") from None
+
+    def _sort_variables(self) -> None:
+        # The variable each scalar is, or is an element of.
+        self.owners: Mapping[str, str] = {
+            name: name if info.element is None else name.rpartition("[")[0] for name, info in self.variables.items()
+        }
+        ports = [info for info in self.variables.values() if not info.alias]
+        self.input_infos = tuple(info for info in ports if info.causality == "input" and info.numeric)
+        self.output_infos = tuple(info for info in ports if info.causality == "output" and info.numeric)
+        self.inputs = tuple(info.name for info in self.input_infos)
+        self.outputs = tuple(info.name for info in self.output_infos)
+        texts = [info for info in ports if info.type == "String"]
+        self.string_inputs = tuple(info.name for info in texts if info.causality == "input")
+        self.string_outputs = tuple(info.name for info in texts if info.causality == "output")
+        self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
+        self.can_restore = self.capabilities.restore
+
+    def _accept(self, values: Mapping[str, Any], causalities: tuple[str, ...]) -> dict[str, Value]:
+        """Values given by the user, checked against the description and spread over the elements of arrays."""
+        accepted: dict[str, Value] = {}
+        for name, value in values.items():
+            elements = self._elements(name)
+            self._require_settable(elements[0], causalities)
+            parts = [value] if name in self.variables else np.asarray(value, dtype=object).ravel().tolist()
+            if len(parts) != len(elements):
+                raise ConfigurationError(
+                    f"FMU '{self.path}': '{name}' has {len(elements)} elements, but {len(parts)} values were given."
+                )
+            try:
+                accepted |= {info.name: parse_value(info, part) for info, part in zip(elements, parts, strict=True)}
+            except ConfigurationError as error:
+                raise ConfigurationError(f"FMU '{self.path}': {error}") from None
+        return accepted
+
+    def _elements(self, name: str) -> list[VariableInfo]:
+        if name in self.variables:
+            return [self.variables[name]]
+        elements = [self.variables[element] for element, owner in self.owners.items() if owner == name]
+        if not elements:
+            raise UnknownNameError(f"variable of FMU '{self.path}'", name, {*self.variables, *self.owners.values()})
+        return elements
+
+    def _require_settable(self, info: VariableInfo, causalities: tuple[str, ...]) -> None:
+        if info.causality == "structuralParameter":
+            reason = "a structural parameter; array sizes are those of the description"
+        elif causalities and info.causality not in causalities:
+            reason = f"not a parameter but has the causality {info.causality}; give it as a start value"
+        elif info.variability == "constant" or not (info.causality == "input" or info.initial in SETTABLE):
+            reason = "computed by the FMU and cannot be given a value"
+        else:
+            return
+        raise ConfigurationError(f"FMU '{self.path}': '{info.name}' is {reason}.")
+
+
+def _capabilities(declared: Any, root: Any) -> Capabilities:
+    # FMPy knows this attribute only under its FMI 2.0 name.
+    element = root.find("CoSimulation")
+    derivatives = element.get("providesDirectionalDerivatives", element.get("providesDirectionalDerivative", "false"))
+    return Capabilities(
+        restore=declared.canGetAndSetFMUstate,
+        serialise=declared.canGetAndSetFMUstate and declared.canSerializeFMUstate,
+        directional_derivatives=derivatives in ("true", "1"),
+        interpolate_inputs=declared.canInterpolateInputs,
+        variable_step=declared.canHandleVariableCommunicationStepSize,
+        single_instance=declared.canBeInstantiatedOnlyOncePerProcess,
+        event_mode=declared.hasEventMode,
+        early_return=declared.mightReturnEarlyFromDoStep,
+    )
+
+
+def _default_experiment(description: Any) -> Mapping[str, float]:
+    """What the FMU proposes: some of startTime, stopTime, tolerance, stepSize."""
+    default = description.defaultExperiment
+    names = ("startTime", "stopTime", "tolerance", "stepSize")
+    given = {name: getattr(default, name, None) for name in names}
+    return {name: float(text) for name, text in given.items() if text is not None}

@@ -1,0 +1,253 @@
+"""A loaded FMU library and one component in it: checked calls, collected log messages, release on every way out.
+
+FMPy loads the library and instantiates. Its look-up of all functions at load time is replaced by one at first use, as
+many FMUs lack functions they do not need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import itertools
+import os
+import types
+import typing
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fmpy import calloc, free
+from fmpy.fmi1 import printLogMessage
+from fmpy.fmi2 import (
+    FMU2Slave,
+    fmi2CallbackAllocateMemoryTYPE,
+    fmi2CallbackFreeMemoryTYPE,
+    fmi2CallbackFunctions,
+    fmi2CallbackLoggerTYPE,
+)
+from fmpy.fmi3 import FMU3Slave
+
+from cosimo.core.errors import ConfigurationError, UnitError
+
+STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
+WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
+TROUBLE = ("logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal")
+"""The standard's categories of messages about bad statuses."""
+MESSAGES, LENGTH = 100, 2000
+"""How many log messages are kept, and how much of each."""
+
+
+class LazyFunctions(dict[str, Any]):
+    """FMI functions by name, looked up and given their C types when first used."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self._dll, self._kind = owner.dll, type(owner)
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            function = getattr(self._dll, name)
+        except AttributeError:
+            raise _missing(self._dll._name, name) from None
+        signature = inspect.signature(getattr(self._kind, name), eval_str=False)
+        parameters = list(signature.parameters.values())[1:]
+        function.argtypes = [_c_type(parameter.annotation) for parameter in parameters]
+        returned = signature.return_annotation
+        function.restype = {bytes: ctypes.c_char_p, int: ctypes.c_int}.get(returned, returned)
+        self[name] = function
+        return function
+
+
+def _missing(library: str, function: str) -> UnitError:
+    return UnitError(f"the FMU's library '{Path(library).name}' has no function {function}, which is needed here.")
+
+
+def _c_type(annotation: Any) -> Any:
+    return typing.get_args(annotation)[0] if isinstance(annotation, types.UnionType) else annotation
+
+
+class FMU2Library(FMU2Slave):  # type: ignore[misc]  # FMPy is not typed
+    """FMPy's FMI 2.0 instance without the look-up of all functions."""
+
+    def _loadFunctions(self) -> None:
+        self._functions = LazyFunctions(self)
+
+
+class FMU3Library(FMU3Slave):  # type: ignore[misc]  # FMPy is not typed
+    """FMPy's FMI 3.0 instance without the look-up of all functions."""
+
+    def _loadFunctions(self) -> None:
+        self._functions = LazyFunctions(self)
+
+
+class Log:
+    """The last messages of one component."""
+
+    def __init__(self) -> None:
+        self.messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
+
+    def add(self, status: int, message: bytes | None) -> None:
+        """Keep a message; never raises, as the caller is C."""
+        label = STATUS[status] if 0 <= status < len(STATUS) else str(status)
+        self.messages.append((label, " ".join((message or b"")[:LENGTH].decode("utf-8", "replace").split())))
+
+    @property
+    def last(self) -> str:
+        """The newest message of the worst kind: what an FMU says after its error is rarely the reason."""
+        for kinds in (("Error", "Fatal"), ("Warning", "Discard"), STATUS):
+            for label, message in reversed(self.messages):
+                if label in kinds and message:
+                    return message
+        return ""
+
+
+_numbers = itertools.count(1)
+_logs: dict[int, Log] = {}
+
+
+def _log2(environment: int | None, name: bytes | None, status: int, category: bytes | None, text: bytes | None) -> None:
+    log = _logs.get(environment or 0)
+    if log is not None:
+        log.add(status, text)
+    elif 0 <= status < len(STATUS):
+        printLogMessage(environment, name, status, category, text or b"")
+
+
+# One function for all components: FMPy's formatter of variadic arguments knows a single receiver per process. FMPy's
+# own instances, which give no environment, keep printing.
+_logger2 = fmi2CallbackLoggerTYPE(_log2)
+
+
+def _callbacks(number: int) -> Any:
+    """FMI 2.0 callbacks: messages formatted by native code, memory straight from the C library."""
+    callbacks = fmi2CallbackFunctions()
+    callbacks.logger = _logger2
+    callbacks.allocateMemory = ctypes.cast(calloc, fmi2CallbackAllocateMemoryTYPE)
+    callbacks.freeMemory = ctypes.cast(free, fmi2CallbackFreeMemoryTYPE)
+    callbacks.componentEnvironment = number
+    try:
+        from fmpy.logging import addLoggerProxy
+    except OSError:  # no formatter for this platform: messages are kept as the FMU wrote them
+        return callbacks
+    addLoggerProxy(ctypes.byref(callbacks))
+    return callbacks
+
+
+class Component:
+    """One instantiated component. Every call checks the status; after a fatal one no call is made any more."""
+
+    def __init__(self, version: int, file: str, name: str) -> None:
+        self.version, self.file, self.name = version, file, name
+        self.log = Log()
+        self.dead = False
+        self.running = False
+        """Initialised and without an error, so that the standard wants it terminated before it is freed."""
+        self._fmu: Any = None
+        self._talks = False
+        self._number = next(_numbers)
+
+    @property
+    def address(self) -> int:
+        """The component as a number, as C sees it."""
+        return int(self._fmu.component)
+
+    def load(self, library: Path, folder: Path, token: str) -> None:
+        """Load the library from the extracted `folder`."""
+        kind = FMU2Library if self.version == 2 else FMU3Library
+        here = os.getcwd()
+        try:
+            # FMPy forms the path of an FMI 3.0 library from the identifier: give it the name of the file that is there.
+            extra = {"libraryPath": str(library)} if self.version == 2 else {}
+            self._fmu = kind(
+                guid=token, modelIdentifier=library.stem, unzipDirectory=str(folder), instanceName=self.name, **extra
+            )
+        except Exception as error:  # FMPy raises plain exceptions
+            reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
+            raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
+        finally:
+            os.chdir(here)
+
+    def instantiate(self, **options: Any) -> None:
+        """Create the component; `options` are those of FMPy's instantiate."""
+        self._talks = options["loggingOn"]
+        if self.version == 2:
+            _logs[self._number] = self.log
+            options["callbacks"] = _callbacks(self._number)
+        else:
+            log = self.log
+            options["logMessage"] = lambda environment, status, category, message: log.add(status, message)
+        try:
+            self._fmu.instantiate(**options)
+        except UnitError:
+            raise
+        except Exception:  # FMPy raises plain exceptions
+            raise UnitError(f"{self} could not be instantiated{self.said}.") from None
+
+    def ask_for_messages(self, categories: Sequence[str]) -> None:
+        """Switch on the messages that tell of trouble, where the FMU has such categories; without them it may be mute.
+
+        Best effort: that an FMU cannot do this is no reason not to run it.
+        """
+        wanted = [name.encode() for name in categories if name in TROUBLE]
+        if wanted:
+            with suppress(UnitError):
+                names = (ctypes.c_char_p * len(wanted))(*wanted)
+                self.status(f"fmi{self.version}SetDebugLogging", True, len(wanted), names)
+
+    def call(self, function: str, *arguments: Any, doing: str = "") -> None:
+        """Call an FMI function of the component; anything worse than a warning is raised."""
+        status = self.status(function, *arguments)
+        if status > WARNING:
+            self.fail(function, status, doing)
+
+    def status(self, function: str, *arguments: Any) -> int:
+        """Call an FMI function of the component and return its status."""
+        if self.dead:
+            raise UnitError(f"{self} had a fatal error before and cannot be used any more; instantiate it anew.")
+        status = int(self._fmu._functions[function](self._fmu.component, *arguments))
+        self.note(status)
+        return status
+
+    def note(self, status: int) -> None:
+        """Remember what a status means for later calls: none at all after a fatal error."""
+        if status >= ERROR:
+            self.running = False
+        if status == FATAL:
+            self.dead = True
+
+    def fail(self, function: str, status: int, doing: str) -> NoReturn:
+        """Raise the error for a bad status."""
+        label = f"fmi{self.version}{STATUS[status]}" if 0 <= status < len(STATUS) else f"the unknown status {status}"
+        raise UnitError(f"{self} returned {label} from {function}{' ' + doing if doing else ''}{self.said}.")
+
+    def symbol(self, name: str) -> int:
+        """The address of an exported function."""
+        try:
+            return int(ctypes.cast(getattr(self._fmu.dll, name), ctypes.c_void_p).value or 0)
+        except AttributeError:
+            raise _missing(self._fmu.dll._name, name) from None
+
+    def release(self) -> None:
+        """Free the component and the library; a component with a fatal error is left alone, as the standard demands."""
+        with suppress(UnitError):  # a component without this function can still be freed
+            if self.running:
+                self.status(f"fmi{self.version}Terminate")
+        fmu, self._fmu = self._fmu, None
+        if fmu is not None and not self.dead:
+            if fmu.component:
+                fmu._functions[f"fmi{self.version}FreeInstance"](fmu.component)
+            fmu.freeLibrary()
+        self.dead = True
+        _logs.pop(self._number, None)
+
+    def __str__(self) -> str:
+        return f"FMU '{self.file}'" + (f" (instance '{self.name}')" if self.name != Path(self.file).stem else "")
+
+    @property
+    def said(self) -> str:
+        """What the FMU said about its trouble, or how to make it talk."""
+        if self.log.last:
+            return f"; it says: {self.log.last.rstrip('.')}"
+        return "" if self._talks else "; FmuOptions(logging=True) makes it say more"

@@ -1,0 +1,270 @@
+"""A live FMU: instantiate, set up, give start values, initialise, step, and release on every way out."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from cosimo.core.arrays import Array, product
+from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
+from cosimo.core.polynomial import shift_matrix
+from cosimo.core.unit import Instance
+from cosimo.units.fmu_archive import Lease, lease
+from cosimo.units.fmu_component import Component
+from cosimo.units.fmu_derivatives import InputDerivatives, directional_derivative
+from cosimo.units.fmu_groups import Group, group, write_values
+from cosimo.units.fmu_states import FmuState, States
+from cosimo.units.fmu_versions import Fmi2, Fmi3
+
+if TYPE_CHECKING:
+    from cosimo.units.fmu import Experiment, Fmu
+
+
+@dataclass(frozen=True)
+class NativeGroup:
+    """Variables of one type: `fmi2Set<code>` and the like take `references` and one value per entry of `positions`.
+
+    The positions are places in the unit's `inputs` or `outputs`. An array has one reference and all its elements.
+    """
+
+    code: str
+    references: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NativeFmu:
+    """What compiled code needs to run an instance; valid until the instance is closed, and keeps it alive.
+
+    `address(symbol)` is the address of an exported function, and raises UnitError where the library has none. With
+    `event_mode` set, inputs that are not continuous may change only in event mode.
+    """
+
+    version: int
+    component: int
+    address: Callable[[str], int]
+    inputs: tuple[NativeGroup, ...]
+    outputs: tuple[NativeGroup, ...]
+    event_mode: bool
+    instance: FmuInstance = field(repr=False)
+
+
+class FmuInstance(Instance):
+    """A live FMU. It is in initialisation mode until `finish_initialisation`, `save` or the first step."""
+
+    def __init__(self, unit: Fmu, experiment: Experiment) -> None:
+        self._unit, self._start_time = unit, experiment.start_time
+        library, number = unit.library(), unit.major_version
+        folder = lease(unit.path, size_limit=unit.options.size_limit, single=unit.single_instance)
+        self._component = Component(number, unit.label, unit.name)
+        self._version = (Fmi2 if number == 2 else Fmi3)(self._component, unit.capabilities, experiment)
+        self._states = States(self._component, self._version.state_functions)
+        self._finaliser = weakref.finalize(self, _release, self._component, self._states, folder)
+        try:
+            self._component.load(Path(folder.path, library), folder.path, unit.token)
+            self._prepare()
+            self._initialise()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        unit, number = self._unit, self._version.number
+        self._inputs = group(unit.input_infos, number, split=self._version.event_mode)
+        self._outputs = group(unit.output_infos, number)
+        self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
+        self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
+        self._values = np.array([unit.start.get(name, 0.0) for name in unit.inputs], dtype=float)
+        self._c, self._h = self._values[None, :], 1.0
+        self._string_groups: dict[str, tuple[Group, int]] = {}
+        self._time = self._start_time
+        self._in_initialisation, self._stepped, self._moved = True, False, False
+
+    def _initialise(self) -> None:
+        settings, number = self._unit.settings(), self._version.number
+        self._version.instantiate(self._unit.options.logging)
+        if not self._unit.options.logging:
+            self._component.ask_for_messages(self._unit.log_categories)
+        # Some FMUs reset values while the experiment is set up: values are given after it, and what initialisation mode
+        # allows is given once more in it.
+        write_values(self._component, number, settings)
+        self._version.enter_initialisation()
+        allowed = [(info, value) for info, value in settings if info.causality == "input" or info.initial == "exact"]
+        write_values(self._component, number, allowed)
+
+    # ---- the contract --------------------------------------------------------------------------------------------
+
+    def set_input(self, coefficients: Array, h: float) -> None:
+        """Set the values at once; derivatives are handed over with the next step, for which the FMU wants them."""
+        c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
+        c[1:, ~self._continuous] = 0.0
+        self._c, self._h, self._moved = c, h, False
+        self._set_values(c[0])
+
+    def finish_initialisation(self) -> None:
+        """Leave initialisation mode, once."""
+        if self._in_initialisation:
+            self._in_initialisation = False
+            self._version.exit_initialisation()
+
+    def step(self, time: float, duration: float) -> None:
+        """One step of the FMU from exactly `time`; afterwards the polynomial is moved along."""
+        if not self._stepped:
+            self._begin(time)
+        if self._moved:
+            self._set_values(self._c[0])
+        if len(self._c) > 1:
+            self._derivatives.set(self._component, self._c, self._h)
+        exact = self._unit.options.exact_difference
+        given = _difference(self._start_time, time, duration) if exact else duration
+        self._version.step(time, given, final=not len(self._states))
+        self._time = time + duration
+        if len(self._c) > 1:
+            self._c = product(shift_matrix(len(self._c) - 1, duration / self._h), self._c)
+            self._moved = True
+
+    def read(self) -> Array:
+        """The outputs as the FMU has them now."""
+        values = np.empty(len(self._unit.outputs))
+        for found in self._outputs:
+            found.get(self._component, values)
+        return values
+
+    def save(self) -> FmuState:
+        """The FMU's own state and the input. Initialisation is finished first."""
+        self._require(self._unit.can_restore, "save and restore its state", "canGetAndSetFMUstate")
+        self.finish_initialisation()
+        return self._states.save(
+            (self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event)
+        )
+
+    def restore(self, state: FmuState) -> None:
+        """Put a saved state back; it stays usable."""
+        self._states.restore(state)
+        self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
+
+    def close(self) -> None:
+        """Free the instance, its states and the extracted folder; closing twice is harmless."""
+        self._finaliser()
+
+    # ---- beyond the contract -------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The last messages the FMU logged, oldest first."""
+        return tuple(f"{label}: {text}" for label, text in self._component.log.messages)
+
+    def get_string(self, name: str) -> str:
+        """The value of a string variable, or of one element of an array of strings."""
+        strings, position = self._strings(name)
+        return strings.texts(self._component)[position]
+
+    def set_string(self, name: str, value: str) -> None:
+        """Set a string variable; of an array, the other elements keep their values."""
+        strings, position = self._strings(name)
+        values = strings.texts(self._component) if len(strings.infos) > 1 else [value]
+        values[position] = value
+        strings.write(self._component, values)
+
+    def serialise(self) -> bytes:
+        """The FMU's state as bytes, which any instance of the same FMU can take, also in another process."""
+        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        return self._states.serialise(self.save())
+
+    def deserialise(self, data: bytes) -> None:
+        """Continue from what `serialise` gave; inputs must be set anew."""
+        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        self.finish_initialisation()
+        self._states.restore(self._states.deserialise(data))
+        self._c, self._moved, self._stepped = self._c[:1], False, True
+
+    def directional_derivative(self, unknowns: Sequence[str], knowns: Sequence[str], seed: Sequence[float]) -> Array:
+        """Σ_j ∂unknown_i / ∂known_j · seed_j, by names of variables or array elements."""
+        provided = self._unit.provides_directional_derivatives
+        self._require(provided, "give directional derivatives", "providesDirectionalDerivative")
+        return directional_derivative(self._component, self._unit, unknowns, knowns, seed)
+
+    def native(self) -> NativeFmu:
+        """Addresses and variables for compiled code; finish initialisation before stepping there."""
+
+        def plain(groups: tuple[Group, ...]) -> tuple[NativeGroup, ...]:
+            return tuple(NativeGroup(found.code, found.references, found.positions) for found in groups)
+
+        component, version = self._component, self._version
+        inputs, outputs = plain(self._inputs), plain(self._outputs)
+        return NativeFmu(version.number, component.address, component.symbol, inputs, outputs, version.event_mode, self)
+
+    def steps_plainly(self, powers: int) -> bool:
+        """Whether a step is one call of the FMU's function, and inputs of `powers` coefficients are all continuous."""
+        plain = not (self._unit.options.exact_difference or self._unit.capabilities.early_return)
+        return plain and (powers == 1 or bool(self._continuous.all()))
+
+    def explain(self, function: str, status: int, time: float, duration: float) -> NoReturn:
+        """Raise the error for a bad status that compiled code met in `function`."""
+        self._component.note(status)
+        if function.endswith("DoStep"):
+            self._version.refused(status, time, duration)
+        self._component.fail(function, status, f"at t = {time!r}")
+
+    # ---- small parts ---------------------------------------------------------------------------------------------
+
+    def _begin(self, time: float) -> None:
+        if time != self._start_time:
+            raise UnitError(
+                f"{self._component} was set up to start at t = {self._start_time!r}, but its first step starts at "
+                f"t = {time!r}; give it an Experiment with this start time."
+            )
+        self.finish_initialisation()
+        self._stepped = True
+
+    def _set_values(self, values: Array) -> None:
+        """Set all inputs; where event mode is used, discrete ones only when they change, and in event mode."""
+        before, self._values = self._values, values
+        if not self._version.event_mode or self._in_initialisation:
+            self._set_groups(self._inputs)
+        elif np.array_equal(before[~self._continuous], values[~self._continuous]):
+            self._set_groups(tuple(found for found in self._inputs if found.infos[0].continuous))
+        else:
+            self._version.handle_event(self._time, lambda: self._set_groups(self._inputs))
+
+    def _set_groups(self, groups: tuple[Group, ...]) -> None:
+        for found in groups:
+            found.set(self._component, self._values)
+
+    def _strings(self, name: str) -> tuple[Group, int]:
+        if name in self._string_groups:
+            return self._string_groups[name]
+        unit = self._unit
+        texts = {info.name: info for info in unit.variables.values() if info.type == "String"}
+        if name not in texts:
+            raise UnknownNameError(f"string variable of FMU '{unit.path}'", name, texts)
+        members = [info for other, info in texts.items() if unit.owners[other] == unit.owners[name]]
+        (strings,) = group(members, self._version.number)
+        self._string_groups[name] = (strings, texts[name].element or 0)
+        return self._string_groups[name]
+
+    def _require(self, can: bool, what: str, flag: str) -> None:
+        if not can:
+            raise ConfigurationError(f"{self._component} cannot {what} (its description does not declare {flag}).")
+
+
+def _release(component: Component, states: States, folder: Lease) -> None:
+    try:
+        if not component.dead:
+            states.free()
+        component.release()
+    finally:
+        folder.release()
+
+
+def _difference(start: float, time: float, duration: float) -> float:
+    """t_{k+1} − t_k with t_k = t0 + k·h, where `time` is on this grid; otherwise the rounded step to `time` + h."""
+    k = round((time - start) / duration)
+    if start + k * duration == time:
+        return (start + (k + 1) * duration) - time
+    return (time + duration) - time

@@ -1,0 +1,234 @@
+"""The variables of an FMU as the rest of the package sees them: one entry per scalar, arrays element by element.
+
+Types carry the names of FMI 3.0 (Real of FMI 2.0 is Float64, Integer is Int32). Signals are exchanged as float64: a
+Boolean is 0 or 1, an integer or enumeration value is exact up to 2^53.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from cosimo.core.errors import ConfigurationError
+from cosimo.units.quantities import Conversion, UnitOfMeasure, convert
+
+Value = float | int | bool | str
+
+EXACT = 2**53
+"""The largest integer up to which every integer is a float64."""
+
+INTEGERS: Mapping[str, tuple[int, int]] = {
+    name: (0, 2**bits - 1) if name.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for bits in (8, 16, 32, 64)
+    for name in (f"Int{bits}", f"UInt{bits}")
+} | {"Enumeration": (-(2**31), 2**31 - 1)}
+"""The integer types and their ranges (an enumeration's values are taken to be those FMI 2.0 allows)."""
+
+MANTISSA: Mapping[str, int] = {"Float32": 2**24, "Float64": EXACT}
+"""The floating-point types and up to where they hold every integer."""
+
+SETTABLE = ("exact", "approx")
+"""`initial` of variables whose value may be given before initialisation."""
+
+
+@dataclass(frozen=True)
+class VariableInfo:
+    """One scalar: a scalar variable, or one element of an array (`element` counts from 0, row after row)."""
+
+    name: str
+    type: str
+    value_reference: int
+    element: int | None = None
+    unit: UnitOfMeasure | None = None
+    start: Value | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    causality: str = "local"
+    variability: str = "continuous"
+    description: str = ""
+    initial: str | None = None
+    alias: bool = False
+    """A further name of another variable (FMI 3.0); it is not exchanged."""
+
+    @property
+    def numeric(self) -> bool:
+        """It can be part of the signal vector."""
+        return self.type in INTEGERS or self.type in MANTISSA or self.type == "Boolean"
+
+    @property
+    def continuous(self) -> bool:
+        """It may change smoothly in time, so that derivatives make sense."""
+        return self.type in MANTISSA and self.variability == "continuous"
+
+
+def read_variables(description: Any, relative: frozenset[str] = frozenset()) -> dict[str, VariableInfo]:
+    """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
+
+    `description` is FMPy's model description. Binary variables and clocks are left out.
+    """
+    units = {unit.name: _unit(unit) for unit in description.unitDefinitions}
+    found: dict[str, VariableInfo] = {}
+    for variable in description.modelVariables:
+        if variable.type not in ("Binary", "Clock"):
+            for info in _elements(variable, units, variable.name in relative):
+                found[info.name] = info
+    return found
+
+
+def check_connection(source: VariableInfo, target: VariableInfo) -> Conversion:
+    """What a connection from `source` to `target` must do to the values; refuses what would lose or misread them."""
+    if not _holds(target.type, source.type):
+        raise ConfigurationError(
+            f"'{source.name}' ({source.type}) cannot be connected to '{target.name}' ({target.type}): "
+            f"{_reason(source.type, target.type)}."
+        )
+    conversion = convert(source.unit, target.unit)
+    if conversion is None:
+        assert source.unit is not None
+        assert target.unit is not None
+        raise ConfigurationError(
+            f"'{source.name}' is in {_show(source.unit)} and '{target.name}' in {_show(target.unit)}, which cannot be "
+            f"converted into each other; connect a variable of the same quantity, or convert in a unit of its own."
+        )
+    return conversion
+
+
+def parse_value(info: VariableInfo, value: object) -> Value:
+    """`value`, given by a user, as a value of the variable; refuses what does not fit it."""
+    fitting = _fit(info, value)
+    if fitting is None:
+        wanted = {"Boolean": "true or false", "String": "a text"}.get(
+            info.type, "a whole number in the range of the type" if info.type in INTEGERS else "a number"
+        )
+        raise ConfigurationError(f"'{info.name}' is of type {info.type} and cannot be {value!r}; give {wanted}.")
+    if isinstance(fitting, str | bool):
+        return fitting
+    low = -math.inf if info.minimum is None else info.minimum
+    high = math.inf if info.maximum is None else info.maximum
+    if not low <= fitting <= high:
+        raise ConfigurationError(
+            f"'{info.name}' cannot be {value!r}: its description allows {low:g} to {high:g}; stay in this range."
+        )
+    return fitting
+
+
+def _fit(info: VariableInfo, value: object) -> Value | None:
+    if isinstance(value, str):
+        return value if info.type == "String" else None
+    if not hasattr(value, "__float__") or info.type == "String":
+        return None
+    number: Any = value
+    if info.type in MANTISSA:
+        return float(number) if math.isfinite(number) else None
+    if not math.isfinite(number) or number != int(number):
+        return None
+    if info.type == "Boolean":
+        return bool(number) if number in (0, 1) else None
+    low, high = INTEGERS[info.type]
+    return int(number) if low <= number <= high else None
+
+
+def _holds(target: str, source: str) -> bool:
+    """Every value of `source` is a value of `target`.
+
+    Values beyond 2^53 never enter the signal vector (reading one is an error), so that Float64 holds every integer.
+    """
+    if source == target:
+        return True
+    if "String" in (source, target) or target in ("Boolean", "Enumeration"):
+        return False
+    if target in MANTISSA:
+        if source in MANTISSA:
+            return target == "Float64"
+        if source == "Boolean" or target == "Float64":
+            return True
+        low, high = INTEGERS[source]
+        return max(-low, high) <= MANTISSA[target]
+    if source in MANTISSA:
+        return False
+    low, high = (0, 1) if source == "Boolean" else INTEGERS[source]
+    return INTEGERS[target][0] <= low and high <= INTEGERS[target][1]
+
+
+def _reason(source: str, target: str) -> str:
+    if "String" in (source, target):
+        return "a text can be connected only to a text"
+    if target in INTEGERS and source in MANTISSA:
+        return "fractions would be lost; round in a unit of its own"
+    if target in ("Boolean", "Enumeration"):
+        return "not every value of the source is one of the target; choose in a unit of its own"
+    return "values outside the range of the target would be lost; connect to a wider type"
+
+
+def _show(unit: UnitOfMeasure) -> str:
+    return f"'{unit}' ({unit.base if unit.exponents is not None else 'without a definition'})"
+
+
+def _unit(unit: Any) -> UnitOfMeasure:
+    base = unit.baseUnit
+    if base is None:
+        return UnitOfMeasure(unit.name)
+    exponents = (base.kg, base.m, base.s, base.A, base.K, base.mol, base.cd, base.rad)
+    return UnitOfMeasure(unit.name, exponents, base.factor, base.offset)
+
+
+def _elements(variable: Any, units: Mapping[str, UnitOfMeasure], relative: bool) -> Iterator[VariableInfo]:
+    declared = variable.declaredType
+    unit = units.get(variable.unit or (declared.unit if declared else None) or "")
+    if unit is not None and (relative or (declared is not None and declared.relativeQuantity)):
+        unit = unit.relative
+    kind = {"Real": "Float64", "Integer": "Int32"}.get(variable.type, variable.type)
+    shape = variable.shape or ()
+    indices = list(product(*(range(1, size + 1) for size in shape)))
+    starts = _starts(variable, kind, len(indices))
+    for number, (index, start) in enumerate(zip(indices, starts, strict=True)):
+        yield VariableInfo(
+            name=variable.name + (f"[{','.join(map(str, index))}]" if shape else ""),
+            type=kind,
+            value_reference=variable.valueReference,
+            element=number if shape else None,
+            unit=unit,
+            start=start,
+            minimum=_bound(variable.min, declared, "min"),
+            maximum=_bound(variable.max, declared, "max"),
+            causality=variable.causality,
+            variability=variable.variability,
+            description=variable.description or "",
+            initial=variable.initial,
+            alias=variable.alias is not None,
+        )
+
+
+def _bound(own: str | None, declared: Any, name: str) -> float | None:
+    text = own if own is not None else getattr(declared, name, None)
+    return None if text is None else float(text)
+
+
+def _starts(variable: Any, kind: str, count: int) -> list[Value | None]:
+    """The start values of all elements; one value stands for all."""
+    if variable.start is None:
+        return [None] * count
+    words = [variable.start] if kind == "String" else variable.start.split()
+    if len(words) not in (1, count):
+        raise ConfigurationError(
+            f"variable '{variable.name}' (line {variable.sourceline}) has {len(words)} start values for "
+            f"{count} elements."
+        )
+    values: list[Value | None] = [_literal(variable, kind, word) for word in words]
+    return values * count if len(values) == 1 else values
+
+
+def _literal(variable: Any, kind: str, word: str) -> Value:
+    try:
+        if kind == "String":
+            return word
+        if kind == "Boolean":
+            return {"true": True, "1": True, "false": False, "0": False}[word]
+        return float(word) if kind in MANTISSA else int(word)
+    except (KeyError, ValueError):
+        raise ConfigurationError(
+            f"variable '{variable.name}' (line {variable.sourceline}) of type {kind} has the start value '{word}'."
+        ) from None

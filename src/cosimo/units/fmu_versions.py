@@ -1,0 +1,212 @@
+"""What FMI 2.0 and FMI 3.0 do differently in the life of a co-simulation component."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from cosimo.core.errors import StepDiscarded, UnitError
+from cosimo.units.fmu import Capabilities, Experiment
+from cosimo.units.fmu_component import DISCARD, WARNING, Component
+
+LAST_SUCCESSFUL_TIME, TERMINATED = 2, 3
+"""Kinds of status that an FMI 2.0 component can be asked for after it discarded a step."""
+EVENT_ITERATIONS = 1000
+"""Updates of discrete states at one instant, and returns without progress, before a component counts as stuck."""
+
+
+class Version(ABC):
+    """The calls that differ; `next_event` is the time of the next known event, if any."""
+
+    number: int
+    state_functions: Mapping[str, str]
+
+    def __init__(self, component: Component, capabilities: Capabilities, experiment: Experiment) -> None:
+        self.component, self.capabilities, self.experiment = component, capabilities, experiment
+        self.event_mode = False
+        self.next_event = math.inf
+
+    @abstractmethod
+    def instantiate(self, logging: bool) -> None:
+        """Create the component and tell it about the experiment, as far as that comes before start values."""
+
+    @abstractmethod
+    def enter_initialisation(self) -> None:
+        """Enter initialisation mode."""
+
+    @abstractmethod
+    def exit_initialisation(self) -> None:
+        """Leave initialisation mode, ready to step."""
+
+    @abstractmethod
+    def step(self, time: float, duration: float, *, final: bool) -> None:
+        """Make a step; `final` promises that no state from before it will be restored."""
+
+    def refused(self, status: int, time: float, duration: float) -> NoReturn:
+        """Raise what a step that ended with this status means."""
+        if status == DISCARD:
+            raise self._discarded(time, duration, time)
+        step = f"fmi{self.number}DoStep"
+        self.component.fail(step, status, f"from t = {time!r} to {time + duration!r} (step {duration!r})")
+
+    def handle_event(self, time: float, change: Any = None) -> None:
+        """Events at `time`; `change` is called where discrete inputs may be set."""
+        if change is not None:
+            change()
+
+    def _times(self) -> tuple[Any, ...]:
+        start, stop, tolerance = self.experiment.start_time, self.experiment.stop_time, self.experiment.tolerance
+        return tolerance is not None, tolerance or 0.0, start, stop is not None, stop or 0.0
+
+    def _discarded(self, time: float, duration: float, last: float) -> StepDiscarded:
+        return StepDiscarded(
+            f"{self.component} discarded the step from t = {time!r} to {time + duration!r} (step {duration!r}) and "
+            f"got to t = {last!r}{self.component.said}; use a shorter macro step.",
+            last,
+        )
+
+
+class Fmi2(Version):
+    """FMI 2.0."""
+
+    number = 2
+    state_functions: Mapping[str, str] = {
+        "get": "fmi2GetFMUstate",
+        "set": "fmi2SetFMUstate",
+        "free": "fmi2FreeFMUstate",
+        "size": "fmi2SerializedFMUstateSize",
+        "serialise": "fmi2SerializeFMUstate",
+        "deserialise": "fmi2DeSerializeFMUstate",
+    }
+
+    def instantiate(self, logging: bool) -> None:
+        self.component.instantiate(visible=False, loggingOn=logging)
+        self.component.call("fmi2SetupExperiment", *self._times())
+
+    def enter_initialisation(self) -> None:
+        self.component.call("fmi2EnterInitializationMode")
+
+    def exit_initialisation(self) -> None:
+        self.component.call("fmi2ExitInitializationMode", doing=f"at t = {self.experiment.start_time!r}")
+        self.component.running = True
+
+    def step(self, time: float, duration: float, *, final: bool) -> None:
+        status = self.component.status("fmi2DoStep", time, duration, final)
+        if status > WARNING:
+            self.refused(status, time, duration)
+
+    def refused(self, status: int, time: float, duration: float) -> NoReturn:
+        if status == DISCARD:
+            self._explain_discard(time, duration)
+        super().refused(status, time, duration)
+
+    def _explain_discard(self, time: float, duration: float) -> NoReturn:
+        last, terminated = ctypes.c_double(time), ctypes.c_int(0)
+        try:
+            self.component.status("fmi2GetRealStatus", LAST_SUCCESSFUL_TIME, ctypes.byref(last))
+            self.component.status("fmi2GetBooleanStatus", TERMINATED, ctypes.byref(terminated))
+        except UnitError:
+            pass  # the functions are optional; then nothing is known but that the step was not made
+        if terminated.value:
+            raise UnitError(f"{self.component} ended the simulation at t = {last.value!r}; stop the run before.")
+        raise self._discarded(time, duration, last.value)
+
+
+class Fmi3(Version):
+    """FMI 3.0; event mode is used with components that have one."""
+
+    number = 3
+    state_functions: Mapping[str, str] = {
+        "get": "fmi3GetFMUState",
+        "set": "fmi3SetFMUState",
+        "free": "fmi3FreeFMUState",
+        "size": "fmi3SerializedFMUStateSize",
+        "serialise": "fmi3SerializeFMUState",
+        "deserialise": "fmi3DeserializeFMUState",
+    }
+
+    def __init__(self, component: Component, capabilities: Capabilities, experiment: Experiment) -> None:
+        super().__init__(component, capabilities, experiment)
+        self.event_mode = capabilities.event_mode
+        self._flags = [ctypes.c_bool() for _ in range(5)]
+        self._time = ctypes.c_double()
+
+    def instantiate(self, logging: bool) -> None:
+        self.component.instantiate(
+            visible=False,
+            loggingOn=logging,
+            eventModeUsed=self.event_mode,
+            earlyReturnAllowed=self.capabilities.early_return,
+        )
+
+    def enter_initialisation(self) -> None:
+        self.component.call("fmi3EnterInitializationMode", *self._times())
+
+    def exit_initialisation(self) -> None:
+        self.component.call("fmi3ExitInitializationMode", doing=f"at t = {self.experiment.start_time!r}")
+        self.component.running = True
+        if self.event_mode:
+            self._update(self.experiment.start_time)
+            self.component.call("fmi3EnterStepMode")
+
+    def step(self, time: float, duration: float, *, final: bool) -> None:
+        """Step to the end, as often as the component returns early or an event lies between."""
+        end, now = time + duration, time
+        stuck = 0
+        while True:
+            between = now < self.next_event < end and self.capabilities.variable_step
+            target = self.next_event if between else end
+            ahead = duration if (now, target) == (time, end) else target - now
+            event, early = self._do_step(now, ahead, final=final)
+            reached = target if early is None else early
+            stuck = stuck + 1 if reached <= now else 0
+            if stuck > EVENT_ITERATIONS:
+                raise UnitError(
+                    f"{self.component} does not get beyond t = {now!r} (step to {end!r}); it returns early."
+                )
+            if event or reached >= self.next_event:
+                self.handle_event(reached)
+            if reached >= end:
+                return
+            now = reached
+
+    def handle_event(self, time: float, change: Any = None) -> None:
+        if self.event_mode:
+            self.component.call("fmi3EnterEventMode", doing=f"at t = {time!r}")
+        if change is not None:
+            change()
+        if self.event_mode:
+            self._update(time)
+            self.component.call("fmi3EnterStepMode", doing=f"at t = {time!r}")
+
+    def _do_step(self, time: float, duration: float, *, final: bool) -> tuple[bool, float | None]:
+        """One call; returns whether there is an event, and the time reached if the component returned early."""
+        event, terminate, early = self._flags[:3]
+        self._time.value = time
+        pointers = [ctypes.byref(flag) for flag in (event, terminate, early)]
+        status = self.component.status("fmi3DoStep", time, duration, final, *pointers, ctypes.byref(self._time))
+        if status == DISCARD:
+            raise self._discarded(time, duration, self._time.value)
+        if status > WARNING:
+            self.component.fail("fmi3DoStep", status, f"from t = {time!r} to {time + duration!r} (step {duration!r})")
+        if terminate.value:
+            raise UnitError(f"{self.component} ended the simulation at t = {self._time.value!r}; stop the run before.")
+        return event.value, self._time.value if early.value else None
+
+    def _update(self, time: float) -> None:
+        """Update discrete states until they settle."""
+        need, terminate, *_, defined = self._flags
+        pointers = [ctypes.byref(flag) for flag in self._flags]
+        for _ in range(EVENT_ITERATIONS):
+            self.component.call(
+                "fmi3UpdateDiscreteStates", *pointers, ctypes.byref(self._time), doing=f"at t = {time!r}"
+            )
+            if terminate.value:
+                raise UnitError(f"{self.component} ended the simulation at t = {time!r}; stop the run before.")
+            if not need.value:
+                self.next_event = self._time.value if defined.value else math.inf
+                return
+        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}.")

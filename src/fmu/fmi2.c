@@ -1,0 +1,220 @@
+/* FMI 2.0 co-simulation: what a linear unit does, under the standard's names. */
+#include "fmi2.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "instance.h"
+
+typedef struct {
+    fmi2CallbackLogger logger;
+    fmi2ComponentEnvironment environment;
+    char name[]; /* of the instance */
+} importer;
+
+/* The message is a format to the logger: per cent signs, which a path may hold, are doubled. */
+static void log_error(fmi2CallbackLogger logger, fmi2ComponentEnvironment environment, const char *name,
+                      const char *text)
+{
+    char format[2 * MESSAGE_SIZE], *end = format;
+    if (!logger) return;
+    for (; *text; text++) {
+        if (*text == '%') *end++ = '%';
+        *end++ = *text;
+    }
+    *end = '\0';
+    logger(environment, name, fmi2Error, "logStatusError", format);
+}
+
+fmi2Status fmi2_fail(fmi2Component component)
+{
+    instance *unit = component;
+    importer *to = unit->importer;
+    log_error(to->logger, to->environment, to->name, unit->message);
+    return fmi2Error;
+}
+
+fmi2Status fmi2_unsupported(fmi2Component component, const char *function, const char *reason)
+{
+    snprintf(((instance *)component)->message, MESSAGE_SIZE, "%s is not supported: %s.", function, reason);
+    return fmi2_fail(component);
+}
+
+EXPORT const char *fmi2GetTypesPlatform(void)
+{
+    return "default";
+}
+
+EXPORT const char *fmi2GetVersion(void)
+{
+    return "2.0";
+}
+
+EXPORT fmi2Status fmi2SetDebugLogging(fmi2Component c, fmi2Boolean on, size_t count, const fmi2String categories[])
+{
+    (void)c, (void)on, (void)count, (void)categories; /* errors are always logged, and there is nothing else to log */
+    return fmi2OK;
+}
+
+EXPORT fmi2Component fmi2Instantiate(fmi2String name, fmi2Type type, fmi2String guid, fmi2String location,
+                                     const fmi2CallbackFunctions *functions, fmi2Boolean visible, fmi2Boolean logging)
+{
+    char message[MESSAGE_SIZE] = "this library offers co-simulation only.";
+    fmi2CallbackLogger logger = functions ? functions->logger : NULL;
+    fmi2ComponentEnvironment environment = functions ? functions->componentEnvironment : NULL;
+    (void)visible, (void)logging;
+    if (!name) name = "";
+    instance *unit = type == fmi2CoSimulation ? instance_create(location, guid, message) : NULL;
+    importer *to = unit ? malloc(sizeof *to + strlen(name) + 1) : NULL;
+    if (!to) {
+        log_error(logger, environment, name, unit ? "out of memory." : message);
+        instance_free(unit);
+        return NULL;
+    }
+    to->logger = logger;
+    to->environment = environment;
+    strcpy(to->name, name);
+    unit->importer = to;
+    return unit;
+}
+
+EXPORT void fmi2FreeInstance(fmi2Component c)
+{
+    instance_free(c);
+}
+
+EXPORT fmi2Status fmi2SetupExperiment(fmi2Component c, fmi2Boolean tolerance_defined, fmi2Real tolerance,
+                                      fmi2Real start, fmi2Boolean stop_defined, fmi2Real stop)
+{
+    (void)tolerance_defined, (void)tolerance, (void)stop_defined, (void)stop;
+    ((instance *)c)->time = start;
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2EnterInitializationMode(fmi2Component c)
+{
+    ((instance *)c)->mode = INITIALISING;
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2ExitInitializationMode(fmi2Component c)
+{
+    ((instance *)c)->mode = STEPPING;
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2Terminate(fmi2Component c)
+{
+    ((instance *)c)->mode = TERMINATED;
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2Reset(fmi2Component c)
+{
+    instance_reset(c);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2GetReal(fmi2Component c, const fmi2ValueReference references[], size_t count, fmi2Real values[])
+{
+    for (size_t i = 0; i < count; i++)
+        if (!instance_get(c, references[i], values + i)) return fmi2_fail(c);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2SetReal(fmi2Component c, const fmi2ValueReference references[], size_t count,
+                              const fmi2Real values[])
+{
+    for (size_t i = 0; i < count; i++)
+        if (!instance_set(c, references[i], values[i])) return fmi2_fail(c);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2SetRealInputDerivatives(fmi2Component c, const fmi2ValueReference references[], size_t count,
+                                              const fmi2Integer orders[], const fmi2Real values[])
+{
+    for (size_t i = 0; i < count; i++)
+        if (!instance_set_derivative(c, references[i], orders[i], values[i])) return fmi2_fail(c);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2DoStep(fmi2Component c, fmi2Real time, fmi2Real duration, fmi2Boolean no_return)
+{
+    (void)no_return;
+    return instance_step(c, time, duration) ? fmi2OK : fmi2_fail(c);
+}
+
+EXPORT fmi2Status fmi2GetDirectionalDerivative(fmi2Component c, const fmi2ValueReference unknowns[],
+                                               size_t unknown_count, const fmi2ValueReference knowns[],
+                                               size_t known_count, const fmi2Real seed[], fmi2Real result[])
+{
+    jacobian what = {unknowns, knowns, unknown_count, known_count};
+    return instance_directional(c, &what, seed, result) ? fmi2OK : fmi2_fail(c);
+}
+
+static fmi2Status out_of_memory(instance *unit)
+{
+    snprintf(unit->message, MESSAGE_SIZE, "out of memory.");
+    return fmi2_fail(unit);
+}
+
+/* A state handed in again is overwritten, so that an iterating master allocates once. */
+EXPORT fmi2Status fmi2GetFMUstate(fmi2Component c, fmi2FMUstate *state)
+{
+    if (!*state) *state = malloc(instance_state_size(c));
+    if (!*state) return out_of_memory(c);
+    instance_save(c, *state);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2SetFMUstate(fmi2Component c, fmi2FMUstate state)
+{
+    return instance_restore(c, state) ? fmi2OK : fmi2_fail(c);
+}
+
+EXPORT fmi2Status fmi2FreeFMUstate(fmi2Component c, fmi2FMUstate *state)
+{
+    (void)c;
+    if (state) {
+        free(*state);
+        *state = NULL;
+    }
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2SerializedFMUstateSize(fmi2Component c, fmi2FMUstate state, size_t *size)
+{
+    (void)state;
+    *size = instance_state_size(c);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2SerializeFMUstate(fmi2Component c, fmi2FMUstate state, fmi2Byte bytes[], size_t size)
+{
+    if (size < instance_state_size(c)) {
+        snprintf(((instance *)c)->message, MESSAGE_SIZE, "%zu bytes are too few for the state.", size);
+        return fmi2_fail(c);
+    }
+    memcpy(bytes, state, instance_state_size(c));
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2DeSerializeFMUstate(fmi2Component c, const fmi2Byte bytes[], size_t size, fmi2FMUstate *state)
+{
+    if (size != instance_state_size(c)) {
+        snprintf(((instance *)c)->message, MESSAGE_SIZE, "%zu bytes are not a state of this unit.", size);
+        return fmi2_fail(c);
+    }
+    if (!*state) *state = malloc(size);
+    if (!*state) return out_of_memory(c);
+    memcpy(*state, bytes, size);
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2GetRealStatus(fmi2Component c, const fmi2StatusKind kind, fmi2Real *value)
+{
+    if (kind != fmi2LastSuccessfulTime) return fmi2_unsupported(c, "fmi2GetRealStatus", "only the last time is known");
+    *value = ((instance *)c)->time;
+    return fmi2OK;
+}

@@ -1,0 +1,210 @@
+/* FMI 3.0 co-simulation: what a linear unit does, under the standard's names. */
+#include "fmi3.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "instance.h"
+
+typedef struct {
+    fmi3LogMessageCallback log;
+    fmi3InstanceEnvironment environment;
+} importer;
+
+fmi3Status fmi3_fail(fmi3Instance component)
+{
+    instance *unit = component;
+    importer *to = unit->importer;
+    if (to->log) to->log(to->environment, fmi3Error, "logStatusError", unit->message);
+    return fmi3Error;
+}
+
+fmi3Status fmi3_unsupported(fmi3Instance component, const char *function, const char *reason)
+{
+    snprintf(((instance *)component)->message, MESSAGE_SIZE, "%s is not supported: %s.", function, reason);
+    return fmi3_fail(component);
+}
+
+static fmi3Status refuse_sizes(fmi3Instance c, size_t wanted, size_t given)
+{
+    snprintf(((instance *)c)->message, MESSAGE_SIZE, "%zu values were expected, %zu given; all variables are scalar.",
+             wanted, given);
+    return fmi3_fail(c);
+}
+
+EXPORT const char *fmi3GetVersion(void)
+{
+    return "3.0";
+}
+
+EXPORT fmi3Status fmi3SetDebugLogging(fmi3Instance c, fmi3Boolean on, size_t count, const fmi3String categories[])
+{
+    (void)c, (void)on, (void)count, (void)categories; /* errors are always logged, and there is nothing else to log */
+    return fmi3OK;
+}
+
+EXPORT fmi3Instance fmi3InstantiateCoSimulation(fmi3String name, fmi3String token, fmi3String resources,
+                                                fmi3Boolean visible, fmi3Boolean logging, fmi3Boolean event_mode,
+                                                fmi3Boolean early_return, const fmi3ValueReference intermediate[],
+                                                size_t intermediate_count, fmi3InstanceEnvironment environment,
+                                                fmi3LogMessageCallback log, fmi3IntermediateUpdateCallback update)
+{
+    char message[MESSAGE_SIZE];
+    /* Without events nothing differs in event mode, returns early, or happens between communication points. */
+    (void)name, (void)visible, (void)logging, (void)event_mode, (void)early_return;
+    (void)intermediate, (void)intermediate_count, (void)update;
+    instance *unit = instance_create(resources, token, message);
+    importer *to = unit ? malloc(sizeof *to) : NULL;
+    if (!to) {
+        if (log) log(environment, fmi3Error, "logStatusError", unit ? "out of memory." : message);
+        instance_free(unit);
+        return NULL;
+    }
+    to->log = log;
+    to->environment = environment;
+    unit->importer = to;
+    return unit;
+}
+
+EXPORT void fmi3FreeInstance(fmi3Instance c)
+{
+    instance_free(c);
+}
+
+EXPORT fmi3Status fmi3EnterInitializationMode(fmi3Instance c, fmi3Boolean tolerance_defined, fmi3Float64 tolerance,
+                                              fmi3Float64 start, fmi3Boolean stop_defined, fmi3Float64 stop)
+{
+    (void)tolerance_defined, (void)tolerance, (void)stop_defined, (void)stop;
+    ((instance *)c)->time = start;
+    ((instance *)c)->mode = INITIALISING;
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3ExitInitializationMode(fmi3Instance c)
+{
+    ((instance *)c)->mode = STEPPING;
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3EnterStepMode(fmi3Instance c)
+{
+    ((instance *)c)->mode = STEPPING;
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3Terminate(fmi3Instance c)
+{
+    ((instance *)c)->mode = TERMINATED;
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3Reset(fmi3Instance c)
+{
+    instance_reset(c);
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3GetFloat64(fmi3Instance c, const fmi3ValueReference references[], size_t count,
+                                 fmi3Float64 values[], size_t value_count)
+{
+    if (count != value_count) return refuse_sizes(c, count, value_count);
+    for (size_t i = 0; i < count; i++)
+        if (!instance_get(c, references[i], values + i)) return fmi3_fail(c);
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3SetFloat64(fmi3Instance c, const fmi3ValueReference references[], size_t count,
+                                 const fmi3Float64 values[], size_t value_count)
+{
+    if (count != value_count) return refuse_sizes(c, count, value_count);
+    for (size_t i = 0; i < count; i++)
+        if (!instance_set(c, references[i], values[i])) return fmi3_fail(c);
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3DoStep(fmi3Instance c, fmi3Float64 time, fmi3Float64 duration, fmi3Boolean no_return,
+                             fmi3Boolean *event_needed, fmi3Boolean *terminate, fmi3Boolean *early_return,
+                             fmi3Float64 *last_time)
+{
+    (void)no_return;
+    *event_needed = *terminate = *early_return = false;
+    if (!instance_step(c, time, duration)) return fmi3_fail(c);
+    *last_time = ((instance *)c)->time;
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3GetDirectionalDerivative(fmi3Instance c, const fmi3ValueReference unknowns[],
+                                               size_t unknown_count, const fmi3ValueReference knowns[],
+                                               size_t known_count, const fmi3Float64 seed[], size_t seed_count,
+                                               fmi3Float64 result[], size_t result_count)
+{
+    jacobian what = {unknowns, knowns, unknown_count, known_count};
+    if (seed_count != known_count) return refuse_sizes(c, known_count, seed_count);
+    if (result_count != unknown_count) return refuse_sizes(c, unknown_count, result_count);
+    return instance_directional(c, &what, seed, result) ? fmi3OK : fmi3_fail(c);
+}
+
+EXPORT fmi3Status fmi3GetAdjointDerivative(fmi3Instance c, const fmi3ValueReference unknowns[], size_t unknown_count,
+                                           const fmi3ValueReference knowns[], size_t known_count,
+                                           const fmi3Float64 seed[], size_t seed_count, fmi3Float64 result[],
+                                           size_t result_count)
+{
+    jacobian what = {unknowns, knowns, unknown_count, known_count};
+    if (seed_count != unknown_count) return refuse_sizes(c, unknown_count, seed_count);
+    if (result_count != known_count) return refuse_sizes(c, known_count, result_count);
+    return instance_adjoint(c, &what, seed, result) ? fmi3OK : fmi3_fail(c);
+}
+
+static fmi3Status out_of_memory(instance *unit)
+{
+    snprintf(unit->message, MESSAGE_SIZE, "out of memory.");
+    return fmi3_fail(unit);
+}
+
+/* A state handed in again is overwritten, so that an iterating master allocates once. */
+EXPORT fmi3Status fmi3GetFMUState(fmi3Instance c, fmi3FMUState *state)
+{
+    if (!*state) *state = malloc(instance_state_size(c));
+    if (!*state) return out_of_memory(c);
+    instance_save(c, *state);
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3SetFMUState(fmi3Instance c, fmi3FMUState state)
+{
+    return instance_restore(c, state) ? fmi3OK : fmi3_fail(c);
+}
+
+EXPORT fmi3Status fmi3FreeFMUState(fmi3Instance c, fmi3FMUState *state)
+{
+    (void)c;
+    if (state) {
+        free(*state);
+        *state = NULL;
+    }
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3SerializedFMUStateSize(fmi3Instance c, fmi3FMUState state, size_t *size)
+{
+    (void)state;
+    *size = instance_state_size(c);
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3SerializeFMUState(fmi3Instance c, fmi3FMUState state, fmi3Byte bytes[], size_t size)
+{
+    if (size < instance_state_size(c)) return refuse_sizes(c, instance_state_size(c), size);
+    memcpy(bytes, state, instance_state_size(c));
+    return fmi3OK;
+}
+
+EXPORT fmi3Status fmi3DeserializeFMUState(fmi3Instance c, const fmi3Byte bytes[], size_t size, fmi3FMUState *state)
+{
+    if (size != instance_state_size(c)) return refuse_sizes(c, instance_state_size(c), size);
+    if (!*state) *state = malloc(size);
+    if (!*state) return out_of_memory(c);
+    memcpy(*state, bytes, size);
+    return fmi3OK;
+}

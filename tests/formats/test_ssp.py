@@ -1,0 +1,394 @@
+"""SSP packages and plain descriptions: round trips, nesting, values, units of measure, habits in use, refusals."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fmpy.ssp.ssd import read_ssd
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ssp_builder import (
+    NAMES,
+    UNITS,
+    binding,
+    bindings,
+    build,
+    component,
+    connectors,
+    document,
+    linear,
+    pack,
+    parameter_set,
+    parameters,
+    system,
+    wire,
+    write,
+)
+
+from cosimo import masters, run
+from cosimo.core.errors import ConfigurationError, UnsafeInputError
+from cosimo.core.system import Connection
+from cosimo.formats.export import export_ssp
+from cosimo.formats.ssp import load_ssp
+from cosimo.problems import find
+from cosimo.units.fmu import Fmu
+
+PAIR = component("a") + component("b")
+A_TO_B = wire("a.real_out", "b.real_in")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for temporary files, so that what is left behind can be seen."""
+    folder = tmp_path / "temporary files"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def connection(path: Path) -> Connection:
+    (found,) = load_ssp(path).system.connections
+    return found
+
+
+def fmu_of(path: Path, name: str = "a") -> Fmu:
+    unit = load_ssp(path).system.units[name]
+    assert isinstance(unit, Fmu)
+    return unit
+
+
+# ---- whole systems ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmi", [2, 3])
+def test_an_exported_problem_runs_as_it_does_here(tmp_path: Path, fmi: int) -> None:
+    problem = find("two-mass").system()
+    loaded = load_ssp(export_ssp(problem, tmp_path / "two mass.ssp", fmi=fmi, step=1e-3, stop=20.0))
+    assert (loaded.step, loaded.start, loaded.stop, loaded.warnings) == (1e-3, 0.0, 20.0, ())
+    assert loaded.system.names == problem.names
+    assert set(loaded.system.connections) == set(problem.connections)
+    ours, theirs = (run(s, masters.gauss_seidel(s, 1e-3), stop=0.5) for s in (problem, loaded.system))
+    scale = np.abs(ours.values).max()
+    assert np.abs(ours.values - theirs.values).max() <= 1e-12 * scale
+
+
+def test_hand_written_descriptions_are_valid(tmp_path: Path) -> None:
+    inside = connectors("real_in input Real m", "real_out output Real mm")
+    elements = component("a", inside + bindings(binding(parameters(gain='Real value="3"'))))
+    inner = system(component("c", inside), wire(".in", "c.real_in"), connectors("in input Real cm"), name="sub")
+    wires = wire("a.real_out", "sub.in", linear(2, 1))
+    path = pack(tmp_path, document(system(elements + inner, wires)))
+    read_ssd(str(path), validate=True)  # FMPy checks against the schema of the standard
+    assert load_ssp(path).system.names == ("a", "sub.c")
+
+
+def test_default_experiment(tmp_path: Path) -> None:
+    tail = UNITS + '<ssd:DefaultExperiment startTime="1.5" stopTime="4"/>'
+    loaded = load_ssp(write(tmp_path, document(system(PAIR, A_TO_B), tail)))
+    assert (loaded.start, loaded.stop, loaded.step, loaded.outputs) == (1.5, 4.0, 0.1, None)
+    unit = loaded.system.units["a"]
+    assert isinstance(unit, Fmu)
+    assert unit.experiment.start_time == 1.5
+    assert loaded.system.name == "test"
+
+
+def test_without_experiment_nothing_is_said(tmp_path: Path) -> None:
+    loaded = load_ssp(write(tmp_path, document(system(PAIR))))
+    assert (loaded.start, loaded.stop, loaded.master) == (None, None, None)
+    assert loaded.source == tmp_path / "s.ssd"
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_units_of_the_fmus_are_converted(tmp_path: Path) -> None:
+    found = connection(write(tmp_path, document(system(PAIR, A_TO_B))))
+    assert (found.source, found.target) == ("a.real_out", "b.real_in")
+    assert (found.gain, found.offset) == (pytest.approx(1e-3), 0.0)
+
+
+def test_transformation_comes_after_conversion(tmp_path: Path) -> None:
+    found = connection(write(tmp_path, document(system(PAIR, wire("a.real_out", "b.real_in", linear(2, 5))))))
+    assert (found.gain, found.offset) == (pytest.approx(2e-3), 5.0)
+
+
+def test_conversion_can_be_suppressed(tmp_path: Path) -> None:
+    more = 'suppressUnitConversion="true"'
+    found = connection(write(tmp_path, document(system(PAIR, wire("a.real_out", "b.real_in", linear(2, 5), more)))))
+    assert (found.gain, found.offset) == (2.0, 5.0)
+
+
+def test_start_and_end_do_not_give_the_direction(tmp_path: Path) -> None:
+    found = connection(write(tmp_path, document(system(PAIR, wire("b.real_in", "a.real_out")))))
+    assert (found.source, found.target) == ("a.real_out", "b.real_in")
+
+
+@pytest.mark.parametrize(("unit", "gain"), [("Real", 0.001 * 6), ("Real cm", 0.001 * 6), ("", 0.001 * 6)])
+def test_connections_through_nested_systems(tmp_path: Path, unit: str, gain: float) -> None:
+    """Two levels down on one side, one on the other: factors 2 and 3 on the way, and mm → m in all."""
+    deep = system(component("c"), wire("c.real_out", ".y", linear(2, 0)), connectors(f"y output {unit}"), name="deep")
+    left = system(deep, wire(".y", "deep.y"), connectors("y output Real"), name="left")
+    right = system(component("d"), wire("d.real_in", ".u"), connectors("u input Real m"), name="right")
+    path = write(tmp_path, document(system(left + right, wire("left.y", "right.u", linear(3, 0)))))
+    found = connection(path)
+    assert (found.source, found.target) == ("left.deep.c.real_out", "right.d.real_in")
+    assert found.gain == pytest.approx(gain)
+
+
+def test_offsets_along_the_way_are_transformed_too(tmp_path: Path) -> None:
+    inner = system(
+        component("c"), wire(".u", "c.real_in", linear(10, 1)), connectors("u input Real cm"), name="sub"
+    )  # cm → m, then 10 v + 1
+    path = write(tmp_path, document(system(component("a") + inner, wire("a.real_out", "sub.u", linear(1, 7)))))
+    found = connection(path)  # mm → cm, then v + 7
+    assert found.gain == pytest.approx(0.1 * 0.01 * 10)
+    assert found.offset == pytest.approx(7 * 0.01 * 10 + 1)
+
+
+def test_a_system_may_pass_a_value_straight_on(tmp_path: Path) -> None:
+    through = system("", wire(".u", ".y"), connectors("u input", "y output"), name="through")
+    through = through.replace("<ssd:Elements>\n</ssd:Elements>\n", "")
+    wires = wire("a.real_out", "through.u") + wire("through.y", "b.real_in")
+    found = connection(write(tmp_path, document(system(PAIR + through, wires))))
+    assert found.gain == pytest.approx(1e-3)
+
+
+def test_unconnected_inputs_of_the_system_keep_start_values(tmp_path: Path) -> None:
+    inside = connectors("u input Real cm")
+    path = write(tmp_path, document(system(component("a"), wire(".u", "a.real_in"), inside)))
+    assert load_ssp(path).system.inlets["a"][0].start == 1.5
+    values = bindings(binding(parameters(u='Real value="250" unit="mm"')))
+    path = write(tmp_path, document(system(component("a"), wire(".u", "a.real_in"), inside + values)))
+    assert load_ssp(path).system.inlets["a"][0].start == pytest.approx(0.25)
+
+
+def test_fmi3_aliases_can_be_connected(tmp_path: Path) -> None:
+    build(tmp_path, "feedthrough3", file="g.fmu")
+    elements = component("a", source="g.fmu") + component("b", source="g.fmu")
+    found = connection(write(tmp_path, document(system(elements, wire("a.sum", "b.Float64_in")))))
+    assert found.source == "a.integral"
+
+
+def test_elements_of_arrays_can_be_connected(tmp_path: Path) -> None:
+    build(tmp_path, "arrays3", file="g.fmu")
+    fmu = Fmu(tmp_path / "g.fmu")
+    start = next(name for name in fmu.outputs if name.endswith("]"))
+    kinds = {fmu.variables[name].type: name for name in fmu.inputs if name.endswith("]")}
+    end = kinds[fmu.variables[start].type]
+    elements = component("a", source="g.fmu") + component("b", source="g.fmu")
+    found = connection(write(tmp_path, document(system(elements, wire(f"a.{start}", f"b.{end}")))))
+    assert (found.source, found.target) == (f"a.{start}", f"b.{end}")
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+GAIN2 = parameters(gain='Real value="2"')
+
+
+def test_values_of_every_type(tmp_path: Path) -> None:
+    tail = '<ssv:Enumerations><ssc:Enumeration name="Gear"><ssc:Item name="low" value="1"/></ssc:Enumeration>'
+    content = parameter_set(
+        {
+            "gain": 'Real value="2.5"',
+            "real_in": 'Real value="2500" unit="mm"',
+            "int_in": 'Integer value="3"',
+            "bool_in": 'Boolean value="false"',
+            "enum_in": 'Enumeration value="low" name="Gear"',
+            "text_in": 'String value="hi"',
+            "integral": 'Real value="4"',
+        },
+        tail + "</ssv:Enumerations>",
+    )
+    fmu = fmu_of(write(tmp_path, document(system(component("a", bindings(binding(content)))))))
+    assert fmu.given == {
+        "gain": 2.5,
+        "real_in": pytest.approx(2.5),
+        "int_in": 3,
+        "bool_in": False,
+        "enum_in": 1,
+        "text_in": "hi",
+        "integral": 4.0,
+    }
+
+
+def test_an_external_parameter_set(tmp_path: Path) -> None:
+    values = parameter_set({"gain": 'Real value="2"'}, names=NAMES)
+    path = write(
+        tmp_path,
+        document(system(component("a", bindings(binding(more='source="values/a%20b.ssv"'))))),
+        {"values/a b.ssv": values},
+    )
+    assert fmu_of(path).given == {"gain": 2.0}
+
+
+def test_a_parameter_set_inside_the_fmu(tmp_path: Path) -> None:
+    build(
+        tmp_path,
+        "feedthrough2",
+        file="f.fmu",
+        files={"resources/own.ssv": parameter_set({"gain": 'Real value="6"'}, names=NAMES)},
+    )
+    inside = bindings(binding(more='source="resources/own.ssv" sourceBase="component"'))
+    assert fmu_of(write(tmp_path, document(system(component("a", inside))))).given == {"gain": 6.0}
+
+
+def test_a_mapping_renames_converts_transforms_and_leaves_out(tmp_path: Path) -> None:
+    content = parameters(k='Real value="100" unit="mm"', gain='Real value="9"', flag='Boolean value="true"')
+    mapping = f"""<ssd:ParameterMapping><ssm:ParameterMapping version="1.0">
+<ssm:MappingEntry source="k" target="real_in">{linear(2, 1)}</ssm:MappingEntry>
+<ssm:MappingEntry source="k" target="gain" suppressUnitConversion="true">{linear(0.05, 0)}</ssm:MappingEntry>
+<ssm:MappingEntry source="flag" target="bool_in"><ssc:BooleanMappingTransformation>
+<ssc:MapEntry source="1" target="0"/><ssc:MapEntry source="false" target="true"/>
+</ssc:BooleanMappingTransformation></ssm:MappingEntry>
+</ssm:ParameterMapping></ssd:ParameterMapping>"""
+    inside = bindings(binding(content, mapping=mapping))
+    fmu = fmu_of(write(tmp_path, document(system(component("a", inside)))))
+    assert fmu.given == {"real_in": pytest.approx(1.2), "gain": pytest.approx(5.0), "bool_in": False}
+
+
+def test_an_external_mapping_with_a_prefix(tmp_path: Path) -> None:
+    mapping = (
+        f'<ssm:ParameterMapping version="1.0" {NAMES}><ssm:MappingEntry source="p.k" target="a.gain"/>'
+        f"</ssm:ParameterMapping>"
+    )
+    inside = bindings(
+        binding(parameters(k='Real value="7"'), more='prefix="p."', mapping='<ssd:ParameterMapping source="m.ssm"/>')
+    )
+    path = write(tmp_path, document(system(component("a"), inside=inside)), {"m.ssm": mapping})
+    assert fmu_of(path).given == {"gain": 7.0}
+
+
+def test_outer_values_count_before_inner_and_later_before_earlier(tmp_path: Path) -> None:
+    def value(number: int, name: str = "gain") -> str:
+        return binding(parameter_set({name: f'Real value="{number}"'}))
+
+    own = component("a", bindings(value(1), value(2)))
+    path = write(tmp_path, document(system(system(own, name="sub"))))
+    assert fmu_of(path, "sub.a").given == {"gain": 2.0}
+    path = write(tmp_path, document(system(system(own, inside=bindings(value(3, "a.gain")), name="sub"))))
+    assert fmu_of(path, "sub.a").given == {"gain": 3.0}
+    inner = system(own, inside=bindings(value(3, "a.gain")), name="sub")
+    outer = bindings(value(4, "sub.a.gain"), binding(GAIN2.replace('"2"', '"5"'), more='prefix="sub.a."'))
+    assert fmu_of(write(tmp_path, document(system(inner, inside=outer))), "sub.a").given == {"gain": 5.0}
+
+
+def test_parameters_of_a_system_reach_its_components(tmp_path: Path) -> None:
+    inside = connectors("k parameter Real") + bindings(binding(parameters(k='Real value="4"')))
+    wires = wire(".k", "a.gain", linear(0.5, 1)) + wire(".k", "b.gain")
+    path = write(tmp_path, document(system(PAIR, wires, inside)))
+    assert (fmu_of(path).given, fmu_of(path, "b").given) == ({"gain": 3.0}, {"gain": 4.0})
+
+
+def test_values_for_unknown_names_are_ignored_and_told(tmp_path: Path) -> None:
+    inside = bindings(binding(parameters(gain='Real value="2"', gian='Real value="3"')))
+    loaded = load_ssp(write(tmp_path, document(system(component("a", inside)))))
+    assert [str(w) for w in loaded.warnings] == [
+        f"{tmp_path / 's.ssd'}:5: warning: values for unknown names are ignored: gian."
+    ]
+
+
+# ---- descriptions in descriptions ------------------------------------------------------------------------------------
+
+
+def test_components_may_be_descriptions_and_packages(tmp_path: Path) -> None:
+    inner = document(system(component("c"), wire(".u", "c.real_in"), connectors("u input Real m"), name="inner"))
+    pack(tmp_path, inner, name="inner.ssp")
+    value = bindings(binding(parameter_set({"c.gain": 'Real value="2"'})))
+    elements = (
+        component("a")
+        + component("x", value, source="inner.ssd", more='type="application/x-ssp-definition"')
+        + component("y", source="inner.ssp", more='type="application/x-ssp-package"')
+    )
+    wires = wire("a.real_out", "x.u") + wire("a.real_out", "y.u")
+    path = write(tmp_path, document(system(elements, wires)), {"inner.ssd": inner})
+    loaded = load_ssp(path)
+    assert loaded.system.names == ("a", "x.c", "y.c")
+    assert [c.target for c in loaded.system.connections] == ["x.c.real_in", "y.c.real_in"]
+    assert fmu_of(path, "x.c").given == {"gain": 2.0}
+    assert fmu_of(path, "y.c").given == {}
+
+
+def test_a_package_in_a_package_runs(tmp_path: Path, temporary: Path) -> None:
+    inner = pack(tmp_path, document(system(component("c"), name="inner")), name="inner.ssp").read_bytes()
+    elements = component("a") + component("x", source="sub/inner.ssp", more='type="application/x-ssp-package"')
+    path = pack(tmp_path, document(system(elements)), {"sub/inner.ssp": inner})
+    loaded = load_ssp(path)
+    result = run(loaded.system, masters.jacobi(loaded.system, 0.1), stop=0.2)
+    assert result["x.c.real_out"][-1] == 1.5
+    assert len(list(temporary.glob("cosimo-ssp-*"))) == 1
+
+
+def test_a_system_of_the_document_can_be_used_again(tmp_path: Path) -> None:
+    first = system(component("c"), name="first", more='id="it"')
+    path = write(tmp_path, document(system(first + component("second", source="#it"))))
+    assert load_ssp(path).system.names == ("first.c", "second.c")
+
+
+def test_a_description_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    own = component("x", source="s.ssd", more='type="application/x-ssp-definition"')
+    with pytest.raises(ConfigurationError, match="contains itself"):
+        load_ssp(write(tmp_path, document(system(own))))
+    with pytest.raises(ConfigurationError, match="contains itself"):
+        load_ssp(write(tmp_path, document(system(component("x", source="#it"), more='id="it"'))))
+
+
+def test_references_cannot_multiply_without_bound(tmp_path: Path) -> None:
+    levels = [system(component("c"), name="s0", more='id="i0"')]
+    for n in range(1, 20):
+        twice = component("x", source=f"#i{n - 1}") + component("y", source=f"#i{n - 1}")
+        levels.append(system(twice, name=f"s{n}", more=f'id="i{n}"'))
+    with pytest.raises(UnsafeInputError, match="more than"):
+        load_ssp(write(tmp_path, document(system("".join(levels)))))
+
+
+# ---- habits of the field ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        (NAMES, "", "the prefix 'ssd' is not declared"),
+        ("SSP1/SystemStructure", "Draft/SystemStructure", "is not that of SSP 1.0"),
+        ('version="1.0" name="test"', 'name="test"', "the version is missing"),
+        ('version="1.0" name="test"', 'version="2.0" name="test"', "the version is 2.0"),
+    ],
+)
+def test_descriptions_as_they_are_found(tmp_path: Path, old: str, new: str, warning: str) -> None:
+    loaded = load_ssp(write(tmp_path, document(system(PAIR, A_TO_B)).replace(old, new)))
+    assert len(loaded.system.connections) == 1
+    assert [w for w in loaded.warnings if warning in str(w)]
+
+
+def test_without_any_namespace(tmp_path: Path) -> None:
+    text = document(system(PAIR, A_TO_B)).replace(NAMES, "")
+    for prefix in ("ssd:", "ssc:"):
+        text = text.replace(prefix, "")
+    loaded = load_ssp(write(tmp_path, text))
+    assert loaded.system.names == ("a", "b")
+    assert "the namespace is missing" in str(loaded.warnings[0])
+
+
+def test_annotations_of_vendors_are_neither_needed_nor_read(tmp_path: Path) -> None:
+    vendor = '<v:System xmlns:v="urn:vendor"><v:Elements><v:Component/></v:Elements></v:System>'
+    note = f'<ssd:Annotations><ssc:Annotation type="v">{vendor}</ssc:Annotation></ssd:Annotations>'
+    path = write(tmp_path, document(vendor + system(PAIR, A_TO_B), UNITS + note))
+    assert load_ssp(path).warnings == ()
+
+
+def test_a_package_with_another_name_for_its_description(tmp_path: Path) -> None:
+    path = pack(tmp_path, document(system(component("a"))))
+    other = tmp_path / "other.ssp"
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(other, "w") as target:
+        for name in source.namelist():
+            target.writestr(name.replace("SystemStructure", "Main"), source.read(name))
+    assert "SystemStructure.ssd is missing" in str(load_ssp(other).warnings[0])
+
+
+def test_backslashes_in_a_package(tmp_path: Path) -> None:
+    fmu = build(tmp_path, "feedthrough2", file="f.fmu").read_bytes()
+    text = document(system(component("a", source="resources/g.fmu")))
+    assert load_ssp(pack(tmp_path, text, {"resources\\g.fmu": fmu})).system.names == ("a",)

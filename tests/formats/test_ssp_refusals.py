@@ -1,0 +1,305 @@
+"""SSP packages and descriptions that are wrong or unsafe, and what is left behind: nothing."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import hashlib
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ssp_builder import (
+    NAMES,
+    UNITS,
+    binding,
+    bindings,
+    component,
+    connectors,
+    document,
+    pack,
+    parameter_set,
+    parameters,
+    system,
+    wire,
+    write,
+)
+
+from cosimo import masters, run
+from cosimo.core.errors import ConfigurationError, FileError, UnsafeInputError
+from cosimo.formats.findings import Findings
+from cosimo.formats.ssp import load_ssp
+
+PAIR = component("a") + component("b")
+A_TO_B = wire("a.real_out", "b.real_in")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for temporary files, so that what is left behind can be seen."""
+    folder = tmp_path / "temporary files"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+SIGNALS = '<ssd:SignalDictionaryReference name="bus" dictionary="d"/>\n'
+REFUSED = [
+    ("unknown element", system(PAIR, wire("a.real_out", "bb.real_in")), 9, "did you mean 'b'?"),
+    ("unknown connector", system(PAIR, wire("a.real_ot", "b.real_in")), 9, "did you mean 'real_out'?"),
+    ("unknown system connector", system(PAIR, wire(".u", "b.real_in")), 9, "connector of system 'test'"),
+    ("fed twice", system(PAIR, A_TO_B + wire("b.real_out", "b.real_in")), 10, "fed twice: by a.real_out"),
+    ("two outputs", system(PAIR, wire("a.real_out", "b.real_out")), 9, "both give"),
+    ("two inputs", system(PAIR, wire("a.real_in", "b.real_in")), 9, "both take"),
+    ("a text", system(PAIR, wire("a.text_out", "b.text_in")), 9, "a.text_out (String, output) cannot be exchanged"),
+    ("a fraction lost", system(PAIR, wire("a.real_out", "b.int_in")), 9, "fractions would be lost"),
+    ("two parameters", system(PAIR, wire("a.gain", "b.gain")), 9, "both take"),
+    ("signal dictionary", system(component("a") + SIGNALS), 6, "signal dictionary reference 'bus' cannot be used"),
+    ("unknown FMU", system(component("a", source="g.fmu")), 5, "did you mean 'f.fmu'?"),
+    ("a web address", system(component("a", source="http://x/f.fmu")), 5, "not a file here"),
+    ("model exchange", system(component("a", more='implementation="ModelExchange"')), 5, "only co-simulation"),
+    ("unknown type", system(component("a", more='type="text/x"')), 5, "FMUs, .ssd and .ssp can be read"),
+    ("same name twice", system(component("a") + component("a")), 6, "are called 'a'"),
+    ("no name", system(component("")), 5, "needs the attribute 'name'"),
+    ("no source", system('<ssd:Component name="a"/>'), 5, "needs the attribute 'source'"),
+    ("unknown id", system(component("x", source="#it")), 5, "no System of this document has the id 'it'"),
+    ("kind", system(component("a", connectors("real_in output"))), 5, "but the FMU has the causality input"),
+    ("unknown kind", system(component("a", connectors("real_in inputt"))), 5, "did you mean 'input'?"),
+    ("unknown variable", system(component("a", connectors("real_inn input"))), 5, "did you mean 'real_in'?"),
+    ("unit of the FMU", system(component("a", connectors("real_in input Real mm"))), 5, "but the FMU has 'm'"),
+    ("inout", system(component("a"), wire(".u", "a.real_in"), connectors("u inout")), 8, "kind inout"),
+    ("factor", system(PAIR, wire("a.real_out", "b.real_in", '<ssc:LinearTransformation factor="x"/>')), 9, "'x'"),
+    ("flag", system(PAIR, wire("a.real_out", "b.real_in", more='suppressUnitConversion="ja"')), 9, "true or false"),
+    (
+        "a table",
+        system(PAIR, wire("a.int_out", "b.int_in", "<ssc:IntegerMappingTransformation/>")),
+        9,
+        "only LinearTransformation",
+    ),
+    ("wrong type", system(component("a", bindings(binding(parameters(gain='String value="x"'))))), 6, "a.gain"),
+    ("out of range", system(component("a", bindings(binding(parameters(gain='Real value="11"'))))), 6, "0 to 10"),
+    ("no number", system(component("a", bindings(binding(parameters(gain='Real value="x"'))))), 6, "finite number"),
+    ("no such file", system(component("a", bindings(binding(more='source="v.ssv"')))), 5, "v.ssv"),
+    ("nothing bound", system(component("a", bindings(binding()))), 5, "neither a source nor"),
+    (
+        "wrong unit",
+        system(component("a", bindings(binding(parameters(real_in='Real value="1" unit="kg"'))))),
+        6,
+        "is in 'kg', its target in 'm'",
+    ),
+    (
+        "unknown enumeration",
+        system(component("a", bindings(binding(parameters(enum_in='Enumeration value="x" name="G"'))))),
+        6,
+        "unknown enumeration 'G'",
+    ),
+    (
+        "unmapped",
+        system(
+            component(
+                "a",
+                bindings(
+                    binding(
+                        parameters(gain='Real value="2"'),
+                        mapping='<ssd:ParameterMapping><ssm:ParameterMapping><ssm:MappingEntry source="x" '
+                        'target="gain"/></ssm:ParameterMapping></ssd:ParameterMapping>',
+                    )
+                ),
+            )
+        ),
+        6,
+        "unknown parameter in the mapping 'x'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("root", "line", "part"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_wrong_descriptions_are_refused(tmp_path: Path, root: str, line: int, part: str) -> None:
+    path = write(tmp_path, document(root))
+    with pytest.raises(FileError) as caught:
+        load_ssp(path)
+    assert part in str(caught.value)
+    assert (caught.value.file, caught.value.line) == (str(path), line)
+
+
+def test_incompatible_units_on_the_way(tmp_path: Path) -> None:
+    inner = system(component("c"), wire(".u", "c.real_in"), connectors("u input Real kg"), name="sub")
+    with pytest.raises(FileError, match=r"'mm' cannot be converted to 'kg' of sub\.u"):
+        load_ssp(write(tmp_path, document(system(component("a") + inner, wire("a.real_out", "sub.u")))))
+
+
+def test_a_circle_without_a_component(tmp_path: Path) -> None:
+    ring = system("", wire(".u", ".y"), connectors("u input", "y output"), name="ring")
+    ring = ring.replace("<ssd:Elements>\n</ssd:Elements>\n", "")
+    other = ring.replace('name="ring"', 'name="other"')
+    wires = wire("ring.y", "other.u") + wire("other.y", "ring.u")
+    inner = system(ring + other, wires, name="s")
+    loaded = load_ssp(write(tmp_path, document(system(component("a") + inner))))
+    assert loaded.system.names == ("a",)  # nobody asks for its value
+    feeding = component("b") + ring + other
+    wires += wire("other.y", "b.real_in")
+    with pytest.raises(FileError, match="circle without a component"):
+        load_ssp(write(tmp_path, document(system(feeding, wires))))
+
+
+def test_parameters_computed_by_others_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, document(system(PAIR, wire("a.integral", "b.gain"))))
+    with pytest.raises(FileError, match=r"parameter b.gain is fed by a.integral"):
+        load_ssp(path)
+
+
+def test_all_errors_are_found_at_once(tmp_path: Path) -> None:
+    elements = component("a") + component("b", source="g.fmu") + component("c", connectors("nothing input"))
+    wires = wire("a.real_out", "b.real_in") + wire("a.nothing", "c.real_in") + wire("a.text_out", "c.text_in")
+    findings = Findings()
+    with pytest.raises(FileError, match=r"\(3 more"):
+        load_ssp(write(tmp_path, document(system(elements, wires))), findings)
+    assert sorted(f.line or 0 for f in findings.errors) == [6, 7, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("<a>\n<b>\n</a>", 3, "not well-formed XML: mismatched tag"),
+        ("", 1, "not well-formed XML: no element found"),
+        ("hello", 1, "not well-formed"),
+        ("<a/>", 1, "the root element is a"),
+        (document("").replace(UNITS, ""), 2, "the description has no System"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', 1, "unknown encoding"),
+        (
+            document(system(""), "<ssd:Units><ssc:Unit name='x'><ssc:BaseUnit factor='0'/></ssc:Unit></ssd:Units>"),
+            7,
+            "0",
+        ),
+        (document(system(PAIR), '<ssd:DefaultExperiment stopTime="soon"/>'), 9, "'soon'"),
+    ],
+)
+def test_documents_that_are_none(tmp_path: Path, text: str, line: int, part: str) -> None:
+    with pytest.raises(FileError) as caught:
+        load_ssp(write(tmp_path, text))
+    assert part in str(caught.value)
+    assert caught.value.line == line
+
+
+def test_wrong_parameter_files_are_named_with_their_line(tmp_path: Path) -> None:
+    values = parameter_set({"gain": 'Real value="x"'}, names=NAMES)
+    inside = bindings(binding(more='source="v.ssv"'))
+    path = write(tmp_path, document(system(component("a", inside))), {"v.ssv": values})
+    with pytest.raises(FileError) as caught:
+        load_ssp(path)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "v.ssv"), 2)
+
+
+def test_document_types_are_refused(tmp_path: Path) -> None:
+    bomb = '<!DOCTYPE a [<!ENTITY x "xx"><!ENTITY y "&x;&x;">]>\n'
+    with pytest.raises(UnsafeInputError, match=r"s\.ssd:2: the document has a DOCTYPE"):
+        load_ssp(write(tmp_path, document(system(PAIR)).replace("?>\n", "?>\n" + bomb, 1)))
+
+
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeInputError, match="nested more than"):
+        load_ssp(write(tmp_path, "<a>" * 100_000))
+
+
+# ---- packages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["../f.fmu", "/etc/f.fmu", "sub/../../f.fmu", "%2e%2e/f.fmu"])
+def test_files_outside_a_package_are_refused(tmp_path: Path, temporary: Path, source: str) -> None:
+    with pytest.raises((UnsafeInputError, ConfigurationError), match=r"outside the package|unknown file"):
+        load_ssp(pack(tmp_path, document(system(component("a", source=source)))))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_member_may_not_be_larger_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosimo.formats.ssp_files.FILE_LIMIT", 100)
+    with pytest.raises(UnsafeInputError, match="more than the limit of 100"):
+        load_ssp(pack(tmp_path, document(system(component("a")))))
+
+
+def test_damaged_packages(tmp_path: Path) -> None:
+    path = pack(tmp_path, document(system(component("a"))))
+    content = path.read_bytes()
+    for name, damaged in (("cut.ssp", content[: len(content) // 2]), ("text.ssp", b"hello"), ("empty.ssp", b"")):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(ConfigurationError, match=f"{name}' is damaged or not a zip archive"):
+            load_ssp(tmp_path / name)
+
+
+def test_a_damaged_fmu_in_a_package_is_called_by_its_name(tmp_path: Path, temporary: Path) -> None:
+    path = pack(tmp_path, document(system(component("a", source="g.fmu"))), {"g.fmu": b"PK nothing"})
+    with pytest.raises(FileError) as caught:
+        load_ssp(path)
+    assert f"'{path}/g.fmu'" in str(caught.value)
+    assert str(temporary) not in str(caught.value)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_package_without_description(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "s.ssp", "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(
+        ConfigurationError, match=r"holds no SystemStructure\.ssd and is no package, or an incomplete one"
+    ):
+        load_ssp(tmp_path / "s.ssp")
+
+
+def test_what_was_copied_goes_with_the_units(tmp_path: Path, temporary: Path) -> None:
+    loaded = load_ssp(pack(tmp_path, document(system(PAIR, A_TO_B))))
+    unit = loaded.system.units["a"]
+    del loaded
+    gc.collect()
+    assert unit.instantiate().read().shape == (len(unit.outputs),)  # the file is still there for the unit
+    del unit
+    gc.collect()
+    assert list(temporary.iterdir()) == []
+
+
+def test_units_of_a_package_can_be_copied_and_sent(tmp_path: Path, temporary: Path) -> None:
+    unit = load_ssp(pack(tmp_path, document(system(PAIR, A_TO_B)))).system.units["a"]
+    sent = pickle.loads(pickle.dumps(unit))
+    assert sent.outputs == unit.outputs
+    del sent
+    gc.collect()
+    assert len(list(temporary.iterdir())) == 1  # what was sent does not own the folder
+    copied = copy.deepcopy(unit)
+    del unit
+    gc.collect()
+    copied.instantiate().close()
+
+
+def test_what_was_copied_goes_with_the_process(tmp_path: Path) -> None:
+    path = pack(tmp_path, document(system(PAIR, A_TO_B)))
+    folder = tmp_path / "of the process"
+    folder.mkdir()
+    code = "import sys, tempfile, os; from cosimo.formats.ssp import load_ssp; keep = load_ssp(sys.argv[1]); "
+    code += "print(len(os.listdir(tempfile.gettempdir())), flush=True); raise SystemExit(3)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], env={"TMPDIR": str(folder)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.strip()) == (3, "1"), done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_nothing_of_the_user_is_changed(tmp_path: Path, temporary: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    path = pack(home, document(system(PAIR, A_TO_B)))
+    plain = write(home, document(system(PAIR, A_TO_B)))
+
+    def state() -> list[tuple[str, int, str]]:
+        files = sorted(file for file in home.rglob("*") if file.is_file())
+        return [(str(f), f.stat().st_mtime_ns, hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
+
+    before = state()
+    for file in (path, plain):
+        loaded = load_ssp(file)
+        run(loaded.system, masters.jacobi(loaded.system, 0.1), stop=0.2)
+    assert state() == before
