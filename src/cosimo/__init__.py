@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from cosimo.core.system import Connection, System
     from cosimo.core.unit import Unit
     from cosimo.execution import run
-    from cosimo.units import Mechanical, PythonUnit, StateSpace
+    from cosimo.formats.loading import load_system as load
+    from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Connection": "cosimo.core.system",
     "CosimoError": "cosimo.core.errors",
+    "Fmu": "cosimo.units",
     "Master": "cosimo.core.master",
     "Mechanical": "cosimo.units",
     "PythonUnit": "cosimo.units",
@@ -53,12 +55,14 @@ _HOMES = {
     "couplings": "cosimo.couplings",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
+    "load": "cosimo.formats.loading:load_system",
     "run": "cosimo.execution",
 }
 
 __all__ = [
     "Connection",
     "CosimoError",
+    "Fmu",
     "Master",
     "Mechanical",
     "PythonUnit",
@@ -70,6 +74,7 @@ __all__ = [
     "Unit",
     "analyse",
     "couplings",
+    "load",
     "masters",
     "problems",
     "run",
@@ -79,8 +84,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cosimo' has no attribute '{name}'")
-    module = importlib.import_module(_HOMES[name])
-    return module if _HOMES[name] == f"cosimo.{name}" else getattr(module, name)
+    home, _, attribute = _HOMES[name].partition(":")
+    module = importlib.import_module(home)
+    return module if home == f"cosimo.{name}" else getattr(module, attribute or name)
 
 
 def __dir__() -> list[str]:

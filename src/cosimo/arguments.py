@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,25 +16,30 @@ from cosimo.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from cosimo.core.master import Master
     from cosimo.core.system import System
+    from cosimo.formats.masters import MasterOptions
 
 MANY = "Repeatable."
+SYSTEM = "A .toml scenario, an .ssp, .ssd or .fmu file, or a built-in problem (see 'cosimo problems')."
 
 
 @dataclass(frozen=True)
 class Described:
-    """What the arguments of a verb name: the system, its master, and how long it is usually run."""
+    """What the arguments of a verb name: the system, its master, and when it is run."""
 
     system: System
     master: Master
-    stop: float
+    start: float
+    stop: float | None
+    outputs: tuple[str, ...] | None
 
 
 def _shared(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A built-in problem; see 'cosimo problems'.")],
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
     step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None,
     master: Annotated[
-        str, typer.Option(help="jacobi, jacobi-early-read, gauss-seidel, groups, multirate, iterative.")
-    ] = "jacobi",
+        str | None,
+        typer.Option(help="jacobi (default), jacobi-early-read, gauss-seidel, groups, multirate, iterative."),
+    ] = None,
     order: Annotated[str | None, typer.Option(help="Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None,
     coupling: Annotated[
         list[str] | None, typer.Option(help=f"hold0, hold1, hold2, nepce:GAIN; UNIT.INPUT=… for one input. {MANY}")
@@ -68,19 +74,33 @@ def with_system(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _describe(given: dict[str, Any]) -> Described:
-    from cosimo.formats.masters import MasterOptions, build_master
-    from cosimo.problems import find
+    from cosimo.formats.loading import load
+    from cosimo.formats.masters import build_master
 
-    problem = find(given["system"])
-    system = problem.system({n: _number(n, v, float) for n, v in _pairs("--set", given["set_"]).items()})
-    options = MasterOptions(
-        name=given["master"],
-        couplings=given["coupling"] or (),
-        multiples={n: _number(n, v, int) for n, v in _pairs("--multiple", given["multiple"]).items()},
-        **{name: given[name] for name in ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")},
-    )
-    step = problem.step if given["step_size"] is None else given["step_size"]
-    return Described(system, build_master(system, step, options), problem.stop)
+    settings = {n: _number(n, v, float) for n, v in _pairs("--set", given["set_"]).items()}
+    loaded = load(given["system"], settings=settings)
+    for finding in loaded.warnings:
+        print(f"warning: {finding}", file=sys.stderr)
+    step = loaded.step if given["step_size"] is None else given["step_size"]
+    if step is None:
+        raise ConfigurationError(f"'{given['system']}' does not say the macro step; give --step-size.")
+    master = build_master(loaded.system, step, _options(given, loaded.master))
+    return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs)
+
+
+def _options(given: dict[str, Any], written: MasterOptions | None) -> MasterOptions:
+    """The master in words: of the file, as far as the command line does not say otherwise."""
+    from cosimo.formats.masters import MasterOptions
+
+    plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")
+    said = {name: given[name] for name in plain if given[name] is not None}
+    if given["coupling"]:
+        said["couplings"] = tuple(given["coupling"])
+    if given["multiple"]:
+        said["multiples"] = {n: _number(n, v, int) for n, v in _pairs("--multiple", given["multiple"]).items()}
+    if given["master"] is not None and (written is None or given["master"] != written.name):
+        return MasterOptions(name=given["master"], **said)
+    return replace(written or MasterOptions(), **said)
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -7,15 +7,17 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
 
-from cosimo.arguments import Described, with_system
-from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, OutputError, RunError
+from cosimo.arguments import MANY, SYSTEM, Described, with_system
+from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
+    from cosimo.engines import EngineOptions
+    from cosimo.formats.results import ResultFile
 
 app = typer.Typer(
     name="cosimo",
@@ -25,6 +27,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Span(NamedTuple):
+    """From when to when a run goes, in seconds."""
+
+    start: float
+    stop: float
+
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
@@ -65,34 +75,51 @@ def analyse(
 @with_system
 def run(
     described: Described,
-    start_time: Annotated[float, typer.Option(help="In seconds.")] = 0.0,
+    start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
-    output_file: Annotated[Path | None, typer.Option(help="Where to write the rows (.csv).")] = None,
+    output_file: Annotated[Path | None, typer.Option(help="Where to write: .parquet, .csv, .arrow, .mat.")] = None,
+    variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None,
+    every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1,
+    engine: Annotated[str, typer.Option(help="kernel (compiled) or reference (plain Python).")] = "kernel",
+    parallel: Annotated[bool | None, typer.Option(help="Step units in threads; default: where it pays.")] = None,
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; what was completed before an error or Ctrl-C is written too."""
+    from cosimo.engines import EngineOptions
+    from cosimo.formats.results import ResultFile
+
+    start = described.start if start_time is None else start_time
+    stop = described.stop if stop_time is None else stop_time
+    if stop is None:
+        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+    patterns = tuple(variable) if variable else described.outputs
+    output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
+    options = EngineOptions(kind=cast(Any, engine), parallel=parallel)
+    _run(described, Span(start, stop), output, options, json_)
+
+
+def _run(described: Described, span: Span, output: ResultFile | None, engine: EngineOptions, as_json: bool) -> None:
     from cosimo.execution import run as run_system
 
-    _require_writable(output_file)
-    stop = start_time + described.stop if stop_time is None else stop_time
     begin = time.perf_counter()
     failure: RunError | None = None
+    system, master = described.system, described.master
     try:
-        result = run_system(described.system, described.master, start=start_time, stop=stop, record="all")
+        result = run_system(
+            system, master, start=span.start, stop=span.stop, record="all", output=output, engine=engine
+        )
     except RunError as error:
         if error.result is None:
             raise
         failure, result = error, error.result
-    _report_run(result, time.perf_counter() - begin, output_file, json_, failure)
+    _report_run(result, time.perf_counter() - begin, output.path if output else None, as_json, failure)
     if failure is not None:
         raise failure
 
 
-def _report_run(result: Result, wall: float, path: Path | None, as_json: bool, failure: RunError | None) -> None:
+def _report_run(result: Result, wall: float, path: object, as_json: bool, failure: RunError | None) -> None:
     from cosimo.reporting.fields import run_fields
 
-    if path is not None:
-        result.write_csv(path)
     fields = run_fields(result, wall, str(path) if path else None)
     if as_json:
         if failure is not None:
@@ -101,11 +128,48 @@ def _report_run(result: Result, wall: float, path: Path | None, as_json: bool, f
         return
     for warned in result.warnings:
         print(f"warning: {warned}", file=sys.stderr)
-    end = f"to t = {result.time[-1]:g} s" if len(result) else "before the first row"
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"
-    print(f"{fields['steps']} macro steps {end} in {wall:.3g} s ({speed})")
+    print(f"{fields['steps']} macro steps to t = {fields['end_time']:g} s in {wall:.3g} s ({speed})")
     if path is not None:
-        print(f"{len(result)} rows of {len(result.names)} signals in {path}")
+        print(f"{len(result.names)} signals in {path}")
+
+
+@app.command()
+def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+    """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
+    from cosimo.formats.information import describe
+
+    description = describe(target)
+    _print(description.to_dict() if json_ else str(description))
+
+
+@app.command()
+def validate(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+    """Check an FMU or a system without running it; every problem is one line; the exit code is 2 if there are any."""
+    from cosimo.formats.information import validate as find_problems
+
+    problems = [str(problem) for problem in find_problems(target)]
+    if json_:
+        _print({"valid": not problems, "problems": problems})
+    else:
+        print("\n".join(problems) or f"{target}: no problems found")
+    raise typer.Exit(2 if problems else 0)
+
+
+@app.command()
+def export(
+    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .fmu or .ssp file, or a folder for all units.")],
+    unit: Annotated[str | None, typer.Option(help="Which unit to write as an FMU.")] = None,
+    fmi: Annotated[int, typer.Option(help="Version of FMI: 2 or 3.")] = 2,
+    ssp: Annotated[bool, typer.Option("--ssp", help="Pack the whole system with its connections.")] = False,
+    json_: Json = False,
+) -> None:
+    """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""
+    from cosimo.reporting.exporting import export_files
+
+    files = [str(path) for path in export_files(target, output, unit=unit, fmi=fmi, ssp=ssp)]
+    _print({"files": files} if json_ else "\n".join(files))
 
 
 @app.command()
@@ -143,20 +207,6 @@ def reproduce(
         return
     for item in reproduce_papers(papers or ()):
         print("\n".join(item_lines(item)), flush=True)
-
-
-def _require_writable(path: Path | None) -> None:
-    """Refuse an output file that cannot be written before anything runs."""
-    if path is None:
-        return
-    if path.suffix != ".csv":
-        raise ConfigurationError(f"results are written as .csv; '{path}' has another ending.")
-    if not path.parent.is_dir():
-        raise OutputError(f"cannot write results to '{path}': the folder '{path.parent}' does not exist.")
-    try:
-        path.touch()
-    except OSError as error:
-        raise OutputError(f"cannot write results to '{path}': {error.strerror}.") from None
 
 
 def _print(content: Any) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError, Interrupted, RunError
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
+from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
+from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.recording import Output, Recorder
 from cosimo.reference import Interpreter
+
+BLOCK = 4096
+"""Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
+
+Progress = Callable[[float, float], None]
+"""Called from time to time with the simulated time reached and the stop time."""
 
 
 def run(
@@ -21,47 +31,110 @@ def run(
     stop: float,
     start: float = 0.0,
     record: Literal["outputs", "all"] = "outputs",
+    output: Output | None = None,
+    engine: EngineOptions | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Run `system` under `master` from `start` to `stop`; one row per macro step, the initial one included.
 
-    Errors while running carry the rows completed so far in `.result`.
+    Rows stay in memory, or go to `output` while the run goes on (the result then holds no rows but all else). Errors
+    while running carry the rows completed so far in `.result`.
     """
     steps, warnings = _count(start, stop, master.step)
     if record not in ("outputs", "all"):
         raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     names = system.outputs + (system.input_names if record == "all" else ())
-    rows: list[list[float]] = []
-    interpreter = Interpreter(system, master, start)
+    info = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
+    recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
+    with recorder:
+        recorder.reserve(steps + 1)
+        session = _Session(system, master, start, names, engine or EngineOptions())
+        try:
+            session.steps(steps, recorder, progress)
+        except RunError as error:
+            error.result = session.close(recorder, warnings, complete=False)
+            raise
+        except KeyboardInterrupt:
+            interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
+            interrupted.result = session.close(recorder, warnings, complete=False)
+            raise interrupted from None
+        finally:
+            session.release()
+        return session.close(recorder, warnings, complete=True)
 
-    def result(complete: bool) -> Result:
-        time = start + np.arange(len(rows), dtype=np.float64) * master.step
-        found = [*warnings, *([interpreter.unconverged] if interpreter.unconverged else [])]
-        info = {"master": master.name, "schedule": str(master), "step": master.step}
-        if interpreter.sweeps:
-            info |= {"sweeps": np.array(interpreter.sweeps), "residuals": np.array(interpreter.residuals)}
-        values = np.array(rows).reshape(len(rows), len(names))
-        return Result(names, time, values, tuple(found), complete, info)
 
-    def keep() -> None:
-        rows.append(interpreter.outputs() + (interpreter.inputs() if record == "all" else []))
+class _Session:
+    """One run: the live units, the engine that moves them, and how far it got."""
 
-    try:
+    def __init__(
+        self, system: System, master: Master, start: float, names: tuple[str, ...], options: EngineOptions
+    ) -> None:
+        self.interpreter = Interpreter(system, master, start)
+        self.master, self.start, self.names, self.options = master, start, names, options
+        self.made = 0
+        self.engine: Engine | None = None
+
+    @property
+    def reached(self) -> float:
+        """The time of the last completed macro step."""
+        return self.start + self.made * self.master.step
+
+    def steps(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
+        """Initialise and make `count` macro steps, handing rows on block by block."""
+        interpreter = self.interpreter
         interpreter.initialise()
-        keep()
-        for k in range(steps):
-            interpreter.macro_step(k)
-            keep()
-    except RunError as error:
-        error.result = result(complete=False)
-        raise
-    except KeyboardInterrupt:
-        at = start + max(len(rows) - 1, 0) * master.step
-        interrupted = Interrupted(f"interrupted at t = {at:g}; the rows so far are kept.")
-        interrupted.result = result(complete=False)
-        raise interrupted from None
-    finally:
-        interpreter.close()
-    return result(complete=True)
+        recorder.record(np.array([ReferenceEngine(interpreter, self.names).row(0)]))
+        kernel = self.options.kind == "kernel"
+        engine: Engine = (
+            KernelEngine(interpreter, self.names, self.options) if kernel else ReferenceEngine(interpreter, self.names)
+        )
+        self.engine = engine
+        block = np.empty((min(BLOCK, count) if kernel else 1, 1 + len(self.names)))
+        while self.made < count:
+            rows = block[: count - self.made]
+            try:
+                engine.advance(self.made, rows)
+            finally:
+                recorder.record(rows[: engine.made])
+                self.made += engine.made
+            if progress is not None:
+                progress(self.reached, self.start + count * self.master.step)
+
+    def release(self) -> None:
+        """Let go of the units, then close them."""
+        if self.engine is not None:
+            self.engine.close()
+        self.interpreter.close()
+
+    def close(self, recorder: Recorder, warnings: list[Warned], *, complete: bool) -> Result:
+        """End the recording; the result has all rows, or with a file none of them."""
+        info: dict[str, Any] = {"steps": self.made, "end": self.reached}
+        warned = list(warnings)
+        if self.engine is not None:
+            sweeps, residuals = self.engine.sweeps()
+            if sweeps:
+                info |= {"sweeps": np.array(sweeps), "residuals": np.array(residuals)}
+                warned += self._unconverged(np.array(residuals))
+        found = recorder.close(complete, warned, info=info)
+        if found is None:
+            empty = np.empty(0)
+            return Result(recorder.names, empty, np.empty((0, len(recorder.names))), tuple(warned), complete, info)
+        return found
+
+    def _unconverged(self, residuals: np.ndarray[Any, np.dtype[np.float64]]) -> list[Warned]:
+        """One warning for all iterations that did not converge, with the time of the first."""
+        repeats = [op for op in self.master.schedule.operations if isinstance(op, Repeat)]
+        until = next((op.times for op in repeats if isinstance(op.times, Convergence)), None)
+        if until is None or not (residuals > until.tolerance).any():
+            return []
+        failed = np.flatnonzero(residuals > until.tolerance)
+        per_step = len(residuals) // max(1, self.made) or 1
+        first = self.start + float(failed[0] // per_step) * self.master.step
+        message = (
+            f"the iteration did not converge in {until.limit} sweeps (residual {residuals[failed[0]]:.1e}, wanted "
+            f"{until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit"
+        )
+        return [Warned(message, first, len(failed))]
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:
@@ -70,7 +143,9 @@ def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:
         raise ConfigurationError(f"the stop time ({stop:g}) must be a number greater than the start time ({start:g}).")
     ratio = (stop - start) / step
     steps = round(ratio)
-    if abs(ratio - steps) <= 1e-9 * max(1.0, ratio) and steps > 0:
+    # The stop time itself is rounded, which counts when the start is late and the step short.
+    rounding = 2 * math.ulp(max(abs(start), abs(stop))) / step
+    if abs(ratio - steps) <= 1e-9 * max(1.0, ratio) + rounding and steps > 0:
         return steps, []
     steps = math.floor(ratio)
     if steps < 1:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, loop_is_singular
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.system import System
 
 SWEEPS = 50
 """Fixed-point sweeps on a loop before Newton takes over."""
+DIVERGED = 10.0
+"""How much larger than the smallest change so far a change may be before substitution is given up."""
 NEWTON = 20
 TOLERANCE = 1e-13
 
@@ -35,23 +37,27 @@ def settle(system: System, outputs: dict[str, Array], evaluate: Evaluate) -> dic
         return settled
 
     loops = system.loops()
+    nearest, smallest = outputs, np.inf
     for _ in range(SWEEPS if loops else len(order) + 1):
         settled = sweep(outputs)
         if not all(np.isfinite(y).all() for y in settled.values()):
+            return settled  # Not a matter of solving: a unit gives it, and the caller names the variable.
+        change = _largest({name: settled[name] - outputs[name] for name in settled})
+        if change <= TOLERANCE * max(1.0, _largest(settled)):
             if not loops:
-                return settled  # Not a matter of solving: a unit gives it, and the caller names the variable.
+                return settled
+            nearest = settled
             break
-        if _distance(settled, outputs) <= TOLERANCE:
-            return settled
+        if loops and change > DIVERGED * smallest:
+            break  # Before the numbers grow beyond what the units can bear.
+        if change < smallest:
+            nearest, smallest = outputs, change
         outputs = settled
-    return _newton(
-        system, {name: np.nan_to_num(y, posinf=0.0, neginf=0.0) for name, y in outputs.items()}, sweep, loops
-    )
+    return _newton(system, nearest, sweep, loops)
 
 
-def _distance(new: dict[str, Array], old: dict[str, Array]) -> float:
-    scale = max([1.0, *(float(np.abs(y).max()) for y in new.values() if y.size)])
-    return max([0.0, *(float(np.abs(new[name] - old[name]).max()) for name in new if new[name].size)]) / scale
+def _largest(values: dict[str, Array]) -> float:
+    return max([0.0, *(float(np.abs(y).max()) for y in values.values() if y.size)])
 
 
 def _newton(
@@ -60,7 +66,11 @@ def _newton(
     sweep: Callable[[dict[str, Array]], dict[str, Array]],
     loops: list[tuple[str, ...]],
 ) -> dict[str, Array]:
-    """Newton on r(y) = sweep(y) − y, with the Jacobian by differences in the outputs that are on loops."""
+    """Newton on r(y) = sweep(y) − y, with the Jacobian by differences in the outputs that are on loops.
+
+    Where substitution has found a solution already, this only makes sure that it is the only one near: a system at rest
+    satisfies also a loop with det(I − D L) = 0.
+    """
     names = [name for loop in loops for name in loop] or list(system.outputs)
     where = [system.output(name) for name in names]
 
@@ -77,19 +87,25 @@ def _newton(
     for _ in range(NEWTON):
         swept = sweep(put(outputs, y))
         residual = pick(swept) - y
-        if not np.isfinite(residual).all() or np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+        if not np.isfinite(residual).all():
             return swept
         increment = 1e-4 * np.maximum(1.0, np.abs(y))
         columns = [
             (pick(sweep(put(outputs, y + step * unit))) - pick(swept)) / step
             for step, unit in zip(increment, np.eye(len(y)), strict=True)
         ]
-        matrix = np.eye(len(y)) - np.column_stack(columns)
-        if not np.isfinite(matrix).all():
+        gain = np.column_stack(columns)
+        if not np.isfinite(gain).all():
             break
-        if np.linalg.cond(matrix) > 1e10:
+        if loop_is_singular(gain, 1e-10):
             raise AlgebraicLoopError.singular(names)
-        y = y + np.linalg.solve(matrix, residual)
+        if np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+            return swept
+        update = np.linalg.solve(np.eye(len(y)) - gain, residual)
+        y = y + update
+        # A loop of large gain magnifies the rounding of y in its residual, but not in the update.
+        if np.abs(update).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+            return put(sweep(put(outputs, y)), y)
     raise AlgebraicLoopError(
         f"the outputs on the algebraic loop {', '.join(names)} could not be solved for at the start in {NEWTON} Newton "
         f"steps; give start values nearer to the solution."

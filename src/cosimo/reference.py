@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from cosimo.anderson import Anderson
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, product
 from cosimo.core.errors import CosimoError, NonFiniteError, RunError, UnitError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
-from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.signals import input_degree
 from cosimo.core.sources import Source
@@ -31,12 +30,12 @@ class Interpreter:
 
     def __init__(self, system: System, master: Master, start_time: float) -> None:
         self.system, self.master, self.start_time = system, master, start_time
-        line = timeline(system, master)
+        self.timeline = line = timeline(system, master)
         self.instances = {}
         try:
             for name, unit in system.units.items():
                 with self._guard(name, "instantiated", start_time):
-                    self.instances[name] = unit.instantiate()
+                    self.instances[name] = unit.instantiate(start_time)
         except BaseException:
             self.close()
             raise
@@ -45,7 +44,6 @@ class Interpreter:
         self.w: list[Array] = []
         self.sweeps: list[int] = []
         self.residuals: list[float] = []
-        self.unconverged: Warned | None = None
         self._saved: dict[str, tuple[Any, Array]] = {}
         self._actions = [self._action(operation) for operation in line.operations]
         self._input_rows = {
@@ -65,6 +63,9 @@ class Interpreter:
         for name, unit in self.system.units.items():
             self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
             self.c[name][0] = self._connected(name, self.y)
+        for name, instance in self.instances.items():
+            with self._guard(name, "initialised", self.start_time):
+                instance.finish_initialisation()
         for link in self.system.links:
             history = self.master.coupling_of(link.connection.target).history
             self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
@@ -76,7 +77,9 @@ class Interpreter:
 
     def inputs(self) -> list[float]:
         """The values of all inputs at the end of the macro step."""
-        return [v for name in self.system.units for v in (self._input_rows[name] @ self.c[name]).tolist()]
+        return [
+            v for name in self.system.units for v in product(self._input_rows[name][None, :], self.c[name])[0].tolist()
+        ]
 
     def outputs(self) -> list[float]:
         """The values of all outputs."""
@@ -133,19 +136,25 @@ class Interpreter:
         if inlet.link is not None:
             link, matrices = inlet.link, coupling.matrices(next(samplings))
             gain, offset = link.connection.gain, link.connection.offset
+            identity, plain = link.connection.identity, matrices.plain
 
             def linked(k: int) -> Array:
-                sample = gain * self.y[link.source.unit][link.source.index] + offset
-                w = matrices.ww @ self.w[link.number] + matrices.ws[:, 0] * sample
+                sample = self.y[link.source.unit][link.source.index]
+                if not identity:
+                    sample = gain * sample + offset
+                if plain:
+                    w = c = np.array([sample])
+                else:
+                    w = product(matrices.ww, self.w[link.number]) + matrices.ws[:, 0] * sample
+                    c = product(matrices.uw, w)
                 self.w[link.number] = w
-                coefficients: Array = matrices.uw @ w
-                return coefficients
+                return c
 
             return linked
         if inlet.source is not None:
             source, (points, fit) = inlet.source, external_fit(coupling.degree, operation.span)
             times = [float(operation.time + point) for point in points]
-            return lambda k: fit @ np.array([self._sample(inlet.target, source, self.time(k, t)) for t in times])
+            return lambda k: product(fit, np.array([self.sample(inlet.target, source, self.time(k, t)) for t in times]))
         constant = np.array([inlet.start])
         return lambda k: constant
 
@@ -161,7 +170,7 @@ class Interpreter:
         def act(k: int) -> None:
             with self._guard(name, "stepped", self.time(k, time)):
                 if again:
-                    instance.set_input(cut @ self.c[name], h)
+                    instance.set_input(product(cut, self.c[name]), h)
                 instance.step(self.time(k, time), duration)
 
         return act
@@ -227,15 +236,6 @@ class Interpreter:
             if number + 1 < until.limit:
                 y = accelerate.propose(y, g)
                 self._split(y)
-        else:
-            count = 1 + (self.unconverged.count if self.unconverged else 0)
-            first = self.unconverged.time if self.unconverged else self.time(k, 0.0)
-            self.unconverged = Warned(
-                f"the iteration did not converge in {until.limit} sweeps (residual {residual:.1e}, wanted "
-                f"{until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit",
-                first,
-                count,
-            )
         self.sweeps.append(number + 1)
         self.residuals.append(residual)
 
@@ -258,12 +258,12 @@ class Interpreter:
                 connection, source = inlet.link.connection, inlet.link.source
                 values.append(connection.gain * y[source.unit][source.index] + connection.offset)
             elif inlet.source is not None:
-                values.append(self._sample(inlet.target, inlet.source, self.start_time))
+                values.append(self.sample(inlet.target, inlet.source, self.start_time))
             else:
                 values.append(inlet.start)
         return np.array(values, dtype=float)
 
-    def _sample(self, target: str, source: Source, time: float) -> float:
+    def sample(self, target: str, source: Source, time: float) -> float:
         """The value of an external input; the function behind it is the user's, so it may fail in any way."""
         try:
             value = float(source(time))
@@ -284,10 +284,7 @@ class Interpreter:
         y = self.y[name]
         if not np.isfinite(y).all():
             variable = self.system.units[name].outputs[int(np.argmin(np.isfinite(y)))]
-            raise NonFiniteError(
-                f"{name}.{variable} became {y[~np.isfinite(y)][0]} at t = {time:g}; `cosimo analyse` tells whether the "
-                f"coupling is unstable at this step size."
-            )
+            raise non_finite(name, variable, float(y[~np.isfinite(y)][0]), time)
 
     @contextmanager
     def _guard(self, name: str, doing: str, time: float) -> Iterator[None]:
@@ -297,5 +294,18 @@ class Interpreter:
         except CosimoError:
             raise
         except Exception as error:
-            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.") from error
+            raise unit_failed(name, doing, time, error) from error
+
+
+def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:
+    """The error for an output that is not a number any more."""
+    return NonFiniteError(
+        f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
+        f"this step size."
+    )
+
+
+def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitError:
+    """The error for whatever a unit raised."""
+    detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")

@@ -85,7 +85,7 @@ class Batch:
     def spectral_radius(self) -> Array:
         """ρ(Φ) of every master, in the shape of `steps`."""
         radius: Array = np.abs(np.linalg.eigvals(self.linear.cycle.matrix)).max(axis=-1)
-        return radius.reshape(self.steps.shape)
+        return self._shaped(radius)
 
     def exact_spectral_radius(self) -> Array:
         """ρ(exp(A_c h)) of the exact coupled system at every step, the measure for ρ(Φ)."""
@@ -101,4 +101,8 @@ class Batch:
             rows = linear.macro_step(rows)
         defect = linear.defect(linear.join(rows))
         delta: Array = np.linalg.norm(defect, ord=norm, axis=(-2, -1))
-        return delta.reshape(self.steps.shape)
+        return self._shaped(delta)
+
+    def _shaped(self, found: Array) -> Array:
+        """One number per master; what depends on no step and no gain comes as a single one."""
+        return np.broadcast_to(found, self.steps.size).reshape(self.steps.shape)

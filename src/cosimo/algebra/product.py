@@ -31,6 +31,8 @@ from cosimo.core.timing import TimedOperation, TimedRepeat
 SPARSE_FROM = 500
 """Size of z from which blocks are kept sparse."""
 
+NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
+
 Rows = dict[Block, Any]
 Indices = npt.NDArray[np.intp]
 
@@ -62,7 +64,8 @@ class LinearSystem:
         self.given = tuple(block for block in self.layout.blocks if block.kind == "e")
         self.size = self.layout.size - len(self.given)
         """How many numbers of z the master carries itself: all but what is given from outside."""
-        self.sparse = self.layout.size >= SPARSE_FROM
+        # Stacks of matrices, one per master of a batch, are always dense.
+        self.sparse = operations is None and self.layout.size >= SPARSE_FROM
 
     @cached_property
     def one_step(self) -> OneStepMap:
@@ -104,6 +107,8 @@ class LinearSystem:
                 self._update(self.operations.update(operation), rows)
 
     def _update(self, update: Update, rows: Rows) -> None:
+        if not update.sources:
+            return  # A unit without inputs has nothing to couple.
         stack = _vstack([rows[block] for block in update.sources])
         matrix = sp.csr_array(update.matrix) if sp.issparse(stack) else update.matrix
         result = matrix @ stack
@@ -128,7 +133,10 @@ class LinearSystem:
         if sp.issparse(B):
             right = B[v][:, f] @ z[f]
             loop = sp.csc_array(sp.eye_array(len(v)) - B[v][:, v])
-            solve = spl.splu(loop).solve
+            try:
+                solve = spl.splu(loop).solve
+            except RuntimeError:
+                raise AlgebraicLoopError(NO_FIXED_POINT) from None
             solution = (
                 sp.csr_array(solve(right.toarray()))
                 if sp.issparse(right)
@@ -138,7 +146,7 @@ class LinearSystem:
             return place[:, v] @ solution + place[:, f] @ z[f]
         loop = np.eye(len(v)) - B[..., v[:, None], v]
         if (np.linalg.cond(loop) > 1e13).any():
-            raise AlgebraicLoopError("the iteration has no unique fixed point; change the step size or the master.")
+            raise AlgebraicLoopError(NO_FIXED_POINT)
         solution = np.linalg.solve(loop, B[..., v[:, None], f] @ z[..., f, :])
         limit = np.array(np.broadcast_to(z, (*solution.shape[:-2], *z.shape[-2:])))
         limit[..., v, :] = solution

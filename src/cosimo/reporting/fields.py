@@ -64,10 +64,10 @@ def _mode(mode: Mode) -> dict[str, Any]:
 
 def run_fields(result: Result, wall_time: float, output_file: str | None) -> dict[str, Any]:
     """What `run --json` prints."""
-    steps = max(0, len(result) - 1)
+    steps = int(result.info["steps"])
     fields: dict[str, Any] = {
         "steps": steps,
-        "end_time": number(result.time[-1]) if len(result) else None,
+        "end_time": number(result.info["end"]),
         "wall_time": wall_time,
         "steps_per_second": number(steps / wall_time) if wall_time > 0 else None,
         "output_file": output_file,

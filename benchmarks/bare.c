@@ -1,0 +1,56 @@
+/* The bound: a Jacobi loop over FMI 2 function pointers, all outputs recorded, and nothing else. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef int (*set_real)(void *, const uint32_t *, size_t, const double *);
+typedef int (*get_real)(void *, const uint32_t *, size_t, double *);
+typedef int (*do_step)(void *, double, double, int);
+
+typedef struct {
+    void *component;
+    set_real set;
+    get_real get;
+    do_step step;
+    const uint32_t *in, *out;
+    size_t inputs, outputs;
+    double *u, *y;
+} unit;
+
+/* u[i] = gain[i] * y[source[i]]; rows: time and all of y. Returns the first bad status. */
+int bare_loop(unit *units, size_t count, double *u, double *y, size_t ny, const uint32_t *source, const double *gain,
+              size_t nu, double h, long long first, long long steps, double *rows) {
+    for (long long k = first; k < first + steps; ++k) {
+        for (size_t i = 0; i < nu; ++i) u[i] = gain[i] * y[source[i]];
+        for (size_t i = 0; i < count; ++i) {
+            int status = units[i].set(units[i].component, units[i].in, units[i].inputs, units[i].u);
+            if (status > 1) return status;
+        }
+        for (size_t i = 0; i < count; ++i) {
+            int status = units[i].step(units[i].component, (double)k * h, h, 1);
+            if (status > 1) return status;
+        }
+        for (size_t i = 0; i < count; ++i) {
+            int status = units[i].get(units[i].component, units[i].out, units[i].outputs, units[i].y);
+            if (status > 1) return status;
+        }
+        rows[0] = (double)(k + 1) * h;
+        memcpy(rows + 1, y, ny * sizeof(double));
+        rows += ny + 1;
+    }
+    return 0;
+}
+
+/* A unit that takes a given number of nanoseconds per step: x' = x / 2 + u / 4 after so long. */
+#include <time.h>
+int busy_step(double time, double duration, double *x, const double *u, double *y) {
+    (void)time;
+    (void)duration;
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((double)(now.tv_sec - start.tv_sec) * 1e9 + (double)(now.tv_nsec - start.tv_nsec) < x[1]);
+    x[0] = 0.5 * x[0] + 0.25 * u[0];
+    y[0] = x[0];
+    return 0;
+}

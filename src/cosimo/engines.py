@@ -1,0 +1,144 @@
+"""The two ways to run a schedule on live units: the compiled kernel, and the plain-Python interpreter, its oracle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
+from cosimo.lowering import Lowering
+from cosimo.reference import Interpreter, non_finite, unit_failed
+
+INTERVAL = 0.25
+"""Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
+
+OK, BAD_STATUS, NON_FINITE, STOPPED = range(4)
+"""What the kernel returns."""
+PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
+FUNCTIONS = ("Set", "DoStep", "Get", "Get", "Set")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How a schedule is run.
+
+    `kind`: "kernel" (compiled) or "reference" (plain Python, slow, for comparison). `parallel`: None steps the units of
+    a stage in several threads where the first steps show that it pays, True always, False never; `threads` limits them
+    (default: as many as there are processors).
+    """
+
+    kind: Literal["kernel", "reference"] = "kernel"
+    parallel: bool | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("kernel", "reference"):
+            raise ConfigurationError(f"an engine is 'kernel' or 'reference', not '{self.kind}'.")
+        if self.threads is not None and self.threads < 1:
+            raise ConfigurationError(f"the number of threads must be at least 1, not {self.threads}.")
+
+
+class Engine(Protocol):
+    """Makes macro steps and fills rows (time, then the recorded signals)."""
+
+    made: int
+    """How many macro steps the last `advance` completed, also when it raised."""
+
+    def advance(self, first: int, rows: Array) -> None:
+        """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """Sweeps and last residual of every iteration so far."""
+
+    def close(self) -> None:
+        """Let go of the units, before they are closed themselves."""
+
+
+class ReferenceEngine:
+    """The plain interpreter as an engine."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
+        self._interpreter = interpreter
+        self._inputs = len(names) > len(interpreter.system.outputs)
+        self.made = 0
+
+    def advance(self, first: int, rows: Array) -> None:
+        """One macro step at a time."""
+        self.made = 0
+        for k in range(first, first + len(rows)):
+            self._interpreter.macro_step(k)
+            rows[self.made] = self.row(k + 1)
+            self.made += 1
+
+    def row(self, k: int) -> list[float]:
+        """The row after k macro steps."""
+        values = self._interpreter.outputs() + (self._interpreter.inputs() if self._inputs else [])
+        return [self._interpreter.time(k, 0.0), *values]
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """As the interpreter counted them."""
+        return self._interpreter.sweeps, self._interpreter.residuals
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class KernelEngine:
+    """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str], options: EngineOptions) -> None:
+        self._interpreter = interpreter
+        self._lowering = Lowering(interpreter, names)
+        self._program: Any = self._lowering.program
+        threads = options.threads or len(os.sched_getaffinity(0))
+        mode = -1 if options.parallel is None else int(options.parallel)
+        self._program.finish(threads, mode, INTERVAL)
+        self.made = 0
+
+    def advance(self, first: int, rows: Array) -> None:
+        """As many macro steps as there are rows, or fewer when the interval is over."""
+        self.made = 0
+        given = self._lowering.given(first, len(rows))
+        count = len(given) if self._lowering.samples else len(rows)
+        try:
+            outcome = self._program.run(first, count, given, rows)
+        except CosimoError:
+            raise
+        except Exception as error:
+            name, phase, _, _, at, _ = self._failure()
+            raise unit_failed(name, PHASES[phase], at, error) from error
+        finally:
+            self.made = self._program.made
+        if outcome == STOPPED:
+            raise KeyboardInterrupt
+        if outcome != OK:
+            self._raise(outcome)
+
+    def _failure(self) -> tuple[str, int, int, int, float, float]:
+        unit, phase, status, output, at, value = self._program.failure
+        return self._interpreter.system.names[unit], phase, status, output, at, value
+
+    def _raise(self, outcome: int) -> NoReturn:
+        name, phase, status, output, at, value = self._failure()
+        if outcome == NON_FINITE:
+            raise non_finite(name, self._interpreter.system.units[name].outputs[output], value, at)
+        explain = getattr(self._interpreter.instances[name], "explain", None)
+        if explain is not None:
+            explain(f"fmi{FUNCTIONS[phase]}", status, at, self._interpreter.master.step)
+        raise UnitError(f"unit '{name}' failed at t = {at:g} while being {PHASES[phase]}: it returned {status}.")
+
+    @property
+    def shared(self) -> bool:
+        """Whether units are stepped in several threads."""
+        return bool(self._program.shared)
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """As the kernel counted them."""
+        return self._program.sweep_counts, self._program.sweep_residuals
+
+    def close(self) -> None:
+        """End the threads and free saved states."""
+        self._program.release()

@@ -1,0 +1,242 @@
+"""From a schedule to the kernel's instruction table: every operation with its constants, over flat arrays.
+
+    y  outputs of all units, one after the other        c  their input polynomials, c_0 of all inputs, then c_1, …
+    w  memories of the couplings, link after link       e  samples of external inputs, anew for every macro step
+
+Consecutive operations of the same kind on different units become one instruction (a stage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import accumulate
+from math import factorial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import RunError
+from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.schedule import Convergence, Restore, Save
+from cosimo.core.sources import Source
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
+from cosimo.reference import Interpreter
+from cosimo.units.linear import LinearInstance
+from cosimo.units.native import NativeInstance
+from cosimo.units.python import PythonInstance
+
+if TYPE_CHECKING:
+    from cosimo.units.fmu_instance import FmuInstance, NativeFmu
+
+
+class Lowering:
+    """The program of an initialised interpreter: its instances go on living in the kernel."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
+        self.interpreter, self.system, self.master = interpreter, interpreter.system, interpreter.master
+        units = self.system.units
+        self.numbers = {name: number for number, name in enumerate(units)}
+        self.y = _places(units, [len(unit.outputs) for unit in units.values()])
+        self.c = _places(units, [interpreter.c[name].size for name in units])
+        self.w = list(accumulate((len(w) for w in interpreter.w), initial=0))
+        self.samples: list[tuple[str, Source, float]] = []
+        self._maps: dict[tuple[str, float], int] = {}
+        self._kind: tuple[type, set[str]] | None = None
+        flat = [
+            np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
+        ]
+        self.program: Any = import_module("cosimo._kernel").Program(interpreter.start_time, self.master.step, *flat)
+        for name in units:
+            self._add(name)
+        self._lower(interpreter.timeline.operations)
+        self._columns(names)
+
+    def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
+        names, i = self.system.units, self.interpreter
+        return [i.y[name] for name in names], [i.c[name] for name in names], i.w
+
+    def given(self, first: int, count: int) -> Array:
+        """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
+        if not self.samples:
+            return np.empty((1, 0))
+        values: list[list[float]] = []
+        sample, time = self.interpreter.sample, self.interpreter.time
+        for k in range(first, first + count):
+            try:
+                values.append([sample(target, source, time(k, t)) for target, source, t in self.samples])
+            except RunError:
+                if not values:
+                    raise
+                break  # the steps before it are made first
+        return np.array(values)
+
+    # ---- units ---------------------------------------------------------------------------------------------------
+
+    def _powers(self, name: str) -> int:
+        """How many coefficients of the input polynomial the unit takes."""
+        return min(self.system.units[name].input_degree + 1, len(self.interpreter.c[name]))
+
+    def _add(self, name: str) -> None:
+        unit, instance = self.system.units[name], self.interpreter.instances[name]
+        m, p, powers = len(unit.inputs), len(unit.outputs), self._powers(name)
+        if isinstance(instance, LinearInstance):
+            c = np.zeros((powers, m))
+            c[: len(instance.c)] = instance.c
+            output = instance.output_map.ravel().tolist()
+            self.program.linear(instance.x.tolist(), c.ravel().tolist(), m, output, p, instance.feeds_through)
+        elif isinstance(instance, NativeInstance):
+            arrays = [part.tolist() for part in (instance.x, instance.u, instance.y)]
+            self.program.compiled(instance.unit.step, instance.unit.output or 0, *arrays)
+        elif isinstance(instance, PythonInstance):
+            self.program.python_object(instance, instance.object, list(unit.inputs), list(unit.outputs))
+        elif (native := _native(instance, powers)) is not None:
+            self._add_fmu(name, native, powers)
+        else:
+            self.program.python_instance(instance, m, p, powers)
+
+    def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
+        number, symbol = self.numbers[name], native.address
+        references = [[r for group in groups for r in group.references] for groups in (native.inputs, native.outputs)]
+        value = "Real" if native.version == 2 else "Float64"
+        state = "FMUstate" if native.version == 2 else "FMUState"
+        prefix = f"fmi{native.version}"
+        wanted = [f"{prefix}Set{value}", f"{prefix}Get{value}", f"{prefix}DoStep"]
+        functions = [symbol(function) for function in wanted]
+        can = self.system.units[name].can_restore
+        functions += [symbol(f"{prefix}{verb}{state}") if can else 0 for verb in ("Get", "Set", "Free")]
+        if native.version == 3:
+            sizes = (len(self.system.units[name].inputs), len(self.system.units[name].outputs))
+            self.program.fmi3(native.component, functions, *references, *sizes)
+            return
+        self.program.fmi2(native.component, functions, *references)
+        if powers > 1:
+            m, h = len(references[0]), self.master.step
+            orders = [j for j in range(1, powers) for _ in range(m)]
+            scale = [factorial(j) / h**j for j in orders]
+            c = np.zeros((powers, m))
+            c[0] = self.interpreter.c[name][0]
+            derive = symbol("fmi2SetRealInputDerivatives")
+            self.program.fmi2_derivatives(number, derive, powers, orders, scale, c.ravel().tolist())
+
+    # ---- operations ----------------------------------------------------------------------------------------------
+
+    def _lower(self, operations: Sequence[TimedOperation]) -> None:
+        self._kind = None
+        for operation in operations:
+            self._separate(operation)
+            match operation:
+                case TimedCouple():
+                    self._couple(operation)
+                case TimedStep():
+                    self._step(operation)
+                case TimedRead():
+                    self.program.read(self.numbers[operation.unit], self.y[operation.unit], float(operation.time))
+                case Save() | Restore():
+                    name = operation.unit
+                    width = self.interpreter.c[name].size
+                    self.program.keep(self.numbers[name], isinstance(operation, Restore), self.c[name], width)
+                case TimedRepeat():
+                    self._repeat(operation)
+
+    def _separate(self, operation: TimedOperation) -> None:
+        """A unit that comes again within a run of operations of one kind begins a new stage."""
+        if isinstance(operation, TimedRepeat):
+            return
+        if self._kind is None or self._kind[0] is not type(operation):
+            self._kind = (type(operation), set())
+        elif operation.unit in self._kind[1]:
+            self.program.barrier()
+            self._kind = (type(operation), set())
+        self._kind[1].add(operation.unit)
+
+    def _couple(self, operation: TimedCouple) -> None:
+        name, m = operation.unit, len(self.system.units[operation.unit].inputs)
+        samplings = iter(operation.samplings)
+        for index, inlet in enumerate(self.system.inlets[name]):
+            coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
+            if inlet.link is not None:
+                link, f = inlet.link, coupling.matrices(next(samplings))
+                source, connection = self.y[link.source.unit] + link.source.index, link.connection
+                if f.plain and connection.identity:
+                    self.program.copy(place, source)
+                elif f.plain:
+                    self.program.scale(place, source, connection.gain, connection.offset)
+                else:
+                    matrices = [part.ravel().tolist() for part in (f.ww, f.ws, f.uw)]
+                    memory = self.w[link.number]
+                    self.program.link(source, place, m, connection.gain, connection.offset, memory, *matrices)
+            elif inlet.source is not None:
+                points, fit = external_fit(coupling.degree, operation.span)
+                self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
+                self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
+        self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _step(self, operation: TimedStep) -> None:
+        name, unit = operation.unit, self.system.units[operation.unit]
+        tau, duration = float(operation.time), float(operation.fraction) * self.master.step
+        powers = len(self.interpreter.c[name])
+        if unit.input_degree < powers - 1 and operation.offset > 0:
+            cut = shift_matrix(powers - 1, operation.offset, keep=unit.input_degree).ravel().tolist()
+            self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
+        self.program.step(self.numbers[name], self._map(name, duration), tau, duration)
+
+    def _map(self, name: str, duration: float) -> int:
+        """What a unit needs for steps of this duration: the number of its map."""
+        if (name, duration) not in self._maps:
+            number, instance, powers = self.numbers[name], self.interpreter.instances[name], self._powers(name)
+            found = 0
+            if isinstance(instance, LinearInstance):
+                parts = instance.step_map(duration, powers - 1, self.master.step)
+                found = self.program.linear_map(number, *(part.ravel().tolist() for part in parts))
+            elif powers > 1 and _native(instance, powers) is not None:
+                along = shift_matrix(powers - 1, duration / self.master.step)
+                found = self.program.fmi2_map(number, along.ravel().tolist())
+            self._maps[name, duration] = found
+        return self._maps[name, duration]
+
+    def _repeat(self, operation: TimedRepeat) -> None:
+        times = operation.times
+        until = times if isinstance(times, Convergence) else Convergence()
+        count = 0 if isinstance(times, Convergence) else times
+        self.program.begin_repeat(count, until.tolerance, until.limit, until.anderson, len(operation.sweeps))
+        for number, sweep in enumerate(operation.sweeps):
+            self.program.begin_sweep(number)
+            self._lower(sweep)
+            self.program.end_sweep()
+        self.program.end_repeat()
+        self._kind = None
+
+    # ---- rows ----------------------------------------------------------------------------------------------------
+
+    def _columns(self, names: Sequence[str]) -> None:
+        outputs = {name: place for place, name in enumerate(self.system.outputs)}
+        for name in names:
+            if name in outputs:
+                self.program.column(outputs[name], 0, [])
+                continue
+            variable = self.system.input(name)
+            clock, c = self.interpreter.timeline.clocks[variable.unit], self.interpreter.c[variable.unit]
+            weights = value_row(len(c) - 1, clock.now).tolist()
+            self.program.column(self.c[variable.unit] + variable.index, c.shape[1], weights)
+
+
+def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names, accumulate(widths, initial=0), strict=False))
+
+
+def _native(instance: object, powers: int) -> NativeFmu | None:
+    """The FMU's own functions, where the kernel can do all it needs: real variables in order, no event mode."""
+    describe: Callable[[], NativeFmu] | None = getattr(instance, "native", None)
+    if describe is None:
+        return None
+    native, fmu = describe(), instance
+    real = "Real" if native.version == 2 else "Float64"
+    for groups in (native.inputs, native.outputs):
+        positions = [position for group in groups for position in group.positions]
+        if any(group.code != real for group in groups) or positions != sorted(positions) or len(groups) > 1:
+            return None
+    if TYPE_CHECKING:
+        assert isinstance(fmu, FmuInstance)
+    return native if not native.event_mode and fmu.steps_plainly(powers) else None

@@ -1,0 +1,324 @@
+// How Python builds a program: units first, then instructions in order.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+
+#include "fmi.hpp"
+#include "linear.hpp"
+#include "program.hpp"
+#include "python_unit.hpp"
+
+namespace nb = nanobind;
+using namespace cosimo;
+using Numbers = std::vector<double>;
+using Indices = std::vector<std::uint32_t>;
+using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Given = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+namespace {
+
+template <class F>
+F function(std::uintptr_t address) {
+    return reinterpret_cast<F>(address);
+}
+
+class Builder {
+public:
+    Builder(double start, double h, Numbers y, Numbers c, Numbers w) {
+        program.machine.start = start;
+        program.machine.h = h;
+        program.machine.y = std::move(y);
+        program.machine.c = std::move(c);
+        program.machine.w = std::move(w);
+        open.push_back(&program.instructions);
+    }
+
+    Program program;
+    std::vector<Sequence *> open;
+
+    int linear(Numbers x, Numbers c, std::size_t inputs, Numbers output, std::size_t outputs, bool through) {
+        return add(std::make_unique<Linear>(std::move(x), std::move(c), inputs, std::move(output), outputs, through));
+    }
+    int linear_map(int unit, Numbers step, Numbers along) {
+        auto &maps = static_cast<Linear &>(*program.units[static_cast<std::size_t>(unit)]).maps;
+        maps.push_back({std::move(step), std::move(along)});
+        return static_cast<int>(maps.size()) - 1;
+    }
+    int compiled(std::uintptr_t step, std::uintptr_t output, Numbers x, Numbers u, Numbers y) {
+        return add(std::make_unique<Compiled>(function<Compiled::Step>(step), function<Compiled::Output>(output),
+                                              std::move(x), std::move(u), std::move(y), program.machine.start));
+    }
+    int fmi2(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out) {
+        auto unit = std::make_unique<Fmi2>();
+        unit->component = reinterpret_cast<void *>(component);
+        unit->set_real = function<Fmi2::Set>(f[0]);
+        unit->get_real = function<Fmi2::Get>(f[1]);
+        unit->do_step = function<Fmi2::Step>(f[2]);
+        unit->get_state = function<Fmi2::State>(f[3]);
+        unit->set_state = function<Fmi2::PutState>(f[4]);
+        unit->free_state = function<Fmi2::State>(f[5]);
+        unit->inputs = in.size();
+        unit->outputs = out.size();
+        unit->in = std::move(in);
+        unit->out = std::move(out);
+        return add(std::move(unit));
+    }
+    // `scale` holds j! / h^j for every derivative, in the order of `orders`.
+    void fmi2_derivatives(int number, std::uintptr_t derive, std::size_t powers, std::vector<int> orders, Numbers scale,
+                          Numbers c) {
+        auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
+        unit.derive = function<Fmi2::Derive>(derive);
+        unit.powers = powers;
+        for (std::size_t j = 1; j < powers; ++j) unit.derived.insert(unit.derived.end(), unit.in.begin(), unit.in.end());
+        unit.orders = std::move(orders);
+        unit.scale = std::move(scale);
+        unit.derivatives.resize(unit.scale.size());
+        unit.c = std::move(c);
+        unit.moved.resize(unit.c.size());
+    }
+    int fmi2_map(int number, Numbers along) {
+        auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
+        unit.along.insert(unit.along.end(), along.begin(), along.end());
+        return static_cast<int>(unit.along.size() / (unit.powers * unit.powers)) - 1;
+    }
+    int fmi3(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out, std::size_t inputs,
+             std::size_t outputs) {
+        auto unit = std::make_unique<Fmi3>();
+        unit->component = reinterpret_cast<void *>(component);
+        unit->set_float64 = function<Fmi3::Set>(f[0]);
+        unit->get_float64 = function<Fmi3::Get>(f[1]);
+        unit->do_step = function<Fmi3::Step>(f[2]);
+        unit->get_state = function<Fmi3::State>(f[3]);
+        unit->set_state = function<Fmi3::PutState>(f[4]);
+        unit->free_state = function<Fmi3::State>(f[5]);
+        unit->inputs = inputs;
+        unit->outputs = outputs;
+        unit->in = std::move(in);
+        unit->out = std::move(out);
+        return add(std::move(unit));
+    }
+    int python_object(nb::object instance, nb::object object, std::vector<std::string> in, std::vector<std::string> out) {
+        auto unit = std::make_unique<PythonObject>();
+        unit->step_method = object.attr("step");
+        unit->instance = std::move(instance);
+        unit->object = std::move(object);
+        unit->inputs = in.size();
+        unit->outputs = out.size();
+        for (const auto &name : in) unit->input_names.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+        for (const auto &name : out) unit->output_names.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+        return add(std::move(unit));
+    }
+    int python_instance(nb::object instance, std::size_t inputs, std::size_t outputs, std::size_t powers) {
+        auto unit = std::make_unique<PythonInstance>();
+        unit->instance = std::move(instance);
+        unit->inputs = inputs;
+        unit->outputs = outputs;
+        unit->powers = powers;
+        unit->h = program.machine.h;
+        return add(std::move(unit));
+    }
+
+    // Consecutive operations of one kind are put into one instruction as long as `couple` and its like are called again.
+    void copy(std::uint32_t target, std::uint32_t source) { couple_stage().copies.push_back({target, source}); }
+    void scale(std::uint32_t target, std::uint32_t source, double gain, double offset) {
+        couple_stage().scaled.push_back({target, source, gain, offset});
+    }
+    void link(std::uint32_t source, std::uint32_t first, std::uint32_t stride, double gain, double offset,
+              std::uint32_t memory, Numbers ww, Numbers ws, Numbers uw) {
+        const auto history = static_cast<std::uint32_t>(ws.size());
+        if (history > max_history) throw nb::value_error("a coupling remembers more numbers than the kernel holds");
+        const auto powers = static_cast<std::uint32_t>(uw.size() / history);
+        couple_stage().links.push_back(
+            {source, first, stride, gain, offset, memory, history, powers, std::move(ww), std::move(ws), std::move(uw)});
+    }
+    void external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit) {
+        couple_stage().externals.push_back({first, target, stride, powers, std::move(fit)});
+    }
+    void couple(int unit, std::uint32_t first, double tau) { couple_stage().targets.push_back({at(unit), unit, first, tau}); }
+    void shift(int unit, std::uint32_t first, std::uint32_t inputs, std::uint32_t powers, double tau, Numbers cut) {
+        auto made = std::make_unique<Shift>();
+        made->unit = at(unit);
+        made->number = unit;
+        made->first = first;
+        made->inputs = inputs;
+        made->powers = powers;
+        made->kept = static_cast<std::uint32_t>(cut.size() / powers);
+        made->tau = tau;
+        made->buffer.resize(made->kept * inputs);
+        made->cut = std::move(cut);
+        open.back()->push_back(std::move(made));
+    }
+    void step(int unit, int map, double tau, double duration) {
+        auto &stage = last<Step>();
+        stage.units.push_back({at(unit), unit, map, tau, duration});
+        stage.cost.push_back(0.0);
+        // One unit alone, or units that need the interpreter lock, are never shared between threads.
+        stage.pool = &program.pool;
+        steps.push_back(&stage);
+    }
+    void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau}); }
+    void keep(int unit, bool put_back, std::uint32_t first, std::size_t width) {
+        auto made = std::make_unique<Keep>();
+        auto &saved = program.saved[static_cast<std::size_t>(unit)];
+        saved.resize(width);
+        made->unit = at(unit);
+        made->number = unit;
+        made->put_back = put_back;
+        made->first = first;
+        made->saved = &saved;
+        open.back()->push_back(std::move(made));
+    }
+    void begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps) {
+        auto made = std::make_unique<Repeat>();
+        made->times = times;
+        made->tolerance = tolerance;
+        made->limit = limit;
+        made->depth = depth;
+        made->sweeps.resize(sweeps);
+        made->counts = &program.sweep_counts;
+        made->residuals = &program.sweep_residuals;
+        repeats.push_back(made.get());
+        open.back()->push_back(std::move(made));
+    }
+    void begin_sweep(std::size_t number) { open.push_back(&repeats.back()->sweeps[number]); }
+    void end_sweep() { open.pop_back(); }
+    void end_repeat() { repeats.pop_back(); }
+    // Later operations of the same kind start an instruction of their own.
+    void barrier() { fence = open.back()->empty() ? nullptr : open.back()->back().get(); }
+    void column(std::uint32_t first, std::uint32_t stride, Numbers weights) {
+        const auto powers = static_cast<std::uint32_t>(weights.size());
+        program.columns.push_back({first, stride, powers, std::move(weights)});
+    }
+    // threads: how many may run units at once; mode −1: where it pays, 0: never, 1: always. The loop returns to its
+    // caller at least every `interval` seconds, or after the macro step that takes longer.
+    void finish(unsigned threads, int mode, double interval) {
+        program.ticker = std::make_unique<Ticker>(interval);
+        bool any = false;
+        for (Step *stage : steps) {
+            bool possible = stage->units.size() > 1 && threads > 1;
+            for (const auto &s : stage->units) possible = possible && !s.unit->needs_python();
+            stage->parallel = possible ? mode : 0;
+            any = any || stage->parallel != 0;
+        }
+        specialise(program.instructions);
+        if (any) {
+            program.own_pool = std::make_unique<Pool>(threads - 1);
+            program.pool = program.own_pool.get();
+        }
+    }
+    // Let go of units, threads and saved states; must come before the instances themselves are freed.
+    void release() {
+        steps.clear();
+        program.instructions.clear();
+        program.units.clear();
+        program.pool = nullptr;
+        program.own_pool.reset();
+        program.ticker.reset();
+    }
+    bool shared() const {
+        for (const Step *stage : steps)
+            if (stage->parallel == 1) return true;
+        return false;
+    }
+    int run(long long first, long long count, Given given, Rows rows) {
+        if (static_cast<long long>(rows.shape(0)) < count || rows.shape(1) != program.columns.size() + 1)
+            throw nb::value_error("the rows do not fit the program");
+        int outcome;
+        if (program.with_python) {
+            outcome = program.run(first, count, given.data(), given.shape(1), rows.data());
+        } else {
+            nb::gil_scoped_release release;
+            outcome = program.run(first, count, given.data(), given.shape(1), rows.data());
+        }
+        if (outcome == bad_status && program.machine.status == fmi_fatal) at(program.machine.unit)->abandon();
+        if (outcome == bad_status && program.machine.status == raised)
+            std::rethrow_exception(std::exchange(at(program.machine.unit)->error, nullptr));
+        return outcome;
+    }
+
+private:
+    std::vector<Repeat *> repeats;
+    std::vector<Step *> steps;
+    Instruction *fence = nullptr;
+
+    int add(std::unique_ptr<Unit> unit) {
+        program.with_python = program.with_python || unit->needs_python();
+        program.units.push_back(std::move(unit));
+        program.saved.resize(program.units.size());
+        program.saved.reserve(1 << 16);  // addresses of saved inputs are kept in instructions
+        return static_cast<int>(program.units.size()) - 1;
+    }
+    // Stages of FMI 2 units only call the FMUs' functions without a detour.
+    static void specialise(Sequence &sequence) {
+        auto fmi2 = [](const auto &members) {
+            for (const auto &member : members)
+                if (!dynamic_cast<Fmi2 *>(member.unit)) return false;
+            return true;
+        };
+        for (auto &instruction : sequence) {
+            if (auto *couple = dynamic_cast<Couple *>(instruction.get())) couple->all_fmi2 = fmi2(couple->targets);
+            if (auto *step = dynamic_cast<Step *>(instruction.get())) step->all_fmi2 = fmi2(step->units);
+            if (auto *read = dynamic_cast<Read *>(instruction.get())) read->all_fmi2 = fmi2(read->sources);
+            if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
+                for (Sequence &sweep : repeat->sweeps) specialise(sweep);
+        }
+    }
+    Unit *at(int number) { return program.units.at(static_cast<std::size_t>(number)).get(); }
+    template <class Stage>
+    Stage &last() {
+        Sequence &sequence = *open.back();
+        if (!sequence.empty() && sequence.back().get() != fence)
+            if (auto *stage = dynamic_cast<Stage *>(sequence.back().get())) return *stage;
+        sequence.push_back(std::make_unique<Stage>());
+        return static_cast<Stage &>(*sequence.back());
+    }
+    Couple &couple_stage() { return last<Couple>(); }
+};
+
+}  // namespace
+
+NB_MODULE(_kernel, m) {
+    m.doc() = "Runs a lowered schedule: see cosimo.execution.";
+    nb::class_<Builder>(m, "Program")
+        .def(nb::init<double, double, Numbers, Numbers, Numbers>())
+        .def("linear", &Builder::linear)
+        .def("linear_map", &Builder::linear_map)
+        .def("compiled", &Builder::compiled)
+        .def("fmi2", &Builder::fmi2)
+        .def("fmi2_derivatives", &Builder::fmi2_derivatives)
+        .def("fmi2_map", &Builder::fmi2_map)
+        .def("fmi3", &Builder::fmi3)
+        .def("python_object", &Builder::python_object)
+        .def("python_instance", &Builder::python_instance)
+        .def("copy", &Builder::copy)
+        .def("scale", &Builder::scale)
+        .def("link", &Builder::link)
+        .def("external", &Builder::external)
+        .def("couple", &Builder::couple)
+        .def("shift", &Builder::shift)
+        .def("step", &Builder::step)
+        .def("read", &Builder::read)
+        .def("keep", &Builder::keep)
+        .def("begin_repeat", &Builder::begin_repeat)
+        .def("begin_sweep", &Builder::begin_sweep)
+        .def("end_sweep", &Builder::end_sweep)
+        .def("end_repeat", &Builder::end_repeat)
+        .def("barrier", &Builder::barrier)
+        .def("column", &Builder::column)
+        .def("finish", &Builder::finish)
+        .def("run", &Builder::run)
+        .def("release", &Builder::release)
+        .def_prop_ro("shared", &Builder::shared)
+        .def_prop_ro("made", [](const Builder &b) { return b.program.made; })
+        .def_prop_ro("failure", [](const Builder &b) {
+            const Machine &machine = b.program.machine;
+            return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
+                                 machine.value);
+        })
+        .def_prop_ro("sweep_counts", [](const Builder &b) { return b.program.sweep_counts; })
+        .def_prop_ro("sweep_residuals", [](const Builder &b) { return b.program.sweep_residuals; });
+}

@@ -1,0 +1,121 @@
+// FMUs through their own functions; instances are made, initialised and freed by the Python side.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "unit.hpp"
+
+namespace cosimo {
+
+constexpr int fmi_warning = 1, fmi_fatal = 4;
+constexpr int fmi3_returned_early = 100;  // not a status of FMI: the step ended before its time, or wants an event handled
+
+inline int bad(int status) { return status > fmi_warning ? status : 0; }
+
+struct Fmi2 final : Unit {
+    using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *);
+    using Get = int (*)(void *, const std::uint32_t *, std::size_t, double *);
+    using Derive = int (*)(void *, const std::uint32_t *, std::size_t, const int *, const double *);
+    using Step = int (*)(void *, double, double, int);
+    using State = int (*)(void *, void **);
+    using PutState = int (*)(void *, void *);
+    void *component;
+    Set set_real;
+    Get get_real;
+    Step do_step;
+    Derive derive = nullptr;
+    State get_state = nullptr, free_state = nullptr;
+    PutState set_state = nullptr;
+    std::vector<std::uint32_t> in, out, derived;
+    std::vector<int> orders;
+    std::vector<double> scale, derivatives, along, c, moved, saved_c;
+    std::size_t powers = 1;
+    int final_step = 1;
+    bool shifted = false, saved_shifted = false;
+    void *state = nullptr;
+
+    ~Fmi2() override {
+        if (state && free_state) free_state(component, &state);
+    }
+    void abandon() override { state = nullptr; }
+    int set(const double *given) override {
+        if (powers > 1) {
+            c.assign(given, given + powers * inputs);
+            shifted = false;
+        }
+        return inputs ? bad(set_real(component, in.data(), inputs, given)) : 0;
+    }
+    int step(double time, double duration, int map) override {
+        if (powers == 1) return bad(do_step(component, time, duration, final_step));
+        return step_along(time, duration, map);
+    }
+    // With input derivatives: d^j u / dt^j = j! c_j / h^j, given before each step; afterwards the polynomial has moved.
+    int step_along(double time, double duration, int map) {
+        if (shifted)
+            if (int status = bad(set_real(component, in.data(), inputs, c.data()))) return status;
+        for (std::size_t i = 0; i < derivatives.size(); ++i) derivatives[i] = c[inputs + i] * scale[i];
+        if (int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()))) return status;
+        if (int status = bad(do_step(component, time, duration, final_step))) return status;
+        const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
+        for (std::size_t i = 0; i < powers; ++i)
+            for (std::size_t input = 0; input < inputs; ++input) {
+                double sum = T[i * powers] * c[input];
+                for (std::size_t j = 1; j < powers; ++j) sum += T[i * powers + j] * c[j * inputs + input];
+                moved[i * inputs + input] = sum;
+            }
+        c.swap(moved);
+        shifted = true;
+        return 0;
+    }
+    int get(double *y) override { return outputs ? bad(get_real(component, out.data(), outputs, y)) : 0; }
+    int save() override {
+        final_step = 0;
+        saved_c = c;
+        saved_shifted = shifted;
+        return bad(get_state(component, &state));
+    }
+    int restore() override {
+        c = saved_c;
+        shifted = saved_shifted;
+        return bad(set_state(component, state));
+    }
+};
+
+struct Fmi3 final : Unit {
+    using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *, std::size_t);
+    using Get = int (*)(void *, const std::uint32_t *, std::size_t, double *, std::size_t);
+    using Step = int (*)(void *, double, double, bool, bool *, bool *, bool *, double *);
+    using State = int (*)(void *, void **);
+    using PutState = int (*)(void *, void *);
+    void *component;
+    Set set_float64;
+    Get get_float64;
+    Step do_step;
+    State get_state = nullptr, free_state = nullptr;
+    PutState set_state = nullptr;
+    std::vector<std::uint32_t> in, out;
+    bool final_step = true;
+    void *state = nullptr;
+
+    ~Fmi3() override {
+        if (state && free_state) free_state(component, &state);
+    }
+    void abandon() override { state = nullptr; }
+    int set(const double *given) override {
+        return inputs ? bad(set_float64(component, in.data(), in.size(), given, inputs)) : 0;
+    }
+    int step(double time, double duration, int) override {
+        bool event = false, terminate = false, early = false;
+        double reached = time + duration;
+        int status = bad(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached));
+        return status ? status : (event || terminate || early) ? fmi3_returned_early : 0;
+    }
+    int get(double *y) override { return outputs ? bad(get_float64(component, out.data(), out.size(), y, outputs)) : 0; }
+    int save() override {
+        final_step = false;
+        return bad(get_state(component, &state));
+    }
+    int restore() override { return bad(set_state(component, state)); }
+};
+
+}  // namespace cosimo

@@ -1,0 +1,295 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+
+#include "anderson.hpp"
+#include "fmi.hpp"
+
+namespace cosimo {
+
+std::atomic<int> attention{0};
+
+Ticker::Ticker(double seconds)
+    : thread_([this, seconds] {
+          std::unique_lock lock(mutex_);
+          while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; }))
+              attention.fetch_or(tick, std::memory_order_relaxed);
+      }) {}
+
+Ticker::~Ticker() {
+    {
+        std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+}
+
+Program::Program() = default;
+Program::~Program() = default;
+
+int run_all(Sequence &instructions, Machine &machine) {
+    for (auto &instruction : instructions)
+        if (int outcome = instruction->run(machine)) return outcome;
+    return ok;
+}
+
+int Couple::run(Machine &m) {
+    double *c = m.c.data();
+    const double *y = m.y.data();
+    for (const Copy &copy : copies) c[copy.target] = y[copy.source];
+    for (const Scaled &one : scaled) c[one.target] = one.gain * y[one.source] + one.offset;
+    for (const Link &link : links) {
+        double sample = link.gain * y[link.source] + link.offset;
+        // w' = F^ww w + F^ws s, c = F^uw w'
+        double *w = m.w.data() + link.memory;
+        double fresh[max_history];
+        for (std::uint32_t i = 0; i < link.history; ++i) {
+            double sum = link.ww[i * link.history] * w[0];
+            for (std::uint32_t j = 1; j < link.history; ++j) sum += link.ww[i * link.history + j] * w[j];
+            fresh[i] = sum + link.ws[i] * sample;
+        }
+        std::memcpy(w, fresh, link.history * sizeof(double));
+        for (std::uint32_t i = 0; i < link.powers; ++i) {
+            double sum = link.uw[i * link.history] * w[0];
+            for (std::uint32_t j = 1; j < link.history; ++j) sum += link.uw[i * link.history + j] * w[j];
+            c[link.first + i * link.stride] = sum;
+        }
+    }
+    for (const External &external : externals)
+        for (std::uint32_t i = 0; i < external.powers; ++i) {
+            double sum = external.fit[i * external.powers] * m.e[external.first];
+            for (std::uint32_t j = 1; j < external.powers; ++j)
+                sum += external.fit[i * external.powers + j] * m.e[external.first + j];
+            c[external.target + i * external.stride] = sum;
+        }
+    return all_fmi2 ? set_all<Fmi2>(m) : set_all<Unit>(m);
+}
+
+template <class U>
+int Couple::set_all(Machine &m) {
+    const double *c = m.c.data();
+    for (const Target &target : targets)
+        if (int status = static_cast<U *>(target.unit)->set(c + target.first)) [[unlikely]]
+            return m.fail(target.number, setting, status, m.time(target.tau));
+    return ok;
+}
+
+int Shift::run(Machine &m) {
+    const double *c = m.c.data() + first;
+    for (std::uint32_t i = 0; i < kept; ++i)
+        for (std::uint32_t input = 0; input < inputs; ++input) {
+            double sum = cut[i * powers] * c[input];
+            for (std::uint32_t j = 1; j < powers; ++j) sum += cut[i * powers + j] * c[j * inputs + input];
+            buffer[i * inputs + input] = sum;
+        }
+    int status = unit->set(buffer.data());
+    return status ? m.fail(number, setting, status, m.time(tau)) : ok;
+}
+
+int Step::run(Machine &m) {
+    if (parallel == 0) return all_fmi2 ? serial<Fmi2>(m) : serial<Unit>(m);
+    return parallel < 0 ? measure(m) : shared(m);
+}
+
+template <class U>
+int Step::serial(Machine &m) {
+    for (const Stepped &s : units)
+        if (int status = static_cast<U *>(s.unit)->step(m.time(s.tau), s.duration, s.map)) [[unlikely]]
+            return m.fail(s.number, stepping, status, m.time(s.tau));
+    return ok;
+}
+
+int Step::shared(Machine &m) {
+    std::vector<int> status(units.size(), 0);
+    (*pool)->run(static_cast<std::uint32_t>(units.size()), [&](std::uint32_t i) {
+        const Stepped &s = units[i];
+        status[i] = s.unit->step(m.time(s.tau), s.duration, s.map);
+    });
+    for (std::size_t i = 0; i < units.size(); ++i)
+        if (status[i]) return m.fail(units[i].number, stepping, status[i], m.time(units[i].tau));
+    return ok;
+}
+
+// The first steps are timed, unit by unit. Sharing pays when what the other threads take off this one clearly exceeds
+// the price of handing work over (about a microsecond between threads that spin).
+int Step::measure(Machine &m) {
+    using Clock = std::chrono::steady_clock;
+    constexpr int warm_up = 3, samples = 16;
+    constexpr double price = 3e-6;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const Stepped &s = units[i];
+        auto begin = Clock::now();
+        int status = s.unit->step(m.time(s.tau), s.duration, s.map);
+        double took = std::chrono::duration<double>(Clock::now() - begin).count();
+        if (status) return m.fail(s.number, stepping, status, m.time(s.tau));
+        if (measured >= warm_up) cost[i] = measured == warm_up ? took : std::min(cost[i], took);
+    }
+    if (++measured < warm_up + samples) return ok;
+    double total = std::accumulate(cost.begin(), cost.end(), 0.0);
+    double longest = *std::max_element(cost.begin(), cost.end());
+    double best = std::max(longest, total / static_cast<double>((*pool)->size() + 1));
+    parallel = total - best > price ? 1 : 0;
+    return ok;
+}
+
+int Read::run(Machine &m) { return all_fmi2 ? get_all<Fmi2>(m) : get_all<Unit>(m); }
+
+template <class U>
+int Read::get_all(Machine &m) {
+    for (const Source &source : sources) {
+        double *y = m.y.data() + source.first;
+        if (int status = static_cast<U *>(source.unit)->get(y)) [[unlikely]]
+            return m.fail(source.number, reading, status, m.time(source.tau));
+        // x − x is 0 for finite numbers only; one sum tells of all.
+        double sum = 0.0;
+        const std::size_t n = source.unit->outputs;
+        for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
+        if (sum != 0.0) [[unlikely]]
+            return not_finite(m, source);
+    }
+    return ok;
+}
+
+int Read::not_finite(Machine &m, const Source &source) {
+    const double *y = m.y.data() + source.first;
+    m.output = 0;
+    while (std::isfinite(y[m.output])) ++m.output;
+    m.value = y[m.output];
+    m.fail(source.number, reading, 0, m.time(source.tau));
+    return non_finite;
+}
+
+int Keep::run(Machine &m) {
+    double *c = m.c.data() + first;
+    int status = put_back ? unit->restore() : unit->save();
+    if (status) return m.fail(number, put_back ? restoring : saving, status, m.time(0.0));
+    if (!saved->empty()) {
+        if (put_back)
+            std::memcpy(c, saved->data(), saved->size() * sizeof(double));
+        else
+            std::memcpy(saved->data(), c, saved->size() * sizeof(double));
+    }
+    return ok;
+}
+
+int Repeat::run(Machine &m) {
+    if (times == 0) return until(m);
+    for (long long i = 0; i < times; ++i) {
+        std::size_t which = std::min<std::size_t>(static_cast<std::size_t>(i), sweeps.size() - 1);
+        if (int outcome = run_all(sweeps[which], m)) return outcome;
+    }
+    return ok;
+}
+
+int Repeat::until(Machine &m) {
+    Anderson accelerate(depth);
+    std::vector<double> before = m.y;
+    double residual = INFINITY;
+    long long made = 0;
+    while (made < limit) {
+        std::size_t which = std::min<std::size_t>(static_cast<std::size_t>(made), sweeps.size() - 1);
+        if (int outcome = run_all(sweeps[which], m)) return outcome;
+        ++made;
+        double change = 0.0, size = 1.0;
+        for (std::size_t i = 0; i < m.y.size(); ++i) {
+            change = std::max(change, std::fabs(m.y[i] - before[i]));
+            size = std::max(size, std::fabs(m.y[i]));
+        }
+        residual = change / size;
+        if (residual <= tolerance) break;
+        if (made < limit) {
+            before = accelerate.propose(before, m.y);
+            m.y = before;
+        }
+    }
+    counts->push_back(made);
+    residuals->push_back(residual);
+    return ok;
+}
+
+void Program::write(double *row) const {
+    row[0] = machine.start + static_cast<double>(machine.k) * machine.h;
+    if (plain_) {
+        std::memcpy(row + 1, machine.y.data(), machine.y.size() * sizeof(double));
+        return;
+    }
+    const double *y = machine.y.data(), *c = machine.c.data();
+    for (const Column &column : columns) {
+        double value;
+        if (column.powers == 0) {
+            value = y[column.first];
+        } else {
+            value = column.weights[0] * c[column.first];
+            for (std::uint32_t j = 1; j < column.powers; ++j) value += column.weights[j] * c[column.first + j * column.stride];
+        }
+        *++row = value;
+    }
+}
+
+namespace {
+
+struct sigaction previous_int, previous_term;
+
+void on_signal(int number, siginfo_t *info, void *context) {
+    attention.fetch_or(interrupted, std::memory_order_relaxed);
+    const struct sigaction &previous = number == SIGINT ? previous_int : previous_term;
+    if (previous.sa_flags & SA_SIGINFO) {
+        if (previous.sa_sigaction) previous.sa_sigaction(number, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
+    }
+}
+
+// While the loop runs, signals also set a flag that it can see; whoever handled them before still does.
+struct Watch {
+    Watch() {
+        attention.store(0);
+        struct sigaction action {};
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO;
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGINT, nullptr, &previous_int);
+        sigaction(SIGTERM, nullptr, &previous_term);
+        if (previous_int.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
+        if (previous_term.sa_handler != SIG_DFL && previous_term.sa_handler != SIG_IGN) sigaction(SIGTERM, &action, nullptr);
+    }
+    ~Watch() {
+        sigaction(SIGINT, &previous_int, nullptr);
+        sigaction(SIGTERM, &previous_term, nullptr);
+    }
+};
+
+}  // namespace
+
+int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
+    if (!prepared_) {
+        plain_ = columns.size() == machine.y.size();
+        for (std::size_t i = 0; plain_ && i < columns.size(); ++i) plain_ = columns[i].powers == 0 && columns[i].first == i;
+        prepared_ = true;
+    }
+    Watch watch;
+    made = 0;
+    const std::size_t width = columns.size() + 1;
+    for (long long i = 0; i < count; ++i) {
+        machine.k = first + i;
+        machine.e = given + static_cast<std::size_t>(i) * given_width;
+        for (auto &instruction : instructions)
+            if (int outcome = instruction->run(machine)) [[unlikely]]
+                return outcome;
+        ++made;
+        machine.k = first + i + 1;
+        write(rows);
+        rows += width;
+        if (int seen = attention.load(std::memory_order_relaxed)) [[unlikely]]
+            return seen & interrupted ? stopped : ok;
+    }
+    return ok;
+}
+
+}  // namespace cosimo

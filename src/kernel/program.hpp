@@ -1,0 +1,215 @@
+// A schedule lowered to instructions over flat arrays, and the loop that runs it.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "pool.hpp"
+#include "unit.hpp"
+
+namespace cosimo {
+
+// All numbers the instructions work on. y: outputs of all units; c: their input polynomials; w: coupling memories;
+// e: what is given from outside in the present macro step.
+struct Machine {
+    std::vector<double> y, c, w;
+    const double *e = nullptr;
+    double start = 0.0, h = 1.0;
+    long long k = 0;
+    // Where it went wrong.
+    int unit = -1, status = 0, output = -1;
+    Phase phase = setting;
+    double at = 0.0, value = 0.0;
+
+    double time(double fraction) const { return start + (static_cast<double>(k) + fraction) * h; }
+    int fail(int which, Phase doing, int code, double when) {
+        unit = which;
+        phase = doing;
+        status = code;
+        at = when;
+        return bad_status;
+    }
+};
+
+struct Instruction {
+    virtual ~Instruction() = default;
+    virtual int run(Machine &) = 0;
+};
+using Sequence = std::vector<std::unique_ptr<Instruction>>;
+
+int run_all(Sequence &instructions, Machine &machine);
+
+constexpr std::uint32_t max_history = 16;
+
+// One connection into an input, as the couplings describe it.
+struct Link {
+    std::uint32_t source, first, stride;  // y[source] → c[first + j stride]
+    double gain, offset;
+    std::uint32_t memory, history, powers;  // w[memory …]
+    std::vector<double> ww, ws, uw;
+};
+
+// An external input: samples e[first …] → c[target + j stride] through the matrix `fit`.
+struct External {
+    std::uint32_t first, target, stride, powers;
+    std::vector<double> fit;
+};
+
+struct Copy {
+    std::uint32_t target, source;
+};
+
+struct Scaled {
+    std::uint32_t target, source;
+    double gain, offset;
+};
+
+struct Couple final : Instruction {
+    std::vector<Copy> copies;
+    std::vector<Scaled> scaled;
+    std::vector<Link> links;
+    std::vector<External> externals;
+    struct Target {
+        Unit *unit;
+        int number;
+        std::uint32_t first;
+        double tau;
+    };
+    std::vector<Target> targets;
+    bool all_fmi2 = false;  // then calls go straight to the FMUs' functions
+    int run(Machine &) override;
+
+private:
+    template <class U>
+    int set_all(Machine &);
+};
+
+// Give a unit what it can take of the polynomial, moved to the start of its step.
+struct Shift final : Instruction {
+    Unit *unit;
+    int number;
+    std::uint32_t first, inputs, powers, kept;
+    double tau;
+    std::vector<double> cut, buffer;
+    int run(Machine &) override;
+};
+
+struct Stepped {
+    Unit *unit;
+    int number, map;
+    double tau, duration;
+};
+
+// Units that step without looking at each other; in parallel where that pays.
+struct Step final : Instruction {
+    std::vector<Stepped> units;
+    Pool **pool = nullptr;
+    int parallel = -1;  // -1: measure first; 0: no; 1: yes
+    std::vector<double> cost;
+    int measured = 0;
+    bool all_fmi2 = false;
+    int run(Machine &) override;
+
+private:
+    template <class U>
+    int serial(Machine &);
+    int shared(Machine &);
+    int measure(Machine &);
+};
+
+struct Read final : Instruction {
+    struct Source {
+        Unit *unit;
+        int number;
+        std::uint32_t first;
+        double tau;
+    };
+    std::vector<Source> sources;
+    bool all_fmi2 = false;
+    int run(Machine &) override;
+
+private:
+    template <class U>
+    int get_all(Machine &);
+    int not_finite(Machine &, const Source &);
+};
+
+struct Keep final : Instruction {
+    Unit *unit;
+    int number;
+    bool put_back;
+    std::uint32_t first;
+    std::vector<double> *saved;  // the input polynomial that goes with the unit's own state
+    int run(Machine &) override;
+};
+
+struct Repeat final : Instruction {
+    std::vector<Sequence> sweeps;
+    long long times = 0;  // 0: until convergence
+    double tolerance = 0.0;
+    long long limit = 0;
+    std::size_t depth = 0;
+    std::vector<long long> *counts;
+    std::vector<double> *residuals;
+    int run(Machine &) override;
+
+private:
+    int until(Machine &);
+};
+
+// One column of a row: an output, or the value of an input polynomial at the end of the macro step.
+struct Column {
+    std::uint32_t first, stride, powers;  // powers = 0: y[first]; else Σ_j at^j c[first + j stride]
+    std::vector<double> weights;
+};
+
+class Ticker;
+
+class Program {
+public:
+    Program();
+    ~Program();
+    Machine machine;
+    std::vector<std::unique_ptr<Unit>> units;
+    Sequence instructions;
+    std::vector<std::vector<double>> saved;
+    std::vector<Column> columns;
+    std::vector<long long> sweep_counts;
+    std::vector<double> sweep_residuals;
+    Pool *pool = nullptr;
+    std::unique_ptr<Pool> own_pool;
+    bool with_python = false;
+
+    // Make `count` macro steps from number `first` on and write a row (time, then columns) for each. Returns the outcome;
+    // `made` says how far it got.
+    int run(long long first, long long count, const double *given, std::size_t given_width, double *rows);
+    long long made = 0;
+    std::unique_ptr<Ticker> ticker;
+    void write(double *row) const;
+
+private:
+    bool plain_ = false;
+    bool prepared_ = false;
+};
+
+// What the loop looks at once per macro step: set by the signal handler that `run` installs, and by the ticker.
+enum Attention : int { interrupted = 1, tick = 2 };
+extern std::atomic<int> attention;
+
+// Makes the loop return to its caller from time to time, however slow the units are, so that rows get written.
+class Ticker {
+public:
+    explicit Ticker(double seconds);
+    ~Ticker();
+
+private:
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+}  // namespace cosimo

@@ -1,0 +1,112 @@
+// Units that live in Python: a plain object whose attributes are its variables, or any instance of the unit contract.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <vector>
+
+#include "unit.hpp"
+
+namespace cosimo {
+namespace nb = nanobind;
+
+// Exceptions become a status, so that the loop ends the same way for all units; the caller raises them again.
+template <class Work>
+int guarded(Unit &unit, Work work) {
+    try {
+        work();
+        return 0;
+    } catch (...) {
+        unit.error = std::current_exception();
+        return raised;
+    }
+}
+
+inline nb::object checked(PyObject *result) {
+    if (!result) throw nb::python_error();
+    return nb::steal(result);
+}
+
+// Attributes are set and read, and `step` called, without any Python code of ours in between.
+struct PythonObject final : Unit {
+    nb::object object, instance, saved;
+    nb::object step_method;
+    std::vector<nb::object> input_names, output_names;
+
+    bool needs_python() const override { return true; }
+    int set(const double *c) override {
+        return guarded(*this, [&] {
+            for (std::size_t i = 0; i < inputs; ++i) {
+                nb::object value = checked(PyFloat_FromDouble(c[i]));
+                if (PyObject_SetAttr(object.ptr(), input_names[i].ptr(), value.ptr())) throw nb::python_error();
+            }
+        });
+    }
+    int step(double time, double duration, int) override {
+        return guarded(*this, [&] {
+            step_method(time, duration);
+        });
+    }
+    int get(double *y) override {
+        return guarded(*this, [&] {
+            for (std::size_t i = 0; i < outputs; ++i) {
+                nb::object value = checked(PyObject_GetAttr(object.ptr(), output_names[i].ptr()));
+                y[i] = PyFloat_AsDouble(value.ptr());
+                if (y[i] == -1.0 && PyErr_Occurred()) throw nb::python_error();
+            }
+        });
+    }
+    int save() override {
+        return guarded(*this, [&] {
+            saved = instance.attr("save")();
+        });
+    }
+    int restore() override {
+        return guarded(*this, [&] {
+            instance.attr("restore")(saved);
+        });
+    }
+};
+
+// Any other unit, through its contract: slower, but nothing is excluded.
+struct PythonInstance final : Unit {
+    nb::object instance, saved;
+    std::size_t powers = 1;
+    double h = 1.0;
+
+    bool needs_python() const override { return true; }
+    int set(const double *c) override {
+        return guarded(*this, [&] {
+            using View = nb::ndarray<nb::numpy, const double, nb::ndim<2>>;
+            // A copy: the instance may keep it.
+            auto *copy = new double[powers * inputs + 1];
+            for (std::size_t i = 0; i < powers * inputs; ++i) copy[i] = c[i];
+            nb::capsule owner(copy, [](void *p) noexcept { delete[] static_cast<double *>(p); });
+            instance.attr("set_input")(View(copy, {powers, inputs}, owner), h);
+        });
+    }
+    int step(double time, double duration, int) override {
+        return guarded(*this, [&] {
+            instance.attr("step")(time, duration);
+        });
+    }
+    int get(double *y) override {
+        return guarded(*this, [&] {
+            auto values = nb::cast<nb::ndarray<const double, nb::ndim<1>, nb::c_contig>>(instance.attr("read")());
+            if (values.shape(0) != outputs) throw nb::value_error("read() returned another number of values than outputs");
+            for (std::size_t i = 0; i < outputs; ++i) y[i] = values(i);
+        });
+    }
+    int save() override {
+        return guarded(*this, [&] {
+            saved = instance.attr("save")();
+        });
+    }
+    int restore() override {
+        return guarded(*this, [&] {
+            instance.attr("restore")(saved);
+        });
+    }
+};
+
+}  // namespace cosimo

@@ -1,0 +1,30 @@
+// The kernel's view of a unit: set, step, get, save, restore. Nothing else is known of it.
+#pragma once
+#include <cstddef>
+#include <exception>
+
+namespace cosimo {
+
+// What an instruction returns; anything but ok ends the run.
+enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3 };
+
+constexpr int raised = -1;
+
+// What a unit was doing when it failed.
+enum Phase : int { setting = 0, stepping = 1, reading = 2, saving = 3, restoring = 4 };
+
+// Methods return 0, or the unit's own status when it refuses. Inputs are polynomials: c_0 of all inputs, then c_1, …
+struct Unit {
+    std::size_t inputs = 0, outputs = 0;
+    virtual ~Unit() = default;
+    virtual int set(const double *c) = 0;
+    virtual int step(double time, double duration, int map) = 0;
+    virtual int get(double *y) = 0;
+    virtual int save() = 0;
+    virtual int restore() = 0;
+    virtual void abandon() {}  // after a fatal status: no further call, not even to free
+    virtual bool needs_python() const { return false; }
+    std::exception_ptr error;  // what a unit in Python raised; its status is then `raised`
+};
+
+}  // namespace cosimo
