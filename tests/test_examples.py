@@ -1,0 +1,63 @@
+"""Every example runs in a process of its own, without a word on standard error, and shows what it is there to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+SHOWS = {
+    "analyse_before_running.py": [
+        "h = 0.005 s: stable",
+        "h = 0.05 s: UNSTABLE",
+        "spectral radius      1.01487",
+        "1.0149",
+    ],
+    "compare_masters.py": ["F2 G2 H2 F1 G1 H1", "NO       220.68%  174.53%", "yes        0.75%    0.61%"],
+    "convergence_order.py": [
+        "1.00                    1.00",
+        "2.00                    2.00",
+        "3.00                    1.92",
+    ],
+    "iterative_loop.py": [
+        "multiplies the error by 1.224",
+        "did not converge in 20 sweeps",
+        "Anderson: 5.0 sweeps per step",
+    ],
+    "multirate.py": ["both 10 ms               NO", "multirate, interpolated  yes             400 times"],
+    "python_unit.py": [
+        "Result(2161 rows to t = 21600, 3 signals)",
+        "switched 88 times",
+        "only systems of linear units",
+    ],
+}
+
+
+def test_every_example_is_expected_to_show_something() -> None:
+    assert {path.name for path in EXAMPLES} == set(SHOWS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs_and_shows(path: Path, tmp_path: Path) -> None:
+    # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", str(path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    for text in SHOWS[path.name]:
+        assert text in done.stdout
+    assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_says_what_it_teaches_and_stays_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('"""')
+    assert len(text.splitlines()) <= 70

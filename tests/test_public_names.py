@@ -1,0 +1,52 @@
+"""The public surface: this list changes only on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import cosimo
+
+NAMES = [
+    "Connection",
+    "CosimoError",
+    "Fmu",
+    "Master",
+    "Mechanical",
+    "PythonUnit",
+    "Result",
+    "Schedule",
+    "StateSpace",
+    "System",
+    "Table",
+    "Unit",
+    "analyse",
+    "couplings",
+    "load",
+    "masters",
+    "problems",
+    "run",
+]
+
+
+def test_the_list_is_locked() -> None:
+    assert cosimo.__all__ == NAMES
+    assert dir(cosimo) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_can_be_had(name: str) -> None:
+    assert getattr(cosimo, name) is not None
+
+
+def test_other_names_cannot() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'simulate'"):
+        cosimo.simulate  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import cosimo, sys; print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,187 @@
+"""README and docs are true: their code runs, their output is what comes out, their links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+
+import cosimo as co
+from cosimo.algebra import LinearSystem
+from cosimo.cli import app
+from cosimo.core.coupling import Coupling
+from cosimo.core.unit import Unit
+from cosimo.problems import reproduce
+from cosimo.reporting.fields import item_fields, run_fields, verdict_fields
+
+ROOT = Path(__file__).parents[1]
+TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+EXECUTED = ["README.md", "docs/theory.md", "docs/command-line.md"]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(name: str) -> list[tuple[str, str]]:
+    """(language, text) of all fenced blocks."""
+    return BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))
+
+
+def python_blocks() -> Iterator[tuple[str, str, str]]:
+    """(file, code, the output shown below it)."""
+    for name in EXECUTED:
+        found = blocks(name)
+        for (language, code), (below, output) in zip(found, [*found[1:], ("", "")], strict=True):
+            if language == "python":
+                yield name, code, output if below == "output" else ""
+
+
+def commands() -> Iterator[tuple[str, str, str]]:
+    """(file, command, the output shown)."""
+    for name in EXECUTED:
+        for language, text in blocks(name):
+            if language == "console":
+                command, _, output = text.partition("\n")
+                yield name, command.removeprefix("$ "), output
+
+
+def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "cosimo.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=300)
+
+
+def matches(shown: str, real: str) -> bool:
+    """Whether the output is the one shown, where … stands for what differs from run to run."""
+    pattern = ".*?".join(map(re.escape, shown.strip().split("…")))
+    return re.fullmatch(pattern, real.strip()) is not None
+
+
+def test_there_is_something_to_execute() -> None:
+    assert len([1 for name, _, output in python_blocks() if name == "README.md" and output]) == 2
+    assert len(list(commands())) >= 4
+
+
+@pytest.mark.parametrize(("name", "code", "output"), list(python_blocks()))
+def test_code_prints_what_is_shown(name: str, code: str, output: str) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, name, "exec"), {"__name__": "readme"})
+    assert printed.getvalue() == output
+
+
+@pytest.mark.parametrize(("name", "command", "output"), list(commands()))
+def test_command_prints_what_is_shown(name: str, command: str, output: str, tmp_path: Path) -> None:
+    program, *arguments = command.split()
+    assert program == "cosimo"
+    done = cosimo(*arguments, cwd=tmp_path)
+    assert matches(output, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+def test_the_ten_lines_are_ten() -> None:
+    code = next(code for name, code, _ in python_blocks() if name == "README.md")
+    assert len([line for line in code.splitlines() if line.strip()]) == 10
+
+
+def test_errors_named_in_the_readme() -> None:
+    """Off by 4.6 times, and by 0.09 times, the largest true displacement within 20 s."""
+    system, h = co.problems.two_mass(), 4e-3
+    jacobi = co.masters.jacobi(system, h)
+    seidel = co.masters.gauss_seidel(system, h, order=["two", "one"], coupling=co.couplings.Hold(1))
+    flow = LinearSystem(system, jacobi).coupled.flow(h)
+    states = [np.concatenate([unit.initial_state for unit in system.units.values()])]
+    for _ in range(5000):
+        states.append(flow @ states[-1])
+    exact = np.array(states)[:, 2]
+    errors = [
+        np.abs(co.run(system, master, stop=20.0)["two.x"] - exact).max() / np.abs(exact).max()
+        for master in (jacobi, seidel)
+    ]
+    assert errors == pytest.approx([4.6, 0.09], rel=0.04)
+
+
+def test_the_picture_is_the_one_the_script_draws(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "images" / "make.py"))
+    script["main"](tmp_path)
+    drawn, kept = ((folder / "two-mass.svg").read_text() for folder in (tmp_path, ROOT / "docs" / "images"))
+    # Fonts and renderers differ a little between versions; the drawing has the same number of parts.
+    assert drawn.count("<path") == kept.count("<path")
+    assert abs(len(drawn) - len(kept)) < 0.1 * len(kept)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text(encoding="utf-8")):
+        if not target.startswith(("https://", "#")):
+            assert (path.parent / target.split("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("path", [ROOT / "CONTRIBUTING.md", ROOT / "README.md"], ids=lambda path: path.name)
+def test_files_named_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:src|tests|docs|examples)/[\w/.-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("contract", [Coupling, Unit])
+def test_contributing_has_the_contracts_of_the_docstrings(contract: type) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.split(f"## How to add a {contract.__name__.lower()}\n")[1].split("\n## ")[0]
+    points = re.findall(r"^ *\d+\. (.*?)(?=^ *\d+\. |\Z)", contract.__doc__ or "", re.MULTILINE | re.DOTALL)
+    wanted = [word for point in points for word in re.findall(r"`(\w+(?:\(\w*\))?)`", point)]
+    assert len(points) >= 4
+    assert not [word for word in wanted if f"`{word}`" not in section]
+
+
+def test_theory_names_modules_that_exist() -> None:
+    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:algebra|analysis|core|units)/\w+\.py|\w+\.py)`", text)
+    assert len(named) > 10
+    for name in named:
+        assert (ROOT / "src" / "cosimo" / name).exists(), name
+
+
+def test_command_line_page_has_every_verb_and_option() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {o for verb in verbs.values() for p in verb.params for o in p.opts if o.startswith("--")}
+    missing = [word for word in (*verbs, *options) if word not in text]
+    assert not missing, f"docs/command-line.md does not mention {missing}"
+
+
+def test_command_line_page_has_every_json_field() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    system = co.problems.two_mass()
+    master = co.masters.iterative(system, 1e-3)
+    verdict = verdict_fields(co.analyse(system, master))
+    run = run_fields(co.run(system, master, stop=0.01), 1.0, None)
+    item = item_fields(next(iter(reproduce(["gomes2018"]))))
+    names = {*verdict, *verdict["modes"][0], *run, *item}
+    missing = [name for name in names if f"`{name}`" not in text]
+    assert not missing, f"docs/command-line.md does not mention {missing}"
+
+
+def test_papers_page_shows_what_is_computed() -> None:
+    rows = re.findall(r"^\| (.*) \|$", (ROOT / "docs" / "papers.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = [cells for row in rows if (cells := row.split(" | "))[0] not in ("item", "---")]
+    done = cosimo("reproduce", "--json")
+    items = json.loads(done.stdout)["items"]
+    assert [cells[0] for cells in shown] == [item["item"] for item in items]
+    for (name, published, computed, verdict, reason), item in zip(shown, items, strict=True):
+        assert (verdict, reason) == (item["verdict"], item["reason"] or "–"), name
+        for text, value in ((published, item["published"]), (computed, item["computed"])):
+            if isinstance(value, float):
+                assert float(text) == pytest.approx(value, rel=1e-8), name
+            else:
+                # Rounding errors in words differ between machines.
+                assert re.sub(r"[\d.]+e[+-]?\d+", "#", text) == re.sub(r"[\d.]+e[+-]?\d+", "#", value), name
