@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Protocol
 
+import numpy as np
+
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.lowering import Lowering
-from cosimo.reference import Interpreter, non_finite, unit_failed
+from cosimo.reference import Interpreter, named, non_finite, unit_failed
 
 INTERVAL = 0.25
 """Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
@@ -68,10 +70,15 @@ class ReferenceEngine:
     def advance(self, first: int, rows: Array) -> None:
         """One macro step at a time."""
         self.made = 0
-        for k in range(first, first + len(rows)):
-            self._interpreter.macro_step(k)
-            rows[self.made] = self.row(k + 1)
-            self.made += 1
+        # An unstable run overflows sooner or later; that is found when outputs are read, and said in our words.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for k in range(first, first + len(rows)):
+                self._macro_step(k)
+                rows[self.made] = self.row(k + 1)
+                self.made += 1
+
+    def _macro_step(self, k: int) -> None:
+        self._interpreter.macro_step(k)
 
     def row(self, k: int) -> list[float]:
         """The row after k macro steps."""
@@ -105,8 +112,8 @@ class KernelEngine:
         count = len(given) if self._lowering.samples else len(rows)
         try:
             outcome = self._program.run(first, count, given, rows)
-        except CosimoError:
-            raise
+        except CosimoError as error:
+            raise named(error, self._failure()[0]) from error.__cause__
         except Exception as error:
             name, phase, _, _, at, _ = self._failure()
             raise unit_failed(name, PHASES[phase], at, error) from error
@@ -127,7 +134,10 @@ class KernelEngine:
             raise non_finite(name, self._interpreter.system.units[name].outputs[output], value, at)
         explain = getattr(self._interpreter.instances[name], "explain", None)
         if explain is not None:
-            explain(f"fmi{FUNCTIONS[phase]}", status, at, self._interpreter.master.step)
+            try:
+                explain(f"fmi{FUNCTIONS[phase]}", status, at, self._interpreter.master.step)
+            except CosimoError as error:
+                raise named(error, name) from error.__cause__
         raise UnitError(f"unit '{name}' failed at t = {at:g} while being {PHASES[phase]}: it returned {status}.")
 
     @property

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.core.errors import ConfigurationError, Interrupted, RunError
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, Interrupted, RunError, StepDiscarded
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Convergence, Repeat
@@ -16,6 +17,7 @@ from cosimo.core.system import System
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
 from cosimo.recording import Output, Recorder
 from cosimo.reference import Interpreter
+from cosimo.rollback import CarefulEngine
 
 BLOCK = 4096
 """Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
@@ -50,13 +52,13 @@ def run(
         recorder.reserve(steps + 1)
         session = _Session(system, master, start, names, engine or EngineOptions())
         try:
-            session.steps(steps, recorder, progress)
+            session.run(steps, recorder, progress)
         except RunError as error:
-            error.result = session.close(recorder, warnings, complete=False)
+            error.result = session.close(recorder, [], complete=False)
             raise
         except KeyboardInterrupt:
             interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
-            interrupted.result = session.close(recorder, warnings, complete=False)
+            interrupted.result = session.close(recorder, [], complete=False)
             raise interrupted from None
         finally:
             session.release()
@@ -69,9 +71,9 @@ class _Session:
     def __init__(
         self, system: System, master: Master, start: float, names: tuple[str, ...], options: EngineOptions
     ) -> None:
+        self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
         self.interpreter = Interpreter(system, master, start)
-        self.master, self.start, self.names, self.options = master, start, names, options
-        self.made = 0
+        self.made = self.recorded = 0
         self.engine: Engine | None = None
 
     @property
@@ -79,26 +81,52 @@ class _Session:
         """The time of the last completed macro step."""
         return self.start + self.made * self.master.step
 
-    def steps(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
+    def run(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
+        """Make `count` macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
+        try:
+            self._steps(count, recorder, progress)
+        except StepDiscarded as error:
+            stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
+            if stuck:
+                needed = f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot"
+                error.args = (f"{error} ({needed})", *error.args[1:])
+                raise
+            # States from before the step are gone. Units repeat what they did, so the run is made again up to here,
+            # with states saved at every step; its rows are recorded already.
+            self.release()
+            self.interpreter, self.engine = Interpreter(self.system, self.master, self.start), None
+            self.made = 0
+            self._steps(count, recorder, progress, careful=True)
+
+    def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""
-        interpreter = self.interpreter
-        interpreter.initialise()
-        recorder.record(np.array([ReferenceEngine(interpreter, self.names).row(0)]))
-        kernel = self.options.kind == "kernel"
-        engine: Engine = (
-            KernelEngine(interpreter, self.names, self.options) if kernel else ReferenceEngine(interpreter, self.names)
-        )
-        self.engine = engine
-        block = np.empty((min(BLOCK, count) if kernel else 1, 1 + len(self.names)))
+        self.interpreter.initialise()
+        first = np.array([ReferenceEngine(self.interpreter, self.names).row(0)])
+        self._record(recorder, 0, first)
+        engine = self.engine = self._make(careful)
+        block = np.empty((min(BLOCK, count) if isinstance(engine, KernelEngine) else 1, 1 + len(self.names)))
         while self.made < count:
             rows = block[: count - self.made]
             try:
                 engine.advance(self.made, rows)
             finally:
-                recorder.record(rows[: engine.made])
+                self._record(recorder, self.made + 1, rows[: engine.made])
                 self.made += engine.made
             if progress is not None:
                 progress(self.reached, self.start + count * self.master.step)
+
+    def _make(self, careful: bool) -> Engine:
+        if careful:
+            return CarefulEngine(self.interpreter, self.names)
+        if self.options.kind == "kernel":
+            return KernelEngine(self.interpreter, self.names, self.options)
+        return ReferenceEngine(self.interpreter, self.names)
+
+    def _record(self, recorder: Recorder, number: int, rows: Array) -> None:
+        """Hand on rows `number`, `number` + 1, …, except those recorded before a new beginning."""
+        fresh = rows[max(0, self.recorded - number) :]
+        recorder.record(fresh)
+        self.recorded += len(fresh)
 
     def release(self) -> None:
         """Let go of the units, then close them."""
@@ -115,13 +143,15 @@ class _Session:
             if sweeps:
                 info |= {"sweeps": np.array(sweeps), "residuals": np.array(residuals)}
                 warned += self._unconverged(np.array(residuals))
+        if isinstance(self.engine, CarefulEngine):
+            info["rollbacks"] = self.engine.rollbacks
         found = recorder.close(complete, warned, info=info)
         if found is None:
             empty = np.empty(0)
             return Result(recorder.names, empty, np.empty((0, len(recorder.names))), tuple(warned), complete, info)
         return found
 
-    def _unconverged(self, residuals: np.ndarray[Any, np.dtype[np.float64]]) -> list[Warned]:
+    def _unconverged(self, residuals: Array) -> list[Warned]:
         """One warning for all iterations that did not converge, with the time of the first."""
         repeats = [op for op in self.master.schedule.operations if isinstance(op, Repeat)]
         until = next((op.times for op in repeats if isinstance(op.times, Convergence)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from cosimo.core.signals import input_degree
 from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
+from cosimo.core.unit import Instance
 from cosimo.initialisation import settle
 
 Action = Callable[[int], None]
@@ -30,8 +32,8 @@ class Interpreter:
 
     def __init__(self, system: System, master: Master, start_time: float) -> None:
         self.system, self.master, self.start_time = system, master, start_time
-        self.timeline = line = timeline(system, master)
-        self.instances = {}
+        self.timeline = timeline(system, master)
+        self.instances: dict[str, Instance] = {}
         try:
             for name, unit in system.units.items():
                 with self._guard(name, "instantiated", start_time):
@@ -45,10 +47,20 @@ class Interpreter:
         self.sweeps: list[int] = []
         self.residuals: list[float] = []
         self._saved: dict[str, tuple[Any, Array]] = {}
-        self._actions = [self._action(operation) for operation in line.operations]
-        self._input_rows = {
-            name: value_row(input_degree(system, master, name), clock.now) for name, clock in line.clocks.items()
-        }
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Work out the constants of all operations."""
+        self._actions = [self._action(operation) for operation in self.timeline.operations]
+        clocks = self.timeline.clocks.items()
+        self._input_rows = {n: value_row(input_degree(self.system, self.master, n), c.now) for n, c in clocks}
+
+    def finer(self, parts: int) -> Interpreter:
+        """An interpreter of the same live units and signals whose macro step is a fraction of this one's."""
+        twin = copy.copy(self)
+        twin.master = self.master.with_step(self.master.step / parts)
+        twin._prepare()
+        return twin
 
     def initialise(self) -> None:
         """Consistent outputs at the start, and coupling memories filled as if signals had been constant before."""
@@ -291,8 +303,8 @@ class Interpreter:
         """Turn whatever a unit raises into an error that names the unit and the time."""
         try:
             yield
-        except CosimoError:
-            raise
+        except CosimoError as error:
+            raise named(error, name) from error.__cause__
         except Exception as error:
             raise unit_failed(name, doing, time, error) from error
 
@@ -303,6 +315,13 @@ def non_finite(name: str, variable: str, value: float, time: float) -> NonFinite
         f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
         f"this step size."
     )
+
+
+def named(error: CosimoError, name: str) -> CosimoError:
+    """The same error, saying which unit of the system it comes from."""
+    if f"unit '{name}'" not in str(error):
+        error.args = (f"unit '{name}': {error}", *error.args[1:])
+    return error
 
 
 def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitError:

@@ -1,0 +1,58 @@
+"""Macro steps that a unit discards are rolled back and made again in shorter parts.
+
+Only when all units can restore their states. The step is halved until it is accepted and stays that short. Couplings
+that extrapolate begin anew where the step changes: their samples are no longer equally far apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cosimo.core.errors import StepDiscarded
+from cosimo.engines import ReferenceEngine
+from cosimo.reference import Interpreter
+
+HALVINGS = 10
+"""How often a macro step is halved before the unit's refusal is passed on."""
+
+
+class CarefulEngine(ReferenceEngine):
+    """The plain interpreter with a safety net: every macro step begins with saving all units."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
+        super().__init__(interpreter, names)
+        self._levels = [interpreter]
+        self.rollbacks = 0
+
+    def _macro_step(self, k: int) -> None:
+        saved = self._save()
+        while True:
+            level = len(self._levels) - 1
+            try:
+                for part in range(k << level, (k + 1) << level):
+                    self._levels[-1].macro_step(part)
+                return
+            except StepDiscarded:
+                if level == HALVINGS:
+                    raise
+                self._restore(saved)
+                self.rollbacks += 1
+                self._levels.append(self._interpreter.finer(1 << (level + 1)))
+                # A hold keeps its newest sample in front; before it, the signal counts as constant again.
+                for w in self._interpreter.w:
+                    w[:] = w[0]
+
+    def _save(self) -> Any:
+        live = self._interpreter
+        states = {name: instance.save() for name, instance in live.instances.items()}
+        return states, dict(live.y), dict(live.c), [w.copy() for w in live.w]
+
+    def _restore(self, saved: Any) -> None:
+        live = self._interpreter
+        states, y, c, w = saved
+        for name, instance in live.instances.items():
+            instance.restore(states[name])
+        for signals, before in ((live.y, y), (live.c, c)):
+            signals.update(before)
+        live.w[:] = [memory.copy() for memory in w]

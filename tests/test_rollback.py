@@ -1,0 +1,88 @@
+"""Discarded steps: rolled back and made again in shorter parts, or refused with a reason."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from cosimo import masters
+from cosimo.core.errors import StepDiscarded
+from cosimo.core.system import System
+from cosimo.couplings import Hold
+from cosimo.engines import EngineOptions
+from cosimo.execution import run
+from cosimo.units import Fmu, PythonUnit, StateSpace
+
+sys.path.insert(0, str(Path(__file__).parent / "fmus"))
+from fmu_builder import build
+
+
+class Lag:
+    """y' = u − y by forward Euler; refuses steps longer than `longest` from time `since` on."""
+
+    inputs, outputs = {"u": 0.0}, ("y",)
+
+    def __init__(self, y: float = 1.0, longest: float = np.inf, since: float = 0.0) -> None:
+        self.y, self.longest, self.since = y, longest, since
+        self.u = 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        if duration > self.longest and time >= self.since:
+            raise StepDiscarded(f"the step {duration:g} is too long", time)
+        self.y += duration * (self.u - self.y)
+
+
+def ring(**options: float) -> System:
+    units = {"a": PythonUnit(Lag), "b": PythonUnit(Lag, y=0.0, **options), "c": StateSpace(-1.0, 1.0, 1.0, initial=2.0)}
+    return System(units, [("a.y", "b.u"), ("b.y", "c.u1"), ("c.y1", "a.u")])
+
+
+@pytest.mark.parametrize("kind", ["kernel", "reference"])
+def test_a_discarded_step_is_made_in_shorter_parts(kind: Literal["kernel", "reference"]) -> None:
+    system = ring(longest=0.03, since=0.45)
+    result = run(system, masters.jacobi(system, 0.1), stop=1.0, engine=EngineOptions(kind))
+    assert result.complete
+    assert result.info["rollbacks"] == 2
+    assert len(result) == 11
+    np.testing.assert_array_equal(result.time, np.arange(11) * 0.1)
+    # Until then as without any refusal, afterwards as with a quarter of the step.
+    coarse, fine = ring(), ring()
+    before = run(coarse, masters.jacobi(coarse, 0.1), stop=1.0)
+    np.testing.assert_array_equal(result.values[:6], before.values[:6])
+    after = run(fine, masters.jacobi(fine, 0.025), stop=1.0)
+    assert np.abs(result.values[-1] - after.values[-1]).max() < np.abs(before.values[-1] - after.values[-1]).max()
+
+
+def test_always_refused_is_passed_on_with_the_rows() -> None:
+    system = ring(longest=0.0, since=0.45)
+    with pytest.raises(StepDiscarded, match=r"unit 'b': the step 9\.7656\de-05 is too long") as caught:
+        run(system, masters.jacobi(system, 0.1), stop=1.0)
+    assert caught.value.exit_code == 3
+    assert caught.value.result is not None
+    assert caught.value.result.time[-1] == 0.5
+
+
+def test_units_that_cannot_restore_are_named() -> None:
+    system = ring(longest=0.03)
+    system.units["a"].can_restore = False
+    with pytest.raises(StepDiscarded, match=r"rolling back needs all units to restore their states, and a cannot"):
+        run(system, masters.jacobi(system, 0.1), stop=1.0)
+
+
+def test_extrapolation_begins_anew_where_the_step_changes() -> None:
+    system = ring(longest=0.03, since=0.45)
+    result = run(system, masters.jacobi(system, 0.1, coupling=Hold(1)), stop=2.0)
+    plain = ring()
+    coarse, exact = (run(plain, masters.jacobi(plain, h, coupling=Hold(1)), stop=2.0) for h in (0.1, 0.1 / 64))
+    error = np.abs(result.values[-1] - exact.values[-1]).max()
+    assert 0 < error < 0.8 * np.abs(coarse.values[-1] - exact.values[-1]).max()
+
+
+def test_an_fmu_that_discards_and_cannot_restore(tmp_path: Path) -> None:
+    system = System({"awkward": Fmu(build(tmp_path, "awkward2"), parameters={"longest_step": 0.25})})
+    with pytest.raises(StepDiscarded, match=r"unit 'awkward'.*discarded the step from t = 0.0.*awkward cannot"):
+        run(system, masters.jacobi(system, 0.5), stop=2.0)
