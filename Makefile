@@ -12,10 +12,10 @@ demo: $(READY)
 	$(BIN)/cosimo run two-mass --step-size 4e-3 --stop-time 20 --output-file results/two-mass.csv
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

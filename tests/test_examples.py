@@ -23,12 +23,18 @@ SHOWS = {
         "2.00                    2.00",
         "3.00                    1.92",
     ],
+    "couple_fmus.py": [
+        "one2.fmu: FMI 2.0, in x2, v2, out f",
+        "hold 1: predicted stable; Result(1251 rows to t = 5, 3 signals), equal to the linear units",
+        "hold 0: predicted stable; Result(1251 rows to t = 5, 3 signals), equal to the linear units",
+    ],
     "iterative_loop.py": [
         "multiplies the error by 1.224",
         "did not converge in 20 sweeps",
         "Anderson: 5.0 sweeps per step",
     ],
     "multirate.py": ["both 10 ms               NO", "multirate, interpolated  yes             400 times"],
+    "native_unit.py": ["angle after 10 s: -0.0754", "largest difference between C and Python: 0e+00"],
     "python_unit.py": [
         "Result(2161 rows to t = 21600, 3 signals)",
         "switched 88 times",

@@ -78,6 +78,17 @@ def test_decimal_stop_times_lose_no_step(step: float, stop: float) -> None:
     assert result.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("start", "step", "count"), [(64.0, 1e-6, 2), (32.0, 1e-6, 1), (1e6, 1e-4, 7), (-500.0, 1e-5, 3)]
+)
+def test_a_late_start_and_a_short_step_lose_no_step(start: float, step: float, count: int) -> None:
+    # The stop time is rounded to far fewer digits of a step than the step itself has.
+    system = counting()
+    result = run(system, masters.jacobi(system, step), start=start, stop=start + count * step)
+    assert len(result) == count + 1
+    assert result.warnings == ()
+
+
 def test_units_are_stepped_from_the_time_of_the_row_before() -> None:
     system = counting()
     result = run(system, masters.jacobi(system, 0.1), start=0.3, stop=5.3)

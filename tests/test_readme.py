@@ -8,10 +8,12 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,15 +22,27 @@ import typer.main
 import cosimo as co
 from cosimo.algebra import LinearSystem
 from cosimo.cli import app
+from cosimo.core import errors
 from cosimo.core.coupling import Coupling
 from cosimo.core.unit import Unit
+from cosimo.formats.export import export_unit
+from cosimo.formats.information import describe
 from cosimo.problems import reproduce
 from cosimo.reporting.fields import item_fields, run_fields, verdict_fields
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-EXECUTED = ["README.md", "docs/theory.md", "docs/command-line.md"]
+EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
+
+
+class Session(NamedTuple):
+    """A block of commands, with the files that the page shows above it."""
+
+    page: str
+    files: dict[str, str]
+    commands: list[tuple[str, str]]
 
 
 def blocks(name: str) -> list[tuple[str, str]]:
@@ -36,22 +50,34 @@ def blocks(name: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))
 
 
-def python_blocks() -> Iterator[tuple[str, str, str]]:
-    """(file, code, the output shown below it)."""
+def files_above(name: str, place: int) -> dict[str, str]:
+    """Blocks that begin with a comment that names a file, such as `/* valve.c */`, before block number `place`."""
+    return {m[1]: text for _, text in blocks(name)[:place] if (m := FILE.match(text))}
+
+
+def python_blocks() -> Iterator[tuple[str, dict[str, str], str, str]]:
+    """(page, files, code, the output shown below it)."""
     for name in EXECUTED:
         found = blocks(name)
-        for (language, code), (below, output) in zip(found, [*found[1:], ("", "")], strict=True):
+        for place, (language, code) in enumerate(found):
+            below, output = found[place + 1] if place + 1 < len(found) else ("", "")
             if language == "python":
-                yield name, code, output if below == "output" else ""
+                yield name, files_above(name, place), code, output if below == "output" else ""
 
 
-def commands() -> Iterator[tuple[str, str, str]]:
-    """(file, command, the output shown)."""
+def sessions() -> Iterator[Session]:
+    """All blocks of commands; the commands of a block follow each other in one folder."""
     for name in EXECUTED:
-        for language, text in blocks(name):
+        for place, (language, text) in enumerate(blocks(name)):
             if language == "console":
-                command, _, output = text.partition("\n")
-                yield name, command.removeprefix("$ "), output
+                parts = [part.partition("\n") for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
+                commands = [(command, output) for command, _, output in parts]
+                yield Session(name, files_above(name, place), commands)
+
+
+def write(files: dict[str, str], folder: Path) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -68,28 +94,36 @@ def matches(shown: str, real: str) -> bool:
 
 
 def test_there_is_something_to_execute() -> None:
-    assert len([1 for name, _, output in python_blocks() if name == "README.md" and output]) == 2
-    assert len(list(commands())) >= 4
+    assert len([1 for name, _, _, output in python_blocks() if name == "README.md" and output]) == 2
+    shown = {session.page for session in sessions()} | {name for name, *_ in python_blocks()}
+    assert shown == set(EXECUTED)
+    assert sum(len(session.commands) for session in sessions()) >= 10
 
 
-@pytest.mark.parametrize(("name", "code", "output"), list(python_blocks()))
-def test_code_prints_what_is_shown(name: str, code: str, output: str) -> None:
+@pytest.mark.parametrize(("name", "files", "code", "output"), list(python_blocks()))
+def test_code_prints_what_is_shown(
+    name: str, files: dict[str, str], code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(files, tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, name, "exec"), {"__name__": "readme"})
     assert printed.getvalue() == output
 
 
-@pytest.mark.parametrize(("name", "command", "output"), list(commands()))
-def test_command_prints_what_is_shown(name: str, command: str, output: str, tmp_path: Path) -> None:
-    program, *arguments = command.split()
-    assert program == "cosimo"
-    done = cosimo(*arguments, cwd=tmp_path)
-    assert matches(output, done.stdout + done.stderr), done.stdout + done.stderr
+@pytest.mark.parametrize("session", list(sessions()), ids=lambda session: f"{session.page}: {session.commands[0][0]}")
+def test_commands_print_what_is_shown(session: Session, tmp_path: Path) -> None:
+    write(session.files, tmp_path)
+    for command, output in session.commands:
+        program, *arguments = shlex.split(command)
+        assert program == "cosimo"
+        done = cosimo(*arguments, cwd=tmp_path)
+        assert matches(output, done.stdout + done.stderr), done.stdout + done.stderr
 
 
 def test_the_ten_lines_are_ten() -> None:
-    code = next(code for name, code, _ in python_blocks() if name == "README.md")
+    code = next(code for name, _, code, _ in python_blocks() if name == "README.md")
     assert len([line for line in code.splitlines() if line.strip()]) == 10
 
 
@@ -143,12 +177,15 @@ def test_contributing_has_the_contracts_of_the_docstrings(contract: type) -> Non
     assert not [word for word in wanted if f"`{word}`" not in section]
 
 
-def test_theory_names_modules_that_exist() -> None:
-    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:algebra|analysis|core|units)/\w+\.py|\w+\.py)`", text)
-    assert len(named) > 10
-    for name in named:
-        assert (ROOT / "src" / "cosimo" / name).exists(), name
+@pytest.mark.parametrize(("page", "least"), [("theory", 10), ("kernel", 8)])
+def test_pages_name_modules_that_exist(page: str, least: int) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    modules = re.findall(r"`((?:algebra|analysis|core|units)/\w+\.py|\w+\.py)`", text)
+    sources = re.findall(r"`(\w+\.[hc]pp)`", text)
+    assert len(modules) + len(sources) > least
+    for folder, names in (("cosimo", modules), ("kernel", sources)):
+        for name in names:
+            assert (ROOT / "src" / folder / name).exists(), name
 
 
 def test_command_line_page_has_every_verb_and_option() -> None:
@@ -159,16 +196,27 @@ def test_command_line_page_has_every_verb_and_option() -> None:
     assert not missing, f"docs/command-line.md does not mention {missing}"
 
 
-def test_command_line_page_has_every_json_field() -> None:
+def test_command_line_page_has_every_json_field(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     system = co.problems.two_mass()
     master = co.masters.iterative(system, 1e-3)
     verdict = verdict_fields(co.analyse(system, master))
     run = run_fields(co.run(system, master, stop=0.01), 1.0, None)
     item = item_fields(next(iter(reproduce(["gomes2018"]))))
-    names = {*verdict, *verdict["modes"][0], *run, *item}
+    fmu = describe(export_unit(system.units["one"], tmp_path / "one.fmu", name="one", fmi=2)).to_dict()
+    whole = describe("two-mass").to_dict()
+    parts = [fmu["variables"][0], whole["units"][0], whole["connections"][0]]
+    names = {*verdict, *verdict["modes"][0], *run, *item, *fmu, *whole, *(name for part in parts for name in part)}
     missing = [name for name in names if f"`{name}`" not in text]
     assert not missing, f"docs/command-line.md does not mention {missing}"
+
+
+def test_command_line_page_has_every_exit_code() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+    kinds = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    codes = {kind.exit_code for kind in kinds if "exit_code" in vars(kind)}
+    shown = {int(code) for cells in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for code in cells.split(",")}
+    assert shown == codes | {0, 143}
 
 
 def test_papers_page_shows_what_is_computed() -> None:

@@ -197,6 +197,22 @@ def test_units_that_take_no_powers_get_the_value_at_each_step() -> None:
     assert received == pytest.approx([0.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5])
 
 
+def test_units_that_take_one_power_get_the_tangent_at_each_step() -> None:
+    """Hold(2) reproduces u = t²; an integrator that takes value and slope sees the tangent of each of its steps."""
+    integrator = StateSpace(0.0, 1.0, 1.0)
+    integrator.input_degree = 1
+    system = System({"sum": integrator}, inputs={"sum.u1": lambda t: t**2})
+    quarter = Fraction(1, 4)
+    operations = (Couple("sum"), Step("sum", quarter), Step("sum", 3 * quarter), Read("sum"))
+    master = Master("word", Schedule(("sum",), operations), 2.0, Hold(2))
+    x, t = 0.0, 0.0
+    for row in execute(system, master, 4):
+        assert row[0] == pytest.approx(x, abs=1e-12)
+        for duration in (0.5, 1.5):
+            x += duration * t**2 + duration**2 / 2 * 2 * t
+            t += duration
+
+
 def test_offsets_and_gains_reach_the_input() -> None:
     interpreter = Interpreter(pair(), masters.jacobi(pair(), H), 0.0)
     interpreter.initialise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -220,6 +221,8 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and an exit code, never a traceback."""
+    # Our matrices are small: threads inside the linear algebra cost more than they bring. Set before NumPy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app(standalone_mode=True)

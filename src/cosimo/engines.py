@@ -19,6 +19,8 @@ INTERVAL = 0.25
 
 OK, BAD_STATUS, NON_FINITE, STOPPED = range(4)
 """What the kernel returns."""
+NOT_EXACT = 101
+"""The kernel's status for a value that the type of a variable cannot hold."""
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 FUNCTIONS = ("Set", "DoStep", "Get", "Get", "Set")
 
@@ -132,6 +134,8 @@ class KernelEngine:
         name, phase, status, output, at, value = self._failure()
         if outcome == NON_FINITE:
             raise non_finite(name, self._interpreter.system.units[name].outputs[output], value, at)
+        if status == NOT_EXACT:
+            self._not_exact(name, phase)
         explain = getattr(self._interpreter.instances[name], "explain", None)
         if explain is not None:
             try:
@@ -139,6 +143,17 @@ class KernelEngine:
             except CosimoError as error:
                 raise named(error, name) from error.__cause__
         raise UnitError(f"unit '{name}' failed at t = {at:g} while being {PHASES[phase]}: it returned {status}.")
+
+    def _not_exact(self, name: str, phase: int) -> None:
+        """Let the instance itself say which value does not fit its type: it refuses the same."""
+        instance = self._interpreter.instances[name]
+        try:
+            if phase == 0:
+                instance.set_input(self._lowering.inputs(name), self._interpreter.master.step)
+            else:
+                instance.read()
+        except CosimoError as error:
+            raise named(error, name) from error.__cause__
 
     @property
     def shared(self) -> bool:

@@ -28,7 +28,15 @@ from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
 
 if TYPE_CHECKING:
-    from cosimo.units.fmu_instance import FmuInstance, NativeFmu
+    from cosimo.units.fmu_instance import FmuInstance, NativeFmu, NativeGroup
+
+TYPES = (
+    *("Float64", "Float32", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Boolean"),
+    "BooleanAsInt",
+)
+"""The kernel's numbers for the types of FMU variables; Booleans of FMI 2.0 are integers."""
+SAME = {"Real": "Float64", "Integer": "Int32"}
+"""FMI 2.0's own names of types."""
 
 
 class Lowering:
@@ -72,6 +80,12 @@ class Lowering:
                 break  # the steps before it are made first
         return np.array(values)
 
+    def inputs(self, name: str) -> Array:
+        """The input polynomial of a unit as it stands in the kernel now."""
+        shape = self.interpreter.c[name].shape
+        begin = self.c[name]
+        return np.array(self.program.polynomials[begin : begin + shape[0] * shape[1]]).reshape(shape)
+
     # ---- units ---------------------------------------------------------------------------------------------------
 
     def _powers(self, name: str) -> int:
@@ -98,7 +112,9 @@ class Lowering:
 
     def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
         number, symbol = self.numbers[name], native.address
-        references = [[r for group in groups for r in group.references] for groups in (native.inputs, native.outputs)]
+        groups = (native.inputs, native.outputs)
+        plain = all(_doubles(found) for found in groups)
+        references = [[r for group in found for r in group.references] if plain else [] for found in groups]
         value = "Real" if native.version == 2 else "Float64"
         state = "FMUstate" if native.version == 2 else "FMUState"
         prefix = f"fmi{native.version}"
@@ -106,12 +122,24 @@ class Lowering:
         functions = [symbol(function) for function in wanted]
         can = self.system.units[name].can_restore
         functions += [symbol(f"{prefix}{verb}{state}") if can else 0 for verb in ("Get", "Set", "Free")]
+        unit = self.system.units[name]
+        sizes = (len(unit.inputs), len(unit.outputs))
         if native.version == 3:
-            sizes = (len(self.system.units[name].inputs), len(self.system.units[name].outputs))
-            self.program.fmi3(native.component, functions, *references, *sizes)
-            return
-        self.program.fmi2(native.component, functions, *references)
-        if powers > 1:
+            self.program.fmi3(native.component, functions, *references, *(sizes if plain else (0, 0)))
+        else:
+            self.program.fmi2(native.component, functions, *references)
+        if not plain:
+            self.program.typed(number, native.version, native.component, *sizes)
+            for input_, found in zip((True, False), groups, strict=True):
+                for group in found:
+                    function = symbol(f"{prefix}{'Set' if input_ else 'Get'}{group.code}")
+                    kind = TYPES.index(
+                        "BooleanAsInt"
+                        if (native.version, group.code) == (2, "Boolean")
+                        else SAME.get(group.code, group.code)
+                    )
+                    self.program.typed_group(number, input_, kind, group.references, group.positions, function)
+        elif powers > 1:
             m, h = len(references[0]), self.master.step
             orders = [j for j in range(1, powers) for _ in range(m)]
             scale = [factorial(j) / h**j for j in orders]
@@ -226,17 +254,19 @@ def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]
     return dict(zip(names, accumulate(widths, initial=0), strict=False))
 
 
+def _doubles(groups: Sequence[NativeGroup]) -> bool:
+    """Whether all variables are doubles, set or got in one call and in order."""
+    return not groups or (len(groups) == 1 and groups[0].code in ("Real", "Float64"))
+
+
 def _native(instance: object, powers: int) -> NativeFmu | None:
-    """The FMU's own functions, where the kernel can do all it needs: real variables in order, no event mode."""
+    """The FMU's own functions, where the kernel can do all it needs: no event mode, no input beyond its powers."""
     describe: Callable[[], NativeFmu] | None = getattr(instance, "native", None)
     if describe is None:
         return None
     native, fmu = describe(), instance
-    real = "Real" if native.version == 2 else "Float64"
-    for groups in (native.inputs, native.outputs):
-        positions = [position for group in groups for position in group.positions]
-        if any(group.code != real for group in groups) or positions != sorted(positions) or len(groups) > 1:
-            return None
+    if powers > 1 and not all(map(_doubles, (native.inputs, native.outputs))):
+        return None
     if TYPE_CHECKING:
         assert isinstance(fmu, FmuInstance)
     return native if not native.event_mode and fmu.steps_plainly(powers) else None

@@ -17,7 +17,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import System
-from cosimo.couplings import Hold
+from cosimo.couplings import Hold, Nepce
 
 __all__ = ["Convergence", "gauss_seidel", "groups", "iterative", "jacobi", "jacobi_early_read", "multirate"]
 
@@ -170,6 +170,14 @@ def _master(
     coupling: Coupling | None,
     couplings: Couplings | None,
 ) -> Master:
-    for target in couplings or {}:
+    chosen = dict(couplings or {})
+    for target in chosen:
         system.input(target)
-    return Master(name, Schedule(system.names, operations), step, coupling or Hold(0), dict(couplings or {}))
+    for unit_name, unit in system.units.items():
+        for variable in unit.discrete_inputs:
+            held = chosen.setdefault(f"{unit_name}.{variable}", Hold(0))
+            if held.degree > 0 or held.history > 1 or isinstance(held, Nepce):
+                raise ConfigurationError(
+                    f"input {unit_name}.{variable} is not continuous; it can only be held (Hold(0))."
+                )
+    return Master(name, Schedule(system.names, operations), step, coupling or Hold(0), chosen)

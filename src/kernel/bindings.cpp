@@ -11,6 +11,7 @@
 #include "linear.hpp"
 #include "program.hpp"
 #include "python_unit.hpp"
+#include "typed.hpp"
 
 namespace nb = nanobind;
 using namespace cosimo;
@@ -100,6 +101,23 @@ public:
         unit->in = std::move(in);
         unit->out = std::move(out);
         return add(std::move(unit));
+    }
+    // Turn the last unit, an FMU without variables of its own, into one with variables of several types.
+    void typed(int number, int version, std::uintptr_t component, std::size_t inputs, std::size_t outputs) {
+        auto unit = std::make_unique<Typed>();
+        auto &place = program.units.at(static_cast<std::size_t>(number));
+        unit->base = std::move(place);
+        unit->component = reinterpret_cast<void *>(component);
+        unit->version = version;
+        unit->inputs = inputs;
+        unit->outputs = outputs;
+        place = std::move(unit);
+    }
+    void typed_group(int number, bool input, int type, Indices references, Indices positions, std::uintptr_t function) {
+        auto &unit = static_cast<Typed &>(*program.units.at(static_cast<std::size_t>(number)));
+        std::vector<unsigned char> buffer(positions.size() * sizeof(double));
+        (input ? unit.in : unit.out)
+            .push_back({static_cast<Type>(type), std::move(references), std::move(positions), function, std::move(buffer)});
     }
     int python_object(nb::object instance, nb::object object, std::vector<std::string> in, std::vector<std::string> out) {
         auto unit = std::make_unique<PythonObject>();
@@ -292,6 +310,8 @@ NB_MODULE(_kernel, m) {
         .def("fmi2_derivatives", &Builder::fmi2_derivatives)
         .def("fmi2_map", &Builder::fmi2_map)
         .def("fmi3", &Builder::fmi3)
+        .def("typed", &Builder::typed)
+        .def("typed_group", &Builder::typed_group)
         .def("python_object", &Builder::python_object)
         .def("python_instance", &Builder::python_instance)
         .def("copy", &Builder::copy)
@@ -319,6 +339,7 @@ NB_MODULE(_kernel, m) {
             return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
                                  machine.value);
         })
+        .def_prop_ro("polynomials", [](const Builder &b) { return b.program.machine.c; })
         .def_prop_ro("sweep_counts", [](const Builder &b) { return b.program.sweep_counts; })
         .def_prop_ro("sweep_residuals", [](const Builder &b) { return b.program.sweep_residuals; });
 }

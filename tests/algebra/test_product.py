@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from cosimo.algebra import LinearSystem, product
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.master import Master
-from cosimo.core.schedule import Couple, Read, Save, Schedule, Step
+from cosimo.core.schedule import Couple, Read, Repeat, Save, Schedule, Step
 from cosimo.core.signals import Block
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead
@@ -145,6 +146,16 @@ def test_save_slots_are_not_carried(make_system: Any, make_master: MakeMaster) -
     system = make_system()
     linear = LinearSystem(system, make_master(system))
     assert not [block for block in linear.cycle.blocks if block.kind in "XU"]
+
+
+def test_what_a_repeat_writes_itself_is_not_carried_into_it() -> None:
+    units = {"a": StateSpace(-1.0, 1.0, 1.0), "b": StateSpace(-2.0, 1.0, 1.0)}
+    system = System(units, [("a.y1", "b.u1"), ("b.y1", "a.u1")])
+    halves = (Couple("a"), Step("a", Fraction(1, 2)), Read("a"))
+    operations = (Repeat(halves, 2), Couple("b"), Step("b"), Read("b"))
+    linear = LinearSystem(system, Master("halves", Schedule(("a", "b"), operations), 0.1, Hold(0)))
+    # Inputs and outputs are formed anew; just before b is read, nothing but the states lives.
+    assert linear.cycle.blocks == (Block("x", "a"), Block("x", "b"))
 
 
 def test_idle_slots_leave_no_eigenvalue_one() -> None:

@@ -165,3 +165,13 @@ def test_unstable_growth_beyond_all_bounds_is_reported_not_raised() -> None:
     assert math.isinf(verdict.global_error.absolute)
     assert "unbounded" in str(verdict)
     assert Spectrum(LinearSystem(system, masters.jacobi(system, 0.2))).radius > 1
+
+
+def test_a_mode_that_the_master_adds_is_named() -> None:
+    system = two_mass()
+    verdict = analyse(system, masters.jacobi(system, 0.2))
+    assert verdict.foreign is not None
+    assert abs(np.exp(verdict.foreign * 0.2)) == pytest.approx(verdict.spectral_radius, rel=1e-9)
+    assert "the master's own" in str(verdict)
+    assert math.isnan(verdict.order or 0.0)
+    assert analyse(system, masters.jacobi(system, 4e-3)).foreign is None

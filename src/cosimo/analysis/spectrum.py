@@ -63,6 +63,7 @@ class Spectrum:
     def __init__(self, linear: LinearSystem) -> None:
         self.linear = linear
         self.step = linear.master.step
+        self.paired: ComplexArray = np.zeros(0, dtype=complex)
 
     @cached_property
     def _matrix(self) -> Array:
@@ -132,11 +133,22 @@ class Spectrum:
         distance = np.abs(np.exp(poles * self.step)[:, None] - mu)
         scale = np.median(np.abs(poles) * self.step) + 1e-300
         rows, columns = linear_sum_assignment(distance / scale + (1 - np.minimum(mac, 1)))
+        self.paired = mu[columns]
         return self._sorted(
             Mode(complex(poles[i]), self._pole(complex(mu[j]), poles[i]), float(mac[i, j]))
             for i, j in zip(rows, columns, strict=True)
             if poles[i].imag >= 0
         )
+
+    def foreign(self) -> complex | None:
+        """The pole of the largest eigenvalue of Φ when it belongs to no monolithic mode: a mode the master adds."""
+        if len(self.poles) > SHAPES_UP_TO:
+            return None
+        self.modes()
+        largest = complex(self.eigenvalues[np.abs(self.eigenvalues).argmax()])
+        if np.abs(self.paired - largest).min(initial=np.inf) <= 1e-9 * abs(largest):
+            return None
+        return self._pole(largest, 0j)
 
     def _states(self, carried: ComplexArray) -> ComplexArray:
         """The states at the end of the macro step, for columns of what is carried at the cut."""

@@ -25,9 +25,10 @@ SHOWN_MODES = 12
 class Verdict:
     """What the analysis says of a system under a master.
 
-    `spectral_radius` is ρ(Φ), `exact_spectral_radius` that of the exact coupled system over one macro step; `defect` is
-    δ with k = 2 in the 2-norm; `order` the measured convergence order; `sweep_factor` how much an iteration shrinks the
-    error per sweep (None without iteration; at 1 or more plain substitution diverges). What was not computed is None.
+    `spectral_radius` is ρ(Φ), `exact_spectral_radius` that of the exact coupled system over one macro step; `foreign`
+    the pole of the dominant mode when the exact system has none like it; `defect` is δ with k = 2 in the 2-norm;
+    `order` the measured convergence order; `sweep_factor` how much an iteration shrinks the error per sweep (None
+    without iteration; at 1 or more plain substitution diverges). What was not computed is None.
     """
 
     system: str
@@ -39,6 +40,7 @@ class Verdict:
     exact_spectral_radius: float
     exact_stable: bool
     modes: tuple[Mode, ...]
+    foreign: complex | None
     defect: float
     global_error: GlobalError
     horizon: float
@@ -65,6 +67,11 @@ class Verdict:
         if not self.stable:
             double = math.log(2) / self.growth
             lines.append(f"  growth               amplitudes double every {double:.3g} s")
+            if self.foreign is not None:
+                pole = f"{self.foreign.real:.3g} ± {abs(self.foreign.imag):.3g}j"
+                lines.append(
+                    f"  note                 what grows is no mode of the exact system but the master's own ({pole})"
+                )
         elif self.spectral_radius < self.exact_spectral_radius * (1 - 1e-9):
             lines.append("  note                 decays faster than the exact system: spurious damping")
         if not self.exact_stable:
@@ -150,6 +157,7 @@ def analyse(system: System, master: Master, *, horizon: float | None = None) -> 
         exact_spectral_radius=spectrum.exact_radius,
         exact_stable=spectrum.exact_stable,
         modes=spectrum.modes(),
+        foreign=spectrum.foreign(),
         defect=consistency(linear, k=2, norm=2),
         global_error=error,
         horizon=seconds,

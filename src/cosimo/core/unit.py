@@ -88,6 +88,11 @@ class Unit(ABC):
     input_degree: int = 0
     can_restore: bool = True
 
+    @property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        """Inputs that are not continuous (whole numbers, switches): they are held, never extrapolated."""
+        return ()
+
     @abstractmethod
     def instantiate(self, start_time: float = 0.0) -> Instance:
         """A fresh live instance for a run that begins at `start_time`."""

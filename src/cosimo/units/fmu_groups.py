@@ -109,8 +109,9 @@ class Group:
             which = int(np.argmax(bad))
             info = self.infos[which]
             wanted = "0 or 1" if info.type == "Boolean" else f"a whole number from {low:g} to {high:g}"
+            given = float(values[which])
             raise UnitError(
-                f"{component}: input '{info.name}' of type {info.type} was given {values[which]!r}; it takes {wanted}."
+                f"{component}: input '{info.name}' of type {info.type} was given {given!r}; it takes {wanted}."
             )
 
 

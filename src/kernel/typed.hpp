@@ -1,0 +1,117 @@
+// FMUs whose variables are not all doubles: values pass through the buffers of their types, lossless or not at all.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "fmi.hpp"
+
+namespace cosimo {
+
+constexpr int not_exact = 101;  // not a status of FMI: a value that its type, or a double, cannot hold exactly
+constexpr double exact_limit = 9007199254740992.0;  // 2^53
+
+enum class Type : int { f64, f32, i8, u8, i16, u16, i32, u32, i64, u64, boolean, boolean_as_int };
+
+struct Group {
+    Type type;
+    std::vector<std::uint32_t> references, positions;
+    std::uintptr_t function;
+    std::vector<unsigned char> buffer;
+};
+
+template <class T>
+bool pack(const double *values, const Group &group, unsigned char *buffer) {
+    for (std::size_t i = 0; i < group.positions.size(); ++i) {
+        const double value = values[group.positions[i]];
+        if constexpr (std::numeric_limits<T>::is_integer) {
+            const double low = std::max(static_cast<double>(std::numeric_limits<T>::min()), -exact_limit);
+            const double high = std::min(static_cast<double>(std::numeric_limits<T>::max()), exact_limit);
+            if (!(value == std::nearbyint(value) && value >= low && value <= high)) return false;
+        }
+        const T packed = static_cast<T>(value);
+        std::memcpy(buffer + i * sizeof(T), &packed, sizeof(T));
+    }
+    return true;
+}
+
+template <class T>
+bool unpack(const unsigned char *buffer, const Group &group, double *values) {
+    for (std::size_t i = 0; i < group.positions.size(); ++i) {
+        T packed;
+        std::memcpy(&packed, buffer + i * sizeof(T), sizeof(T));
+        const double value = static_cast<double>(packed);
+        if (sizeof(T) == 8 && std::numeric_limits<T>::is_integer && std::fabs(value) > exact_limit) return false;
+        values[group.positions[i]] = value;
+    }
+    return true;
+}
+
+// Calls `work` with a value of the group's C type.
+template <class Work>
+bool with_type(Type type, Work work) {
+    switch (type) {
+        case Type::f64: return work(double{});
+        case Type::f32: return work(float{});
+        case Type::i8: return work(std::int8_t{});
+        case Type::u8: return work(std::uint8_t{});
+        case Type::i16: return work(std::int16_t{});
+        case Type::u16: return work(std::uint16_t{});
+        case Type::i32: return work(std::int32_t{});
+        case Type::u32: return work(std::uint32_t{});
+        case Type::i64: return work(std::int64_t{});
+        case Type::u64: return work(std::uint64_t{});
+        case Type::boolean: return work(bool{});
+        case Type::boolean_as_int: return work(std::int32_t{});
+    }
+    return false;
+}
+
+// `base` steps, saves and restores; it has no variables of its own.
+struct Typed final : Unit {
+    std::unique_ptr<Unit> base;
+    void *component;
+    int version;
+    std::vector<Group> in, out;
+
+    void abandon() override { base->abandon(); }
+    int step(double time, double duration, int map) override { return base->step(time, duration, map); }
+    int save() override { return base->save(); }
+    int restore() override { return base->restore(); }
+    int set(const double *c) override {
+        for (Group &group : in) {
+            if (group.type == Type::boolean_as_int || group.type == Type::boolean)
+                for (auto place : group.positions)
+                    if (c[place] != 0.0 && c[place] != 1.0) return not_exact;
+            if (!with_type(group.type, [&](auto kind) { return pack<decltype(kind)>(c, group, group.buffer.data()); }))
+                return not_exact;
+            if (int status = bad(call(group))) return status;
+        }
+        return 0;
+    }
+    int get(double *y) override {
+        for (Group &group : out) {
+            if (int status = bad(call(group))) return status;
+            if (!with_type(group.type, [&](auto kind) { return unpack<decltype(kind)>(group.buffer.data(), group, y); }))
+                return not_exact;
+        }
+        return 0;
+    }
+
+private:
+    int call(Group &group) {
+        const auto *references = group.references.data();
+        const std::size_t count = group.references.size();
+        void *values = group.buffer.data();
+        if (version == 2)
+            return reinterpret_cast<int (*)(void *, const std::uint32_t *, std::size_t, void *)>(group.function)(
+                component, references, count, values);
+        return reinterpret_cast<int (*)(void *, const std::uint32_t *, std::size_t, void *, std::size_t)>(group.function)(
+            component, references, count, values, group.positions.size());
+    }
+};
+
+}  // namespace cosimo
