@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connection:
-    """Output → input: target = gain · source + offset, both written `"unit.variable"`."""
+    """Output → input: target = gain · source + offset, both written `"unit.variable"`.
+
+    Where both ends say their unit of measure, values are converted first (`convert=False`: taken as they are).
+    """
 
     source: str
     target: str
     gain: float = 1.0
     offset: float = 0.0
+    convert: bool = True
 
     def __post_init__(self) -> None:
         for name, value in (("gain", self.gain), ("offset", self.offset)):
@@ -49,7 +53,10 @@ class Variable:
 
 @dataclass(frozen=True)
 class Link:
-    """A connection whose two ends have been found; `number` is its place in `System.links`."""
+    """A connection whose two ends have been found, its gain and offset with the conversion of units of measure.
+
+    `number` is its place in `System.links`.
+    """
 
     number: int
     connection: Connection
@@ -88,9 +95,7 @@ class System:
         self.units: dict[str, Unit] = dict(units)
         self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
         self.inputs: dict[str, Source] = {target: as_source(target, value) for target, value in (inputs or {}).items()}
-        self.links = tuple(
-            Link(number, c, self.output(c.source), self.input(c.target)) for number, c in enumerate(self.connections)
-        )
+        self.links = tuple(self._link(number, c) for number, c in enumerate(self.connections))
         self.inlets: dict[str, tuple[Inlet, ...]] = self._feed()
 
     def __repr__(self) -> str:
@@ -148,6 +153,19 @@ class System:
         names = list(number)
         groups = [tuple(names[i] for i in np.flatnonzero(label == g)) for g in range(count)]
         return [group for g, group in enumerate(groups) if len(group) > 1 or g in own]
+
+    def _link(self, number: int, connection: Connection) -> Link:
+        source, target = self.output(connection.source), self.input(connection.target)
+        if connection.convert:
+            giver, taker = self.units[source.unit], self.units[target.unit]
+            try:
+                gain, offset = giver.conversion(source.index, taker, target.index)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"connection {connection}: {error}") from None
+            if (gain, offset) != (1.0, 0.0):
+                offset = connection.gain * offset + connection.offset
+                connection = replace(connection, gain=connection.gain * gain, offset=offset)
+        return Link(number, connection, source, target)
 
     def _find(self, name: str, kind: str) -> Variable:
         # Unit and variable names may both contain dots: the longest unit name that fits decides.

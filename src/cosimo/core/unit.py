@@ -101,6 +101,13 @@ class Unit(ABC):
     def feedthrough(self) -> BoolArray:
         """Which output (row) depends at once on which input (column)."""
 
+    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+        """Gain and offset from this unit's output to the input of `taker`; refuses types and measures that do not fit.
+
+        Units that know neither the types nor the measures of their variables leave values as they are.
+        """
+        return 1.0, 0.0
+
     def linear(self) -> LinearModel | None:
         """The continuous model, or None when the unit is not known to be linear."""
         return None

@@ -206,7 +206,8 @@ class Flattening:
         check_connection(
             replace(giver.variables[source], name=show(origin), unit=None), replace(info, name=show(port), unit=None)
         )
-        return Connection(show((origin[0], source)), show((port[0], target)), passage.gain, passage.offset)
+        ends = show((origin[0], source)), show((port[0], target))
+        return Connection(*ends, passage.gain, passage.offset, convert=False)
 
     @staticmethod
     def _primary(fmu: Fmu, name: str) -> str:

@@ -49,4 +49,5 @@ def combine(connection: Connection, gives: VariableInfo, takes: VariableInfo) ->
         connection,
         gain=connection.gain * conversion.gain,
         offset=connection.gain * conversion.offset + connection.offset,
+        convert=False,
     )

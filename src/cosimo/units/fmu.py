@@ -15,7 +15,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInput
 from cosimo.core.unit import Unit
 from cosimo.units.fmu_archive import GIB, open_archive, read_description, require_safe
 from cosimo.units.fmu_libraries import find_library, platforms
-from cosimo.units.fmu_variables import SETTABLE, Value, VariableInfo, parse_value, read_variables
+from cosimo.units.fmu_variables import SETTABLE, Value, VariableInfo, check_connection, parse_value, read_variables
 
 if TYPE_CHECKING:
     from cosimo.units.fmu_instance import FmuInstance
@@ -118,6 +118,13 @@ class Fmu(Unit):
 
         experiment = self.experiment if start_time is None else replace(self.experiment, start_time=start_time)
         return FmuInstance(self, experiment)
+
+    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+        """As types and units of measure of both FMUs demand."""
+        if not isinstance(taker, Fmu):
+            return 1.0, 0.0
+        found = check_connection(self.output_infos[output], taker.input_infos[variable])
+        return found.gain, found.offset
 
     def feedthrough(self) -> BoolArray:
         """As the model structure declares; an output without declared dependencies may depend on every input."""
