@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import typer
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cosimo.core.master import Master
     from cosimo.core.system import System
     from cosimo.formats.masters import MasterOptions
@@ -31,6 +34,7 @@ class Described:
     start: float
     stop: float | None
     outputs: tuple[str, ...] | None
+    scenario: dict[str, Any]
 
 
 def _shared(
@@ -85,7 +89,18 @@ def _describe(given: dict[str, Any]) -> Described:
     if step is None:
         raise ConfigurationError(f"'{given['system']}' does not say the macro step; give --step-size.")
     master = build_master(loaded.system, step, _options(given, loaded.master))
-    return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs)
+    scenario = {"scenario": _provenance(given["system"], loaded.source, settings)}
+    return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs, scenario)
+
+
+def _provenance(target: str, source: Path | None, settings: dict[str, float]) -> dict[str, Any]:
+    """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
+    found: dict[str, Any] = {"system": target, "settings": settings}
+    if source is not None:
+        found["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
+        if source.suffix == ".toml":
+            found["text"] = source.read_text(encoding="utf-8")
+    return found
 
 
 def _options(given: dict[str, Any], written: MasterOptions | None) -> MasterOptions:

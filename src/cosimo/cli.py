@@ -107,7 +107,14 @@ def _run(described: Described, span: Span, output: ResultFile | None, engine: En
     system, master = described.system, described.master
     try:
         result = run_system(
-            system, master, start=span.start, stop=span.stop, record="all", output=output, engine=engine
+            system,
+            master,
+            start=span.start,
+            stop=span.stop,
+            record="all",
+            output=output,
+            engine=engine,
+            metadata=described.scenario,
         )
     except RunError as error:
         if error.result is None:

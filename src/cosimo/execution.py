@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -36,17 +36,20 @@ def run(
     output: Output | None = None,
     engine: EngineOptions | None = None,
     progress: Progress | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Result:
     """Run `system` under `master` from `start` to `stop`; one row per macro step, the initial one included.
 
-    Rows stay in memory, or go to `output` while the run goes on (the result then holds no rows but all else). Errors
-    while running carry the rows completed so far in `.result`.
+    Rows stay in memory, or go to `output` while the run goes on (the result then holds no rows but all else), together
+    with `metadata`, plain data that says where the run comes from. Errors while running carry the rows completed so far
+    in `.result`.
     """
     steps, warnings = _count(start, stop, master.step)
     if record not in ("outputs", "all"):
         raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     names = system.outputs + (system.input_names if record == "all" else ())
-    info = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
+    info: dict[str, Any] = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
+    info |= dict(metadata or {})
     recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
     with recorder:
         recorder.reserve(steps + 1)

@@ -189,7 +189,7 @@ int Repeat::run(Machine &m) {
 
 int Repeat::until(Machine &m) {
     Anderson accelerate(depth);
-    std::vector<double> before = m.y;
+    before_ = m.y;  // reused from macro step to macro step: no allocation in the loop
     double residual = INFINITY;
     long long made = 0;
     while (made < limit) {
@@ -198,14 +198,17 @@ int Repeat::until(Machine &m) {
         ++made;
         double change = 0.0, size = 1.0;
         for (std::size_t i = 0; i < m.y.size(); ++i) {
-            change = std::max(change, std::fabs(m.y[i] - before[i]));
+            change = std::max(change, std::fabs(m.y[i] - before_[i]));
             size = std::max(size, std::fabs(m.y[i]));
         }
         residual = change / size;
         if (residual <= tolerance) break;
-        if (made < limit) {
-            before = accelerate.propose(before, m.y);
-            m.y = before;
+        if (made == limit) break;
+        if (depth == 0) {
+            before_ = m.y;
+        } else {
+            before_ = accelerate.propose(before_, m.y);
+            m.y = before_;
         }
     }
     counts->push_back(made);

@@ -158,6 +158,7 @@ struct Repeat final : Instruction {
 
 private:
     int until(Machine &);
+    std::vector<double> before_;
 };
 
 // One column of a row: an output, or the value of an input polynomial at the end of the macro step.
