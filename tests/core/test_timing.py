@@ -217,3 +217,14 @@ def test_units_without_inputs_or_outputs_need_no_coupling_or_read() -> None:
     system = System({"source": source, "sink": sink}, [("source.y1", "sink.u1")])
     operations = (Step("source"), Read("source"), Couple("sink"), Step("sink"))
     assert len(timeline(system, word(*operations, system=system)).operations) == 4
+
+
+def test_external_inputs_are_sampled_over_the_step_that_follows() -> None:
+    """Two steps of unequal length, each coupled anew: each coupling looks ahead as far as its own step goes."""
+    unit = StateSpace(-1.0, 1.0, 1.0)
+    system = System({"a": unit}, inputs={"a.u1": np.sin})
+    parts = (Fraction(1, 4), Fraction(3, 4))
+    operations = [op for part in parts for op in (Couple("a"), Step("a", part))]
+    master = Master("uneven", Schedule(("a",), (*operations, Read("a"))), 0.1, Hold(2))
+    found = [op.span for op in timeline(system, master).operations if isinstance(op, TimedCouple)]
+    assert found == list(parts)

@@ -3,13 +3,19 @@
 from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
 from cosimo.analysis.consistency import consistency
 from cosimo.analysis.critical import CriticalStep, critical_step
+from cosimo.analysis.laplace import Delay, LaplaceModel, PrimaryPole
+from cosimo.analysis.roots import Region
 from cosimo.analysis.spectrum import Mode, Spectrum
 from cosimo.analysis.verdict import Verdict, analyse, sweep_factor
 
 __all__ = [
     "CriticalStep",
+    "Delay",
     "GlobalError",
+    "LaplaceModel",
     "Mode",
+    "PrimaryPole",
+    "Region",
     "Spectrum",
     "Verdict",
     "analyse",

@@ -170,7 +170,8 @@ class _Walk:
     def follow(self, operations: tuple[Operation, ...], state: _State) -> tuple[tuple[TimedOperation, ...], _State]:
         clocks, stamps, saved = dict(state.clocks), list(state.stamps), dict(state.saved)
         timed: list[TimedOperation] = []
-        for operation in operations:
+        spans = self.next_steps(operations)
+        for place, operation in enumerate(operations):
             if isinstance(operation, Repeat):
                 here = _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))
                 repeat, after = self.repeat(operation, here)
@@ -188,7 +189,7 @@ class _Walk:
                     stamps[link.number] = sampling.stamps
                     shifted = tuple(s - clock.time for s in sampling.stamps)
                     samplings.append(Sampling(shifted, sampling.kept))
-                timed.append(TimedCouple(unit, clock.time, tuple(samplings), self.spans[unit]))
+                timed.append(TimedCouple(unit, clock.time, tuple(samplings), spans[place]))
                 clocks[unit] = replace(clock, now=Fraction(0), given=Fraction(0))
             elif isinstance(operation, Step):
                 timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now))
@@ -205,6 +206,18 @@ class _Walk:
                 timed.append(operation)
                 clocks[unit] = replace(saved[unit], read=clock.read)
         return tuple(timed), _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))
+
+    def next_steps(self, operations: tuple[Operation, ...]) -> dict[int, Fraction]:
+        """For the place of every coupling, how far its unit steps next."""
+        ahead, spans = dict(self.spans), {}
+        for place in reversed(range(len(operations))):
+            operation = operations[place]
+            if isinstance(operation, Couple):
+                spans[place] = ahead[operation.unit]
+            for inner in reversed(list(flatten((operation,)))):
+                if isinstance(inner, Step):
+                    ahead[inner.unit] = inner.fraction
+        return spans
 
     def repeat(self, operation: Repeat, state: _State) -> tuple[TimedRepeat, _State]:
         # Early sweeps may see other sample times than later ones (the first extrapolates, the next ones interpolate).

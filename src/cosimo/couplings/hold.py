@@ -44,6 +44,9 @@ class Hold(Coupling):
     def __str__(self) -> str:
         return f"hold{self.degree}"
 
+    def __repr__(self) -> str:
+        return f"Hold(order={self.degree})"
+
     def matrices(self, sampling: Sampling) -> CouplingMatrices:
         """Shift the memory by one and pass the polynomial through what is in it."""
         d, known = self.history, len(sampling.stamps)

@@ -32,7 +32,7 @@ class Nepce(Coupling):
     order = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < 1:
+        if not isinstance(self.alpha, int | float) or not 0 <= self.alpha < 1:
             raise ConfigurationError(f"the gain of Nepce must be in [0, 1), not {self.alpha}.")
 
     def __str__(self) -> str:

@@ -3,6 +3,8 @@
 from cosimo.problems.catalogue import CATALOGUE, Problem, find
 from cosimo.problems.chain import chain
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
+from cosimo.problems.four_mass import four_mass
+from cosimo.problems.motor_gearbox import motor_gearbox
 from cosimo.problems.reproduction import Item, reproduce
 from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
 from cosimo.problems.two_mass_glumac import two_mass_glumac
@@ -14,6 +16,8 @@ __all__ = [
     "chain",
     "double_mass_spring_damper",
     "find",
+    "four_mass",
+    "motor_gearbox",
     "reproduce",
     "two_mass",
     "two_mass_damped",

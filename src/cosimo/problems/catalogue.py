@@ -10,6 +10,8 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
 from cosimo.problems.chain import chain
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
+from cosimo.problems.four_mass import four_mass
+from cosimo.problems.motor_gearbox import motor_gearbox
 from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
 from cosimo.problems.two_mass_glumac import two_mass_glumac
 
@@ -55,6 +57,8 @@ _ALL = (
         1e-3,
         10.0,
     ),
+    Problem("four-mass", "four masses, two in each unit", "tamellin2022, Sec. 6", four_mass, 3e-3, 10.0),
+    Problem("motor-gearbox", "servomotor, elastic gearbox, load", "richiedei2024, Sec. 2", motor_gearbox, 1e-4, 0.5),
     Problem("chain", "n oscillators in a row", "none: for measuring", chain, 0.01, 10.0),
 )
 
