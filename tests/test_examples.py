@@ -34,7 +34,7 @@ SHOWS = {
         "Anderson: 5.0 sweeps per step",
     ],
     "multirate.py": ["both 10 ms               NO", "multirate, interpolated  yes             400 times"],
-    "native_unit.py": ["angle after 10 s: -0.0754", "largest difference between C and Python: 0e+00"],
+    "native_unit.py": ["angle after 10 s: -0.0753", "largest difference between C and Python: 0e+00"],
     "python_unit.py": [
         "Result(2161 rows to t = 21600, 3 signals)",
         "switched 88 times",

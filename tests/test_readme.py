@@ -109,7 +109,7 @@ def test_code_prints_what_is_shown(
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, name, "exec"), {"__name__": "readme"})
-    assert printed.getvalue() == output
+    assert matches(output, printed.getvalue()), printed.getvalue()
 
 
 @pytest.mark.parametrize("session", list(sessions()), ids=lambda session: f"{session.page}: {session.commands[0][0]}")
