@@ -261,7 +261,7 @@ def test_rows_of_an_iteration_that_fails() -> None:
         run(system, masters.iterative(system, 0.1), stop=1.0)
     assert caught.value.result is not None
     assert len(caught.value.result) == 6
-    assert len(caught.value.result.info["sweeps"]) == 5
+    assert caught.value.result.info["sweeps"] >= 5
 
 
 class Closing(StateSpace):

@@ -200,8 +200,8 @@ def test_many_sweeps_and_until_convergence_agree(order: list[str] | None, hold: 
     converged, fixed = run(three(), tight, stop=2.0), run(three(), many, stop=2.0)
     assert converged.values == pytest.approx(fixed.values, abs=1e-12)
     assert converged.warnings == ()
-    assert (converged.info["residuals"] <= 1e-14).all()
-    assert (converged.info["sweeps"] < 40).all()
+    assert converged.info["largest_residual"] <= 1e-14
+    assert converged.info["sweeps"] < 40 * 20
 
 
 def test_the_order_of_sweeps_does_not_matter_once_converged() -> None:
@@ -231,8 +231,8 @@ def test_divergence_of_substitution_is_reported(order: list[str] | None) -> None
     assert "did not converge in 8 sweeps" in warned.message
     assert "Anderson acceleration" in warned.message
     assert (warned.time, warned.count) == (0.0, 5)
-    assert result.info["sweeps"].tolist() == [8] * 5
-    assert (result.info["residuals"] > 1e-2).all()
+    assert (result.info["sweeps"], result.info["unconverged"]) == (8 * 5, 5)
+    assert result.info["largest_residual"] > 1e-2
 
 
 @pytest.mark.parametrize("order", [None, ["one", "two"]])
@@ -242,8 +242,8 @@ def test_anderson_converges_where_substitution_diverges(order: list[str] | None)
         system, masters.iterative(system, 0.1, sweeps=Convergence(tolerance=1e-12, anderson=3), order=order), stop=2.0
     )
     assert result.warnings == ()
-    assert (result.info["residuals"] <= 1e-12).all()
-    assert result.info["sweeps"].max() <= 12
+    assert result.info["largest_residual"] <= 1e-12
+    assert result.info["sweeps"] <= 12 * 20
     # At the fixed point inputs held over each step equal the outputs at its end: y1 = x1 + 3 y2, y2 = x2 − y1, with
     # the states under constant inputs, solved here without any iteration.
     e, i = np.exp(-0.1), 1 - np.exp(-0.1)

@@ -93,6 +93,8 @@ def run(
     stop = described.stop if stop_time is None else stop_time
     if stop is None:
         raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+    if output_file is None and (variable or every != 1):
+        raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
     patterns = tuple(variable) if variable else described.outputs
     output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
     options = EngineOptions(kind=cast(Any, engine), parallel=parallel)

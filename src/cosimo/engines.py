@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
+from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.lowering import Lowering
 from cosimo.reference import Interpreter, named, non_finite, unit_failed
+from cosimo.units.native import BadStatus
 
 INTERVAL = 0.25
 """Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
@@ -22,7 +23,7 @@ OK, BAD_STATUS, NON_FINITE, STOPPED = range(4)
 NOT_EXACT = 101
 """The kernel's status for a value that the type of a variable cannot hold."""
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
-FUNCTIONS = ("Set", "DoStep", "Get", "Get", "Set")
+VERBS = ("set", "step", "get", "save", "restore")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,18 @@ class EngineOptions:
             raise ConfigurationError(f"the number of threads must be at least 1, not {self.threads}.")
 
 
+class Failure(NamedTuple):
+    """Where the kernel met a bad status or a value that is not finite."""
+
+    unit: str
+    phase: int
+    status: int
+    output: int
+    at: float
+    duration: float
+    value: float
+
+
 class Engine(Protocol):
     """Makes macro steps and fills rows (time, then the recorded signals)."""
 
@@ -55,7 +68,7 @@ class Engine(Protocol):
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
-        """Sweeps and last residual of every iteration so far."""
+        """Sweeps and last residual of every iteration since this was asked before."""
 
     def close(self) -> None:
         """Let go of the units, before they are closed themselves."""
@@ -89,7 +102,10 @@ class ReferenceEngine:
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """As the interpreter counted them."""
-        return self._interpreter.sweeps, self._interpreter.residuals
+        live = self._interpreter
+        taken = live.sweeps, live.residuals
+        live.sweeps, live.residuals = [], []
+        return taken
 
     def close(self) -> None:
         """Nothing is held."""
@@ -115,10 +131,11 @@ class KernelEngine:
         try:
             outcome = self._program.run(first, count, given, rows)
         except CosimoError as error:
-            raise named(error, self._failure()[0]) from error.__cause__
+            found = self._failure()
+            raise named(error, found.unit, found.at) from error.__cause__
         except Exception as error:
-            name, phase, _, _, at, _ = self._failure()
-            raise unit_failed(name, PHASES[phase], at, error) from error
+            found = self._failure()
+            raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
         finally:
             self.made = self._program.made
         if outcome == STOPPED:
@@ -126,34 +143,32 @@ class KernelEngine:
         if outcome != OK:
             self._raise(outcome)
 
-    def _failure(self) -> tuple[str, int, int, int, float, float]:
-        unit, phase, status, output, at, value = self._program.failure
-        return self._interpreter.system.names[unit], phase, status, output, at, value
+    def _failure(self) -> Failure:
+        unit, *rest = self._program.failure
+        return Failure(self._interpreter.system.names[unit], *rest)
 
     def _raise(self, outcome: int) -> NoReturn:
-        name, phase, status, output, at, value = self._failure()
+        found = self._failure()
+        name, at = found.unit, found.at
         if outcome == NON_FINITE:
-            raise non_finite(name, self._interpreter.system.units[name].outputs[output], value, at)
-        if status == NOT_EXACT:
-            self._not_exact(name, phase)
-        explain = getattr(self._interpreter.instances[name], "explain", None)
-        if explain is not None:
-            try:
-                explain(f"fmi{FUNCTIONS[phase]}", status, at, self._interpreter.master.step)
-            except CosimoError as error:
-                raise named(error, name) from error.__cause__
-        raise UnitError(f"unit '{name}' failed at t = {at:g} while being {PHASES[phase]}: it returned {status}.")
+            raise non_finite(name, self._interpreter.system.units[name].outputs[found.output], found.value, at)
+        try:
+            if found.status == NOT_EXACT:
+                self._not_exact(name, found.phase)
+            explain = getattr(self._interpreter.instances[name], "explain", None)
+            if explain is not None:
+                explain(VERBS[found.phase], found.status, at, found.duration)
+        except CosimoError as error:
+            raise named(error, name, at) from error.__cause__
+        raise unit_failed(name, PHASES[found.phase], at, BadStatus(found.status))
 
     def _not_exact(self, name: str, phase: int) -> None:
         """Let the instance itself say which value does not fit its type: it refuses the same."""
         instance = self._interpreter.instances[name]
-        try:
-            if phase == 0:
-                instance.set_input(self._lowering.inputs(name), self._interpreter.master.step)
-            else:
-                instance.read()
-        except CosimoError as error:
-            raise named(error, name) from error.__cause__
+        if phase == 0:
+            instance.set_input(self._lowering.inputs(name), self._interpreter.master.step)
+        else:
+            instance.read()
 
     @property
     def shared(self) -> bool:
@@ -162,7 +177,7 @@ class KernelEngine:
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """As the kernel counted them."""
-        return self._program.sweep_counts, self._program.sweep_residuals
+        return self._program.take_sweeps()  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End the threads and free saved states."""

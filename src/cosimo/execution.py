@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -77,6 +77,7 @@ class _Session:
         self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
         self.interpreter = Interpreter(system, master, start)
         self.made = self.recorded = 0
+        self.iterations = _Iterations(master)
         self.engine: Engine | None = None
 
     @property
@@ -98,7 +99,7 @@ class _Session:
             # with states saved at every step; its rows are recorded already.
             self.release()
             self.interpreter, self.engine = Interpreter(self.system, self.master, self.start), None
-            self.made = 0
+            self.made, self.iterations = 0, _Iterations(self.master)
             self._steps(count, recorder, progress, careful=True)
 
     def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
@@ -115,6 +116,7 @@ class _Session:
             finally:
                 self._record(recorder, self.made + 1, rows[: engine.made])
                 self.made += engine.made
+                self.iterations.add(*engine.sweeps())
             if progress is not None:
                 progress(self.reached, self.start + count * self.master.step)
 
@@ -141,11 +143,9 @@ class _Session:
         """End the recording; the result has all rows, or with a file none of them."""
         info: dict[str, Any] = {"steps": self.made, "end": self.reached}
         warned = list(warnings)
-        if self.engine is not None:
-            sweeps, residuals = self.engine.sweeps()
-            if sweeps:
-                info |= {"sweeps": np.array(sweeps), "residuals": np.array(residuals)}
-                warned += self._unconverged(np.array(residuals))
+        if self.iterations.count:
+            info |= self.iterations.info()
+            warned += self._unconverged()
         if isinstance(self.engine, CarefulEngine):
             info["rollbacks"] = self.engine.rollbacks
         found = recorder.close(complete, warned, info=info)
@@ -154,20 +154,45 @@ class _Session:
             return Result(recorder.names, empty, np.empty((0, len(recorder.names))), tuple(warned), complete, info)
         return found
 
-    def _unconverged(self, residuals: Array) -> list[Warned]:
+    def _unconverged(self) -> list[Warned]:
         """One warning for all iterations that did not converge, with the time of the first."""
-        repeats = [op for op in self.master.schedule.operations if isinstance(op, Repeat)]
-        until = next((op.times for op in repeats if isinstance(op.times, Convergence)), None)
-        if until is None or not (residuals > until.tolerance).any():
+        found, until = self.iterations, self.iterations.until
+        if until is None or not found.failed:
             return []
-        failed = np.flatnonzero(residuals > until.tolerance)
-        per_step = len(residuals) // max(1, self.made) or 1
-        first = self.start + float(failed[0] // per_step) * self.master.step
+        per_step = found.count // max(1, self.made) or 1
+        first = self.start + float(found.first_failed // per_step) * self.master.step
         message = (
-            f"the iteration did not converge in {until.limit} sweeps (residual {residuals[failed[0]]:.1e}, wanted "
+            f"the iteration did not converge in {until.limit} sweeps (residual {found.first_residual:.1e}, wanted "
             f"{until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit"
         )
-        return [Warned(message, first, len(failed))]
+        return [Warned(message, first, found.failed)]
+
+
+class _Iterations:
+    """What happened in iterations until convergence, as sums, so that a run of any length takes no memory."""
+
+    def __init__(self, master: Master) -> None:
+        repeats = [op.times for op in master.schedule.operations if isinstance(op, Repeat)]
+        self.until = next((times for times in repeats if isinstance(times, Convergence)), None)
+        self.count = self.sweeps = self.failed = self.first_failed = 0
+        self.worst = self.first_residual = 0.0
+
+    def add(self, sweeps: Sequence[int], residuals: Sequence[float]) -> None:
+        """Take over what an engine counted."""
+        if not sweeps or self.until is None:
+            return
+        found = np.asarray(residuals)
+        over = np.flatnonzero(found > self.until.tolerance)
+        if len(over) and not self.failed:
+            self.first_failed, self.first_residual = self.count + int(over[0]), float(found[over[0]])
+        self.failed += len(over)
+        self.count += len(found)
+        self.sweeps += int(np.sum(sweeps))
+        self.worst = max(self.worst, float(found.max()))
+
+    def info(self) -> dict[str, Any]:
+        """For the result: all sweeps, the largest residual at the end of an iteration, and how many failed."""
+        return {"sweeps": self.sweeps, "largest_residual": self.worst, "unconverged": self.failed}
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:

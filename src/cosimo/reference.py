@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.anderson import Anderson
-from cosimo.core.arrays import Array, product
+from cosimo.core.arrays import Array, output_values, product
 from cosimo.core.errors import CosimoError, NonFiniteError, RunError, UnitError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
@@ -189,11 +189,11 @@ class Interpreter:
 
     def _read(self, operation: TimedRead) -> Action:
         name, instance = operation.unit, self.instances[operation.unit]
-        at = float(operation.time)
+        at, count = float(operation.time), len(self.system.units[name].outputs)
 
         def act(k: int) -> None:
             with self._guard(name, "read", self.time(k, at)):
-                self.y[name] = instance.read()
+                self.y[name] = output_values(instance.read(), count)
             self._require_finite(name, self.time(k, at))
 
         return act
@@ -290,7 +290,7 @@ class Interpreter:
     def _evaluate(self, name: str, inputs: Array) -> Array:
         with self._guard(name, "initialised", self.start_time):
             self.instances[name].set_input(inputs[None, :], self.master.step)
-            return self.instances[name].read()
+            return output_values(self.instances[name].read(), len(self.system.units[name].outputs))
 
     def _require_finite(self, name: str, time: float) -> None:
         y = self.y[name]
@@ -304,7 +304,7 @@ class Interpreter:
         try:
             yield
         except CosimoError as error:
-            raise named(error, name) from error.__cause__
+            raise named(error, name, time) from error.__cause__
         except Exception as error:
             raise unit_failed(name, doing, time, error) from error
 
@@ -317,10 +317,11 @@ def non_finite(name: str, variable: str, value: float, time: float) -> NonFinite
     )
 
 
-def named(error: CosimoError, name: str) -> CosimoError:
-    """The same error, saying which unit of the system it comes from."""
+def named(error: CosimoError, name: str, time: float) -> CosimoError:
+    """The same error, saying which unit of the system it comes from, and when."""
     if f"unit '{name}'" not in str(error):
-        error.args = (f"unit '{name}': {error}", *error.args[1:])
+        when = "" if " t = " in str(error) else f" at t = {time:g}"
+        error.args = (f"unit '{name}'{when}: {error}", *error.args[1:])
     return error
 
 

@@ -337,9 +337,11 @@ NB_MODULE(_kernel, m) {
         .def_prop_ro("failure", [](const Builder &b) {
             const Machine &machine = b.program.machine;
             return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
-                                 machine.value);
+                                 machine.duration, machine.value);
         })
         .def_prop_ro("polynomials", [](const Builder &b) { return b.program.machine.c; })
-        .def_prop_ro("sweep_counts", [](const Builder &b) { return b.program.sweep_counts; })
-        .def_prop_ro("sweep_residuals", [](const Builder &b) { return b.program.sweep_residuals; });
+        // Handed over, not copied and kept: a long iterated run must not grow.
+        .def("take_sweeps", [](Builder &b) {
+            return nb::make_tuple(std::exchange(b.program.sweep_counts, {}), std::exchange(b.program.sweep_residuals, {}));
+        });
 }

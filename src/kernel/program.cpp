@@ -12,13 +12,13 @@
 
 namespace cosimo {
 
-std::atomic<int> attention{0};
+std::atomic<unsigned> attention{0};
 
 Ticker::Ticker(double seconds)
     : thread_([this, seconds] {
           std::unique_lock lock(mutex_);
           while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; }))
-              attention.fetch_or(tick, std::memory_order_relaxed);
+              attention.fetch_add(1, std::memory_order_relaxed);
       }) {}
 
 Ticker::~Ticker() {
@@ -101,7 +101,7 @@ template <class U>
 int Step::serial(Machine &m) {
     for (const Stepped &s : units)
         if (int status = static_cast<U *>(s.unit)->step(m.time(s.tau), s.duration, s.map)) [[unlikely]]
-            return m.fail(s.number, stepping, status, m.time(s.tau));
+            return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
     return ok;
 }
 
@@ -112,7 +112,7 @@ int Step::shared(Machine &m) {
         status[i] = s.unit->step(m.time(s.tau), s.duration, s.map);
     });
     for (std::size_t i = 0; i < units.size(); ++i)
-        if (status[i]) return m.fail(units[i].number, stepping, status[i], m.time(units[i].tau));
+        if (status[i]) return m.fail(units[i].number, stepping, status[i], m.time(units[i].tau), units[i].duration);
     return ok;
 }
 
@@ -127,7 +127,7 @@ int Step::measure(Machine &m) {
         auto begin = Clock::now();
         int status = s.unit->step(m.time(s.tau), s.duration, s.map);
         double took = std::chrono::duration<double>(Clock::now() - begin).count();
-        if (status) return m.fail(s.number, stepping, status, m.time(s.tau));
+        if (status) return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
         if (measured >= warm_up) cost[i] = measured == warm_up ? took : std::min(cost[i], took);
     }
     if (++measured < warm_up + samples) return ok;
@@ -237,10 +237,14 @@ void Program::write(double *row) const {
 
 namespace {
 
+std::atomic<unsigned> interrupts{0};
 struct sigaction previous_int, previous_term;
+std::mutex watching;
+int watches = 0;
 
 void on_signal(int number, siginfo_t *info, void *context) {
-    attention.fetch_or(interrupted, std::memory_order_relaxed);
+    interrupts.fetch_add(1, std::memory_order_relaxed);
+    attention.fetch_add(1, std::memory_order_release);
     const struct sigaction &previous = number == SIGINT ? previous_int : previous_term;
     if (previous.sa_flags & SA_SIGINFO) {
         if (previous.sa_sigaction) previous.sa_sigaction(number, info, context);
@@ -249,10 +253,14 @@ void on_signal(int number, siginfo_t *info, void *context) {
     }
 }
 
-// While the loop runs, signals also set a flag that it can see; whoever handled them before still does.
+// While the loop runs, signals are also counted where it can see them; whoever handled them before still does. Runs in
+// several threads share one handler: the first installs it, the last takes it away.
 struct Watch {
+    const unsigned interrupts_before = interrupts.load(), calm = attention.load();
+
     Watch() {
-        attention.store(0);
+        std::lock_guard lock(watching);
+        if (watches++) return;
         struct sigaction action {};
         action.sa_sigaction = on_signal;
         action.sa_flags = SA_SIGINFO;
@@ -263,6 +271,8 @@ struct Watch {
         if (previous_term.sa_handler != SIG_DFL && previous_term.sa_handler != SIG_IGN) sigaction(SIGTERM, &action, nullptr);
     }
     ~Watch() {
+        std::lock_guard lock(watching);
+        if (--watches) return;
         sigaction(SIGINT, &previous_int, nullptr);
         sigaction(SIGTERM, &previous_term, nullptr);
     }
@@ -289,8 +299,8 @@ int Program::run(long long first, long long count, const double *given, std::siz
         machine.k = first + i + 1;
         write(rows);
         rows += width;
-        if (int seen = attention.load(std::memory_order_relaxed)) [[unlikely]]
-            return seen & interrupted ? stopped : ok;
+        if (attention.load(std::memory_order_relaxed) != watch.calm) [[unlikely]]
+            return interrupts.load(std::memory_order_acquire) != watch.interrupts_before ? stopped : ok;
     }
     return ok;
 }

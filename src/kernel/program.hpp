@@ -22,14 +22,15 @@ struct Machine {
     // Where it went wrong.
     int unit = -1, status = 0, output = -1;
     Phase phase = setting;
-    double at = 0.0, value = 0.0;
+    double at = 0.0, duration = 0.0, value = 0.0;
 
     double time(double fraction) const { return start + (static_cast<double>(k) + fraction) * h; }
-    int fail(int which, Phase doing, int code, double when) {
+    int fail(int which, Phase doing, int code, double when, double step = 0.0) {
         unit = which;
         phase = doing;
         status = code;
         at = when;
+        duration = step;
         return bad_status;
     }
 };
@@ -196,9 +197,9 @@ private:
     bool prepared_ = false;
 };
 
-// What the loop looks at once per macro step: set by the signal handler that `run` installs, and by the ticker.
-enum Attention : int { interrupted = 1, tick = 2 };
-extern std::atomic<int> attention;
+// What the loop looks at once per macro step: counted up by the signal handler that `run` installs, and by the tickers.
+// Nobody resets it, so that runs in several threads do not take each other's signals away.
+extern std::atomic<unsigned> attention;
 
 // Makes the loop return to its caller from time to time, however slow the units are, so that rows get written.
 class Ticker {

@@ -52,7 +52,10 @@ struct PythonObject final : Unit {
             for (std::size_t i = 0; i < outputs; ++i) {
                 nb::object value = checked(PyObject_GetAttr(object.ptr(), output_names[i].ptr()));
                 y[i] = PyFloat_AsDouble(value.ptr());
-                if (y[i] == -1.0 && PyErr_Occurred()) throw nb::python_error();
+                if (y[i] == -1.0 && PyErr_Occurred()) {
+                    PyErr_Clear();  // said again, with the name of the output
+                    nb::module_::import_("cosimo.units.python").attr("as_number")(output_names[i], value);
+                }
             }
         });
     }
@@ -92,8 +95,14 @@ struct PythonInstance final : Unit {
     }
     int get(double *y) override {
         return guarded(*this, [&] {
-            auto values = nb::cast<nb::ndarray<const double, nb::ndim<1>, nb::c_contig>>(instance.attr("read")());
-            if (values.shape(0) != outputs) throw nb::value_error("read() returned another number of values than outputs");
+            using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+            nb::object found = instance.attr("read")();
+            Values values;
+            if (!nb::try_cast(found, values, false) || values.shape(0) != outputs) {
+                // Not as it should be: converted, or refused in the same words as by the plain interpreter.
+                found = nb::module_::import_("cosimo.core.arrays").attr("output_values")(found, outputs);
+                values = nb::cast<Values>(found);
+            }
             for (std::size_t i = 0; i < outputs; ++i) y[i] = values(i);
         });
     }

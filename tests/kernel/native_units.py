@@ -42,7 +42,9 @@ def address(function: str, library: ctypes.CDLL | None = None) -> int:
     return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
-def lag(initial: float = 1.0, *, step: str = "lag_step", settings: tuple[float, ...] = (), **options: Any) -> NativeUnit:
+def lag(
+    initial: float = 1.0, *, step: str = "lag_step", settings: tuple[float, ...] = (), **options: Any
+) -> NativeUnit:
     """ẋ = u − x by forward Euler; other step functions of the same kind take `settings`."""
     given: dict[str, Any] = {"inputs": ["u"], "outputs": ["y"], "initial": [initial, *settings], "start": {"u": 0.25}}
     return NativeUnit(address(step), initial_outputs=[initial], **given | options)
@@ -68,8 +70,8 @@ def require_same(system: System, master: Master, *, steps: int = 12, start: floa
     assert ours.names == oracle.names
     assert len(ours) == len(oracle) == steps + 1
     assert np.array_equal(bits(ours), bits(oracle))
-    for kept in ("sweeps", "residuals"):
-        assert np.array_equal(ours.info.get(kept, ()), oracle.info.get(kept, ()))
+    for kept in ("sweeps", "largest_residual", "unconverged"):
+        assert ours.info.get(kept) == oracle.info.get(kept)
     assert ours.warnings == oracle.warnings
     return ours
 

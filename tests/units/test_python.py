@@ -205,7 +205,7 @@ class Wordy(Silent):
     [
         (Silent, "unit 'odd' failed at t = 0 while being initialised: AttributeError: .*'y'"),
         (Picky, "unit 'odd' failed at t = 0 while being instantiated: TypeError: .*required"),
-        (Wordy, "unit 'odd' failed at t = 0 while being initialised: ValueError: .*'high'"),
+        (Wordy, "unit 'odd' failed at t = 0 while being initialised: TypeError: output 'y' is 'high', not a number"),
     ],
 )
 def test_broken_objects_are_named(kind: type, message: str) -> None:

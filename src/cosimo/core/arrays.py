@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,6 +36,20 @@ def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]
         raise DimensionError(f"matrix {name} is {' × '.join(map(str, result.shape))}; expected {wanted}.")
     require_finite(name, result)
     return result
+
+
+def output_values(found: Any, count: int) -> Array:
+    """What a unit's `read` returned, as the vector of its outputs; a TypeError or ValueError says what is wrong.
+
+    >>> output_values([1, 2], 2)
+    array([1., 2.])
+    """
+    if found is None or isinstance(found, str):
+        raise TypeError(f"read() must return {count} numbers, not {found!r}")
+    values = np.ascontiguousarray(found, dtype=float)
+    if np.shape(found) != (count,):
+        raise ValueError(f"read() must return {count} numbers, not an array of shape {np.shape(found)}")
+    return values
 
 
 def loop_is_singular(gain: Array, tolerance: float) -> bool:

@@ -76,8 +76,9 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
         "warnings": [str(warned) for warned in result.warnings],
     }
     if "sweeps" in result.info:
-        fields["sweeps"] = int(result.info["sweeps"].sum())
-        fields["largest_residual"] = number(float(result.info["residuals"].max(initial=0.0)))
+        fields["sweeps"] = result.info["sweeps"]
+        fields["largest_residual"] = number(result.info["largest_residual"])
+        fields["unconverged"] = result.info["unconverged"]
     return fields
 
 

@@ -204,12 +204,16 @@ class FmuInstance(Instance):
         plain = not (self._unit.options.exact_difference or self._unit.capabilities.early_return)
         return plain and (powers == 1 or bool(self._continuous.all()))
 
-    def explain(self, function: str, status: int, time: float, duration: float) -> NoReturn:
-        """Raise the error for a bad status that compiled code met in `function`."""
+    def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
+        """Raise the error for a bad status that compiled code met: "set", "step", "get", "save" or "restore"."""
         self._component.note(status)
-        if function.endswith("DoStep"):
+        if doing == "step":
             self._version.refused(status, time, duration)
-        self._component.fail(function, status, f"at t = {time!r}")
+        number, states = self._version.number, self._version.state_functions
+        groups = self._inputs if doing == "set" else self._outputs
+        code = groups[0].code if groups else ""
+        values = {"set": f"fmi{number}Set{code}", "get": f"fmi{number}Get{code}"}
+        self._component.fail((values | {"save": states["get"], "restore": states["set"]})[doing], status, "")
 
     # ---- small parts ---------------------------------------------------------------------------------------------
 

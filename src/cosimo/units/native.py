@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array, BoolArray, matrix
-from cosimo.core.errors import ConfigurationError, UnitError
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.unit import Instance, Unit
 
 _NUMBERS = ctypes.POINTER(ctypes.c_double)
@@ -18,6 +18,13 @@ STEP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, ctypes.c_double, _NUMBERS
 """int step(double time, double duration, double *x, const double *u, double *y): advance x, fill y, return 0."""
 OUTPUT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_double, _NUMBERS, _NUMBERS, _NUMBERS)
 """int output(double time, const double *x, const double *u, double *y): fill y, return 0."""
+
+
+class BadStatus(Exception):
+    """A compiled function did not return 0; who calls the unit knows its name and the time."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"its function returned {status}")
 
 
 class NativeUnit(Unit):
@@ -44,6 +51,9 @@ class NativeUnit(Unit):
             raise ConfigurationError("a native unit needs the address of its step function.")
         self.step, self.output = step, output
         self.inputs, self.outputs, self.start = tuple(inputs), tuple(outputs), dict(start or {})
+        for what, names in (("inputs", self.inputs), ("outputs", self.outputs)):
+            if len(set(names)) != len(names):
+                raise ConfigurationError(f"the {what} {', '.join(names)} of a native unit are not all different.")
         self.initial: Array = np.atleast_1d(np.asarray(initial, dtype=float)).copy()
         first = np.zeros(len(self.outputs)) if initial_outputs is None else initial_outputs
         self.initial_outputs: Array = matrix("initial_outputs", first, (len(self.outputs), 1))[:, 0]
@@ -94,7 +104,7 @@ class NativeInstance(Instance):
     @staticmethod
     def _require(status: int) -> None:
         if status:
-            raise UnitError(f"a function of the native unit returned {status}")
+            raise BadStatus(status)
 
 
 def _pointer(values: Array) -> Any:

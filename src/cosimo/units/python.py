@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,14 @@ def _names(kind: type, what: str) -> tuple[str, ...]:
     return tuple(given)
 
 
+def as_number(name: str, value: Any) -> float:
+    """The value of an output: unlike `float` and NumPy, `array` takes numbers only, not None and not text."""
+    try:
+        return float(array("d", (value,))[0])
+    except TypeError:
+        raise TypeError(f"output '{name}' is {value!r:.60}, not a number") from None
+
+
 class PythonInstance(Instance):
     """The live object."""
 
@@ -86,7 +95,7 @@ class PythonInstance(Instance):
 
     def read(self) -> Array:
         """Read the outputs as attributes."""
-        return np.array([getattr(self.object, name) for name in self._outputs], dtype=float)
+        return np.array([as_number(name, getattr(self.object, name)) for name in self._outputs], dtype=float)
 
     def save(self) -> Any:
         """The object's own save, or a copy of its attributes; the inputs in either case."""
