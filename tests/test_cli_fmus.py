@@ -160,7 +160,7 @@ def test_what_cannot_be_exported(arguments: list[str], code: int, message: str, 
 
 def test_info_describes_every_kind_of_file(folder: Path) -> None:
     fmu = succeed(folder, "info", "one.fmu")
-    assert [v["name"] for v in fmu["inputs"]] == ["x2", "v2"]
+    assert [v["name"] for v in fmu["variables"] if v["causality"] == "input"] == ["x2", "v2"]
     for file in ("two-mass.ssp", "masses.toml"):
         system = succeed(folder, "info", file)
         assert {"one", "two"} <= {unit["name"] for unit in system["units"]}
@@ -185,8 +185,7 @@ def test_analyse_says_that_the_equations_of_fmus_are_not_known(folder: Path) -> 
     for file in ("two-mass.ssp", "masses.toml"):
         line = refuse(folder, 2, "analyse", file)
         assert "unit 'one'" in line
-        assert "FMU" in line
-        assert "equations are not known" in line
+        assert "Fmu, whose equations are not known" in line
 
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -273,14 +272,15 @@ def test_a_truncated_fmu(part: float, folder: Path) -> None:
     for arguments in (["run", "one.fmu", "--stop-time", "1"], ["info", "one.fmu"], ["run", "masses.toml"]):
         line = refuse(folder, 2, *arguments)
         assert "one.fmu" in line
-        assert "damaged or incomplete" in line
+        assert ("damaged or incomplete" if part else "not a zip archive") in line
 
 
-def test_an_fmu_whose_library_is_damaged(folder: Path) -> None:
+def test_an_fmu_whose_library_is_none(folder: Path) -> None:
     with zipfile.ZipFile(folder / "one.fmu") as old, zipfile.ZipFile(folder / "bad.fmu", "w") as new:
         for name in old.namelist():
-            new.writestr(name, old.read(name)[:2000] if name.startswith("binaries") else old.read(name))
-    line = refuse(folder, 2, "run", "bad.fmu", "--stop-time", "1", "--output-file", "rows.csv")
+            new.writestr(name, b"no library" if name.startswith("binaries") else old.read(name))
+    options = "--step-size 0.1 --stop-time 1 --output-file rows.csv"
+    line = refuse(folder, 2, "run", "bad.fmu", *options.split())
     assert "bad.fmu" in line
     assert "cannot be loaded" in line
 
@@ -301,7 +301,11 @@ def test_model_exchange_alone(folder: Path) -> None:
     ("old", "new", "messages"),
     [
         ('"two.x -> one.x2"', '"two.y -> one.x2"', ["masses.toml:7: ", "unknown output of unit 'two' 'y'"]),
-        ('"two.x -> one.x2"', '"two.x -> one.x3"', ["masses.toml:7: ", "did you mean 'x2'?"]),
+        (
+            '"two.x -> one.x2"',
+            '"two.x -> one.x3"',
+            ["masses.toml:7: ", "unknown input of unit 'one' 'x3'; Known: v2, x2."],
+        ),
         ('"two.x -> one.x2"', '"tow.x -> one.x2"', ["masses.toml:7: ", "did you mean 'two'?"]),
         ('fmu = "two.fmu"', 'fmu = "tow.fmu"', ["tow.fmu", "did you mean"]),
         ("meter.py:Meter", "meter.py:Metre", ["Metre", "meter.py"]),
@@ -325,8 +329,7 @@ def test_text_into_a_number(folder: Path) -> None:
     )
     line = refuse(folder, 2, "run", "text.toml")
     assert "text.toml:3: " in line
-    assert "text_out" in line
-    assert "String" in line
+    assert "a.text_out is a text; only numbers are exchanged" in line
 
 
 AWKWARD = """

@@ -15,6 +15,7 @@ from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.interrupts import Interrupts
 from cosimo.recording import Output, Recorder
 from cosimo.reference import Interpreter
 from cosimo.rollback import CarefulEngine
@@ -55,7 +56,8 @@ def run(
         recorder.reserve(steps + 1)
         session = _Session(system, master, start, names, engine or EngineOptions())
         try:
-            session.run(steps, recorder, progress)
+            with session.interrupts:
+                session.run(steps, recorder, progress)
         except RunError as error:
             error.result = session.close(recorder, [], complete=False)
             raise
@@ -78,6 +80,7 @@ class _Session:
         self.interpreter = Interpreter(system, master, start)
         self.made = self.recorded = 0
         self.iterations = _Iterations(master)
+        self.interrupts = Interrupts()
         self.engine: Engine | None = None
 
     @property
@@ -114,9 +117,10 @@ class _Session:
             try:
                 engine.advance(self.made, rows)
             finally:
-                self._record(recorder, self.made + 1, rows[: engine.made])
-                self.made += engine.made
-                self.iterations.add(*engine.sweeps())
+                with self.interrupts.held():
+                    self._record(recorder, self.made + 1, rows[: engine.made])
+                    self.made += engine.made
+                    self.iterations.add(*engine.sweeps())
             if progress is not None:
                 progress(self.reached, self.start + count * self.master.step)
 

@@ -327,5 +327,6 @@ def named(error: CosimoError, name: str, time: float) -> CosimoError:
 
 def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitError:
     """The error for whatever a unit raised."""
-    detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = " ".join(str(error).split())  # one line
+    detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")

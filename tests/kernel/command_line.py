@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import resource
@@ -12,9 +13,15 @@ import traceback
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
+_FORMATS = ("information", "results", "scenario_building", "ssp")
 _CONTEXT.set_forkserver_preload(
-    ["cosimo.cli", "cosimo.analysis", "cosimo.execution", "cosimo.formats.information", "cosimo.formats.results"]
-    + ["cosimo.formats.scenario_building", "cosimo.formats.ssp", "cosimo.units.fmu", "cosimo.reporting.exporting"]
+    [
+        "cosimo.cli",
+        "cosimo.analysis",
+        "cosimo.execution",
+        "cosimo.units.fmu",
+        *(f"cosimo.formats.{n}" for n in _FORMATS),
+    ]
 )
 
 
@@ -49,6 +56,7 @@ def _become(folder: Path, arguments: tuple[str, ...], largest_file: int | None, 
     except BaseException:
         traceback.print_exc()
         code = 1
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cosimo.analysis import Delay, LaplaceModel, Region
+from cosimo.analysis import Delay, LaplaceModel, Region, pade_poles
 from cosimo.analysis.roots import count_roots
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
@@ -99,3 +99,37 @@ def test_wrong_input_is_refused() -> None:
         Region(1.0, 0.0, 0.0, 1.0)
     with pytest.raises(ConfigurationError, match=r"unknown input of unit 'two'"):
         LaplaceModel(two_mass(), 1e-3, delays={"two.g": Delay()})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pade_of_order_6_agrees_with_the_exact_poles(case: str) -> None:
+    build, step, _, _ = CASES[case]
+    model = LaplaceModel(build(), step)
+    pade = pade_poles(model, order=6)
+    for pole in model.primary_poles():
+        assert np.abs(pade - pole.cosimulated).min() <= 1e-12 * max(1.0, abs(pole.cosimulated))
+
+
+@pytest.mark.parametrize("delay", [Delay(1), Delay(2), Delay(send=2e-4, receive=1e-4), Delay(1, send=5e-4)])
+def test_pade_of_other_holds_and_delays(delay: Delay) -> None:
+    model = LaplaceModel(two_mass(), 1e-3, delay=delay)
+    pade = pade_poles(model, order=6)
+    for pole in model.primary_poles():
+        assert np.abs(pade - pole.cosimulated).min() <= 1e-10 * abs(pole.cosimulated)
+
+
+def test_sweep_and_critical_step() -> None:
+    """Fig. 5: the second pole crosses the axis between 1 and 4 ms when damped; undamped it is always beyond."""
+    model = LaplaceModel(two_mass_damped(), 1e-3)
+    critical = model.critical_step()
+    assert 1e-3 < critical < 4e-3
+    swept = model.sweep([0.9 * critical, critical, 1.1 * critical])
+    assert swept[0, 1].real < 0 < swept[2, 1].real
+    assert swept[1, 1].real == pytest.approx(0, abs=1e-8)
+    assert LaplaceModel(two_mass_undamped(), 1e-3).critical_step() == 0
+
+
+def test_spillover_of_a_pole() -> None:
+    first, second = (pole.mode for pole in LaplaceModel(two_mass_damped(), 4e-3).primary_poles())
+    assert second.damping_shift < 0 < first.damping_shift
+    assert 0.99 < first.mac <= 1 + 1e-12

@@ -4,6 +4,7 @@ from cosimo.analysis.accuracy import GlobalError, convergence_order, global_erro
 from cosimo.analysis.consistency import consistency
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.laplace import Delay, LaplaceModel, PrimaryPole
+from cosimo.analysis.pade import pade_poles
 from cosimo.analysis.roots import Region
 from cosimo.analysis.spectrum import Mode, Spectrum
 from cosimo.analysis.verdict import Verdict, analyse, sweep_factor
@@ -23,5 +24,6 @@ __all__ = [
     "convergence_order",
     "critical_step",
     "global_error",
+    "pade_poles",
     "sweep_factor",
 ]

@@ -14,14 +14,17 @@ monolithic poles are the *primary* poles (spillover has moved them); the infinit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from cosimo.algebra import connection_matrix, coupled_model
 from cosimo.analysis.roots import Region, roots_in
+from cosimo.analysis.spectrum import Mode
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
@@ -60,12 +63,22 @@ class Delay:
 
 @dataclass(frozen=True)
 class PrimaryPole:
-    """A monolithic pole and shape beside those of the co-simulated system (states of all units, largest entry 1)."""
+    """A monolithic pole and shape beside those of the co-simulated system (states of all units, largest entry 1).
+
+    `mode` gives the spillover: shift of frequency and of damping, and how alike the shapes are.
+    """
 
     monolithic: complex
     cosimulated: complex
     monolithic_shape: ComplexArray = field(repr=False)
     cosimulated_shape: ComplexArray = field(repr=False)
+
+    @property
+    def mode(self) -> Mode:
+        """The pair as a mode of the spillover table."""
+        a, b = self.monolithic_shape, self.cosimulated_shape
+        mac = float(abs(np.vdot(a, b)) ** 2 / (np.vdot(a, a).real * np.vdot(b, b).real))
+        return Mode(self.monolithic, self.cosimulated, mac)
 
 
 class LaplaceModel:
@@ -79,26 +92,30 @@ class LaplaceModel:
         models = {name: _require(system, name) for name in system.units}
         self.coupled = coupled_model(system, models)
         self.step = step
-        self._A = _diagonal([model.A for model in models.values()])
-        self._B, self._C, self._D = self.coupled.B, _diagonal([m.C for m in models.values()]), self.coupled.D
-        self._L: Array = connection_matrix(system).toarray()
+        self.units = LinearModel(*(_diagonal([getattr(m, letter) for m in models.values()]) for letter in "ABCD"))
+        """All units side by side, not coupled."""
+        self.connections: Array = connection_matrix(system).toarray()
         for target in delays or {}:
             system.input(target)
-        given = {target: (delays or {}).get(target, delay or Delay()) for target in system.input_names}
-        self._rows = {kind: [i for i, t in enumerate(given) if given[t] == kind] for kind in set(given.values())}
+        self.delays = tuple((delays or {}).get(target, delay or Delay()) for target in system.input_names)
+
+    def with_step(self, step: float) -> LaplaceModel:
+        """The same system with another macro step."""
+        other = copy.copy(self)
+        other.step = step
+        return other
 
     def matrix(self, s: Any) -> ComplexArray:
         """N(s), (…, n, n) for points s (…)."""
         points = np.asarray(s, dtype=complex)
-        held = np.ones((*points.shape, len(self._L)), dtype=complex)
-        for kind, rows in self._rows.items():
-            held[..., rows] = kind.transfer(points, self.step)[..., None]
-        L = held[..., None] * self._L
-        inner = L @ self._C
-        if self._D.any():
-            inner = np.linalg.solve(np.eye(len(self._L)) - L @ self._D, inner)
-        identity = np.eye(len(self._A))
-        found: ComplexArray = points[..., None, None] * identity - self._A - self._B @ inner
+        transfers = {kind: kind.transfer(points, self.step) for kind in set(self.delays)}
+        held = np.stack([transfers[kind] for kind in self.delays], axis=-1)
+        L = held[..., None] * self.connections
+        inner: Any = L @ self.units.C
+        if self.units.D.any():
+            inner = np.linalg.solve(np.eye(len(self.delays)) - L @ self.units.D, inner)
+        identity = np.eye(len(self.units.A))
+        found: ComplexArray = points[..., None, None] * identity - self.units.A - self.units.B @ inner
         return found
 
     def primary_poles(self) -> tuple[PrimaryPole, ...]:
@@ -125,6 +142,28 @@ class LaplaceModel:
             if abs(change[-1]) <= 1e-13 * max(1.0, abs(s)):
                 break
         return s, v
+
+    def sweep(self, steps: Sequence[float]) -> ComplexArray:
+        """The primary poles at each of the macro steps, (steps, modes): how they move as the step grows."""
+        return np.array([[pole.cosimulated for pole in self.with_step(h).primary_poles()] for h in steps])
+
+    def critical_step(self) -> float:
+        """The first macro step at which a primary pole reaches the imaginary axis; 0 if one is beyond at every step.
+
+        Searched up to the step at which the fastest monolithic mode turns by one radian.
+        """
+        fastest = float(np.abs(np.linalg.eigvals(self.coupled.A)).max())
+        grid = np.geomspace(1e-4, 1.0, 60) / fastest
+
+        def rightmost(h: float) -> float:
+            return float(max(pole.cosimulated.real for pole in self.with_step(h).primary_poles()))
+
+        crossed = next((i for i, h in enumerate(grid.tolist()) if rightmost(h) > 1e-9 * fastest), None)
+        if crossed is None:
+            return float("inf")
+        if crossed == 0:
+            return 0.0
+        return float(brentq(rightmost, grid[crossed - 1], grid[crossed], rtol=1e-10))
 
     def roots(self, region: Region) -> ComplexArray:
         """All roots of det N(s) in a rectangle, as many as the argument principle counts there."""

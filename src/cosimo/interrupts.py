@@ -1,0 +1,58 @@
+"""Ctrl-C and termination while a run goes on: answered at once, except where something would be left half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Interrupts:
+    """As a context: signals pass on to whoever handled them before, and wait while `held` is active.
+
+    Python calls handlers between any two instructions of the main thread; one that raises while rows are being written
+    would make them appear twice or not at all. In other threads nothing is raised, and nothing has to be held.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Handler] = {}
+        self._holding = False
+        self._waiting: list[tuple[int, FrameType | None]] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._before[number] = handler
+                    signal.signal(number, self._arrive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        if self._holding:
+            self._waiting.append((number, frame))
+        else:
+            self._before[number](number, frame)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Signals wait until the end of the block."""
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        while self._waiting:
+            number, frame = self._waiting.pop()
+            self._before[number](number, frame)
