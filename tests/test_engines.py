@@ -194,7 +194,7 @@ def test_a_slow_run_answers_within_a_macro_step(engine: EngineOptions) -> None:
     begin = time.monotonic()
     with pytest.raises(Interrupted, match=r"interrupted at t = .*; the rows so far are kept") as info:
         run(system, masters.jacobi(system, 0.1), stop=100.0, engine=engine)
-    assert time.monotonic() - begin < 1.6
+    assert time.monotonic() - begin < 3.0
     timer.join()
     assert info.value.result is not None
     assert 2 <= len(info.value.result) <= 7
@@ -215,7 +215,7 @@ def test_a_fast_run_answers_at_once(kind: str, tmp_path: Path) -> None:
     timer = _send_in(0.4)
     with pytest.raises(Interrupted) as info:
         run(system, masters.jacobi(system, 1e-3), stop=1e7, progress=lambda now, _: reached.append(time.monotonic()))
-    assert time.monotonic() - reached[-1] < 0.6
+    assert time.monotonic() - reached[-1] < 1.0
     timer.join()
     assert info.value.result is not None
     assert len(info.value.result) > 1000

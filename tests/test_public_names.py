@@ -23,6 +23,7 @@ NAMES = [
     "Table",
     "Unit",
     "analyse",
+    "compensate",
     "couplings",
     "load",
     "masters",

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosimo import couplings, masters, problems
     from cosimo.analysis import analyse
+    from cosimo.compensation import compensate
     from cosimo.core.errors import CosimoError
     from cosimo.core.master import Master
     from cosimo.core.result import Result
@@ -52,6 +53,7 @@ _HOMES = {
     "Table": "cosimo.core.sources",
     "Unit": "cosimo.core.unit",
     "analyse": "cosimo.analysis",
+    "compensate": "cosimo.compensation",
     "couplings": "cosimo.couplings",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
@@ -73,6 +75,7 @@ __all__ = [
     "Table",
     "Unit",
     "analyse",
+    "compensate",
     "couplings",
     "load",
     "masters",

@@ -52,6 +52,8 @@ class Lowering:
         self.samples: list[tuple[str, Source, float]] = []
         self._maps: dict[tuple[str, float], int] = {}
         self._kind: tuple[type, set[str]] | None = None
+        starts = accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1])
+        self.m = dict(zip(self.master.mixers, starts, strict=False))
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
@@ -63,7 +65,7 @@ class Lowering:
 
     def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
         names, i = self.system.units, self.interpreter
-        return [i.y[name] for name in names], [i.c[name] for name in names], i.w
+        return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values()]
 
     def given(self, first: int, count: int) -> Array:
         """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
@@ -182,7 +184,12 @@ class Lowering:
     def _couple(self, operation: TimedCouple) -> None:
         name, m = operation.unit, len(self.system.units[operation.unit].inputs)
         samplings = iter(operation.samplings)
+        mixed = name in self.master.mixers
+        if mixed:
+            self._mix(name)
         for index, inlet in enumerate(self.system.inlets[name]):
+            if inlet.link is not None and mixed:
+                continue
             coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
             if inlet.link is not None:
                 link, f = inlet.link, coupling.matrices(next(samplings))
@@ -200,6 +207,13 @@ class Lowering:
                 self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
                 self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
         self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _mix(self, name: str) -> None:
+        mixer, links = self.master.mixers[name], self.system.incoming(name)
+        targets = [self.c[name] + link.target.index for link in links]
+        update = np.hstack([mixer.ww, mixer.wy]).ravel().tolist()
+        offsets = [link.connection.offset for link in links]
+        self.program.mix(targets, self.m[name], len(mixer.ww), update, mixer.uw.ravel().tolist(), offsets)
 
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]

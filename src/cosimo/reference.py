@@ -44,6 +44,7 @@ class Interpreter:
         self.y: dict[str, Array] = {}
         self.c: dict[str, Array] = {}
         self.w: list[Array] = []
+        self.mixed: dict[str, Array] = {}
         self.sweeps: list[int] = []
         self.residuals: list[float] = []
         self._saved: dict[str, tuple[Any, Array]] = {}
@@ -78,6 +79,7 @@ class Interpreter:
         for name, instance in self.instances.items():
             with self._guard(name, "initialised", self.start_time):
                 instance.finish_initialisation()
+        self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
         for link in self.system.links:
             history = self.master.coupling_of(link.connection.target).history
             self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
@@ -128,17 +130,37 @@ class Interpreter:
         instance, unit = self.instances[name], self.system.units[name]
         samplings = iter(operation.samplings)
         shape = (input_degree(self.system, self.master, name) + 1, len(unit.inputs))
-        columns = [self._column(inlet, operation, samplings) for inlet in self.system.inlets[name]]
+        mixer = self._mix(name)
+        inlets = enumerate(self.system.inlets[name])
+        columns = [(i, self._column(n, operation, samplings)) for i, n in inlets if mixer is None or n.link is None]
         time = float(operation.time)
 
         def act(k: int) -> None:
             c = np.zeros(shape)
-            for index, column in enumerate(columns):
+            for index, column in columns:
                 values = column(k)
                 c[: len(values), index] = values
+            if mixer is not None:
+                mixer(c)
             self.c[name] = c
             with self._guard(name, "given its inputs", self.time(k, time)):
                 instance.set_input(c[: unit.input_degree + 1], h)
+
+        return act
+
+    def _mix(self, name: str) -> Callable[[Array], None] | None:
+        """Sets the connected inputs of a unit that has a mixer."""
+        mixer = self.master.mixers.get(name)
+        if mixer is None:
+            return None
+        links = self.system.incoming(name)
+        targets = [link.target.index for link in links]
+        offsets = np.array([link.connection.offset for link in links])
+        update, uw = np.hstack([mixer.ww, mixer.wy]), mixer.uw
+
+        def act(c: Array) -> None:
+            self.mixed[name] = product(update, np.concatenate([self.mixed[name], self._join()]))
+            c[0, targets] = product(uw, self.mixed[name]) + offsets
 
         return act
 

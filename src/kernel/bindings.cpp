@@ -153,6 +153,10 @@ public:
         couple_stage().links.push_back(
             {source, first, stride, gain, offset, memory, history, powers, std::move(ww), std::move(ws), std::move(uw)});
     }
+    void mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets) {
+        couple_stage().mixes.push_back(
+            {std::move(targets), memory, size, std::move(update), std::move(input), std::move(offsets), Numbers(size)});
+    }
     void external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit) {
         couple_stage().externals.push_back({first, target, stride, powers, std::move(fit)});
     }
@@ -317,6 +321,7 @@ NB_MODULE(_kernel, m) {
         .def("copy", &Builder::copy)
         .def("scale", &Builder::scale)
         .def("link", &Builder::link)
+        .def("mix", &Builder::mix)
         .def("external", &Builder::external)
         .def("couple", &Builder::couple)
         .def("shift", &Builder::shift)
@@ -330,7 +335,8 @@ NB_MODULE(_kernel, m) {
         .def("barrier", &Builder::barrier)
         .def("column", &Builder::column)
         .def("finish", &Builder::finish)
-        .def("run", &Builder::run)
+        // Rows are filled in place: a converted copy of them would be lost.
+        .def("run", &Builder::run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())
         .def("release", &Builder::release)
         .def_prop_ro("shared", &Builder::shared)
         .def_prop_ro("made", [](const Builder &b) { return b.program.made; })

@@ -9,6 +9,7 @@
 
 #include "anderson.hpp"
 #include "fmi.hpp"
+#include "linear.hpp"
 
 namespace cosimo {
 
@@ -59,6 +60,16 @@ int Couple::run(Machine &m) {
             double sum = link.uw[i * link.history] * w[0];
             for (std::uint32_t j = 1; j < link.history; ++j) sum += link.uw[i * link.history + j] * w[j];
             c[link.first + i * link.stride] = sum;
+        }
+    }
+    for (Mix &mix : mixes) {
+        double *w = m.w.data() + mix.memory;
+        multiply(mix.update.data(), mix.size, w, mix.size, y, m.y.size(), mix.fresh.data());
+        std::memcpy(w, mix.fresh.data(), mix.size * sizeof(double));
+        for (std::size_t i = 0; i < mix.targets.size(); ++i) {
+            double sum = mix.input[i * mix.size] * w[0];
+            for (std::uint32_t j = 1; j < mix.size; ++j) sum += mix.input[i * mix.size + j] * w[j];
+            c[mix.targets[i]] = sum + mix.offsets[i];
         }
     }
     for (const External &external : externals)

@@ -68,8 +68,16 @@ struct Scaled {
     double gain, offset;
 };
 
+// All connected inputs of a unit at once: w' = [F^ww F^wy] [w; y], c[targets] = F^uw w' + offsets.
+struct Mix {
+    std::vector<std::uint32_t> targets;
+    std::uint32_t memory, size;
+    std::vector<double> update, input, offsets, fresh;
+};
+
 struct Couple final : Instruction {
     std::vector<Copy> copies;
+    std::vector<Mix> mixes;
     std::vector<Scaled> scaled;
     std::vector<Link> links;
     std::vector<External> externals;

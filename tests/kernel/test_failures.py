@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 import fmu_builder
 from fmu_builder import build
-from native_units import KERNEL, REFERENCE, address, lag
+from native_units import KERNEL, REFERENCE, address, exported, lag
 
 from cosimo import masters
 from cosimo.core.errors import CosimoError, Interrupted, NonFiniteError, RunError, UnitError
@@ -24,6 +24,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
 from cosimo.execution import run
+from cosimo.problems import two_mass
 from cosimo.units import Fmu, NativeUnit, PythonUnit, StateSpace
 
 Build = Callable[..., Master]
@@ -293,6 +294,13 @@ def test_the_step_in_the_message_is_that_of_the_unit(tmp_path: Path) -> None:
         return masters.multirate(s, h, multiples={"calm": 2})
 
     assert "(step 0.1)" in failures(system, halves, UnitError, rows=5)
+
+
+def test_steps_that_end_early(tmp_path: Path) -> None:
+    live = exported(two_mass(), tmp_path, fmi=3).units["two"].instantiate(0.0)
+    with pytest.raises(UnitError, match=r"ended its step from t = 0\.5 to 0\.6 early, or wants the simulation to end"):
+        live.explain("step", 100, 0.5, 0.1)  # type: ignore[attr-defined]
+    live.close()
 
 
 # ---- afterwards ------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ class Operations:
         yield from ((Block("u", name), inputs[name]) for name in units)
         for link in self.system.links:
             yield Block("w", link.number), self.master.coupling_of(link.connection.target).history
+        yield from ((Block("m", name), len(mixer.ww)) for name, mixer in self.master.mixers.items())
         for name in dict.fromkeys(op.unit for op in _all(self.timeline.operations) if isinstance(op, Save)):
             yield Block("X", name), states[name]
             yield Block("U", name), inputs[name]
@@ -118,10 +119,15 @@ class Operations:
     def _couple(self, op: TimedCouple) -> Update:
         """w' = F^ww w + F^ws (gain · y + offset), u = F^uw w'; external inputs from samples; others constant."""
         name, m = op.unit, len(self.system.units[op.unit].inputs)
-        u = Block("u", name)
-        parts = _Parts(self.layout, (u, *(Block("w", link.number) for link in self.system.incoming(name))))
+        u, mixed = Block("u", name), name in self.master.mixers
+        memories = [Block("m", name)] if mixed else [Block("w", link.number) for link in self.system.incoming(name)]
+        parts = _Parts(self.layout, (u, *memories))
+        if mixed:
+            self._mix(name, parts)
         samplings = iter(op.samplings)
         for index, inlet in enumerate(self.system.inlets[name]):
+            if inlet.link is not None and mixed:
+                continue
             if inlet.link is not None:
                 f = self.coupling_matrices(inlet.target, next(samplings))
                 w, y = Block("w", inlet.link.number), Block("y", inlet.link.source.unit)
@@ -142,6 +148,25 @@ class Operations:
             else:
                 parts.add(u, [index], ONE, [0], np.array([[inlet.start]]))
         return parts.update()
+
+    def _mix(self, name: str, parts: _Parts) -> None:
+        """w' = F^ww w + F^wy y and u = F^uw w' + offset, for the connected inputs."""
+        mixer, u, m = self.master.mixers[name], Block("u", name), Block("m", name)
+        links = self.system.incoming(name)
+        targets, slots = [link.target.index for link in links], range(len(mixer.ww))
+        parts.add(m, slots, m, slots, mixer.ww)
+        parts.add(u, targets, m, slots, mixer.uw @ mixer.ww)
+        start = 0
+        for other, unit in self.system.units.items():
+            places = range(len(unit.outputs))
+            part = mixer.wy[:, start : start + len(places)]
+            start += len(places)
+            if part.any():
+                parts.add(m, slots, Block("y", other), places, part)
+                parts.add(u, targets, Block("y", other), places, mixer.uw @ part)
+        for link in links:
+            if link.connection.offset:
+                parts.add(u, [link.target.index], ONE, [0], np.array([[link.connection.offset]]))
 
     def _step(self, op: TimedStep) -> Update:
         """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""

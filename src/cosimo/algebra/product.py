@@ -243,6 +243,9 @@ class LinearSystem:
         rows: Rows = {}
         for block in self.layout.blocks:
             width = self.layout.width(block)
+            if block.kind == "m":
+                rows[block] = self.master.mixers[str(block.owner)].start_map @ x
+                continue
             if block.kind == "w":
                 row = number[self.system.links[int(block.owner)].connection.target]
                 rows[block] = _vstack([u[row : row + 1]] * width)

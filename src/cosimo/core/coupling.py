@@ -42,6 +42,23 @@ class CouplingMatrices:
         return self.uw.shape == (1, 1) and bool(self.ww == 0 and self.ws == 1 and self.uw == 1)
 
 
+@dataclass(frozen=True, eq=False)
+class Mixer:
+    """All connected inputs of one unit at once, from all outputs of the system (glumac2018, Eq. 18 as it stands):
+
+        w' = F^ww w + F^wy y,        u = F^uw w'
+
+    It takes the place of the couplings of these inputs. ww (d, d), wy (d, all outputs), uw (connected inputs, d); the
+    memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x.
+    """
+
+    ww: Array
+    wy: Array
+    uw: Array
+    start: Array
+    start_map: Array
+
+
 class Coupling(ABC):
     """To add a coupling, provide:
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cosimo.core.coupling import Coupling
+from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Schedule
 
@@ -15,7 +15,8 @@ from cosimo.core.schedule import Schedule
 class Master:
     """How a system is run: `schedule`, macro step `step`, and a coupling per connection.
 
-    `couplings` maps a target input `"unit.variable"` to its coupling; every other input uses `coupling`.
+    `couplings` maps a target input `"unit.variable"` to its coupling; every other input uses `coupling`. A unit in
+    `mixers` gets all its connected inputs from its mixer instead.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Master:
     step: float
     coupling: Coupling
     couplings: Mapping[str, Coupling] = field(default_factory=dict)
+    mixers: Mapping[str, Mixer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step) and self.step > 0):

@@ -1,7 +1,7 @@
 """The layout of z: which block of numbers stands where.
 
 x  states of linear units (known only to the algebra)      y  outputs
-u  input polynomials, c_0 of all inputs, then c_1, …       w  memory of one link's coupling
+u  input polynomials, c_0 of all inputs, then c_1, …       w  memory of one link's coupling (m: of a mixer)
 X, U  what `Save` keeps of x and u                         e  given from outside: external samples, and the number 1
 """
 
@@ -15,7 +15,7 @@ from typing import Literal
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
-Kind = Literal["x", "y", "u", "w", "X", "U", "e"]
+Kind = Literal["x", "y", "u", "w", "m", "X", "U", "e"]
 
 
 @dataclass(frozen=True)

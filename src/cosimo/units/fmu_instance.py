@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from cosimo.units.fmu import Experiment, Fmu
 
 
+RETURNED_EARLY = 100
+"""What compiled code gives for a step of FMI 3.0 that ended early or asks for the end, which is no status of FMI."""
+
+
 @dataclass(frozen=True)
 class NativeGroup:
     """Variables of one type: `fmi2Set<code>` and the like take `references` and one value per entry of `positions`.
@@ -207,6 +211,11 @@ class FmuInstance(Instance):
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
         """Raise the error for a bad status that compiled code met: "set", "step", "get", "save" or "restore"."""
         self._component.note(status)
+        if status == RETURNED_EARLY:
+            raise UnitError(
+                f"{self._component} ended its step from t = {time!r} to {time + duration!r} early, or wants the "
+                f"simulation to end{self._component.said}."
+            )
         if doing == "step":
             self._version.refused(status, time, duration)
         number, states = self._version.number, self._version.state_functions

@@ -1,0 +1,21 @@
+"""Repair a coupling without a smaller step and without iteration: corrected inputs keep it on a target.
+
+Holding coupling signals moves the poles and shapes of the coupled system (tamellin2022). Instead of feeding back forces
+designed in the Laplace domain, the correction is designed on the schedule that really runs. Let the target be ξ' = F ξ:
+
+    target "monolithic": F is the units' own integrator applied to the whole coupled system
+    target "exact":      F = exp(A_c h), followed by the positions (a symplectic unit's velocity is then a difference)
+
+On the target's trajectories every unit state is X_i ξ, the input that keeps it there is U_i ξ, with
+B_d U_i = X_i F − A_d X_i, and the samples that a unit's coupling sees, the present and L − 1 earlier ones, are Σ_i ξ.
+The input u_i = K_i σ_i therefore stays on the target for every ξ if
+
+    K_i Σ_i = U_i                                                        (as L k = n, tamellin2022, Eq. 22)
+
+K_i is the plain hold plus the smallest change that solves this; what freedom is left makes the correction insensitive
+to external forces. Only outputs that are connected are used: they cross the interface anyway.
+"""
+
+from cosimo.compensation.design import Compensation, compensate
+
+__all__ = ["Compensation", "compensate"]

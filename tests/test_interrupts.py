@@ -1,0 +1,99 @@
+"""Signals during a run: they wait while rows are written, and whoever handled them before still does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from cosimo import masters
+from cosimo.core.errors import Interrupted
+from cosimo.core.system import System
+from cosimo.execution import run
+from cosimo.interrupts import Interrupts
+from cosimo.recording import Recorder
+from cosimo.units import StateSpace
+
+
+def _interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_passes_at_once_or_waits() -> None:
+    done: list[str] = []
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            _interrupt()
+
+        def hold() -> None:
+            with interrupts.held():
+                _interrupt()
+                done.append("the whole block")
+
+        with pytest.raises(KeyboardInterrupt):
+            hold()
+    assert done == ["the whole block"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_in_the_block_comes_first() -> None:
+    def hold() -> None:
+        with Interrupts() as interrupts, interrupts.held():
+            _interrupt()
+            raise ValueError("full")
+
+    with pytest.raises(ValueError, match="full"):
+        hold()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts, interrupts.held():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            _interrupt()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_leave_handlers_alone() -> None:
+    found: list[Any] = []
+
+    def work() -> None:
+        with Interrupts() as interrupts, interrupts.held():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]
+
+
+class Disturbed(Recorder):
+    """Is interrupted in the middle of taking its third block."""
+
+    calls = 0
+
+    def record(self, block: Any) -> None:
+        self.calls += 1
+        if self.calls == 3:
+            _interrupt()
+        super().record(block)
+
+
+class Output:
+    def open(self, names: Any, metadata: Any) -> Recorder:
+        return Disturbed(None, names, metadata=metadata)
+
+
+def test_rows_being_written_are_neither_lost_nor_doubled() -> None:
+    system = System({"decay": StateSpace(-1.0, [[]], 1.0, initial=1.0)})
+    with pytest.raises(Interrupted, match=r"interrupted at t = 819\.2") as info:
+        run(system, masters.jacobi(system, 0.1), stop=1e5, output=Output())
+    result = info.value.result
+    assert result is not None
+    assert len(result) == result.info["steps"] + 1 == 8193
