@@ -24,6 +24,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
+	$(BIN)/python -m benchmarks.peers_install
 	$(BIN)/python -m benchmarks
 
 # Installed once, and again only when the requirements or the compiled sources change.

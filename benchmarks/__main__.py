@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 
-from benchmarks import analysis
+from benchmarks import analysis, kernel, peers, runs
 from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
@@ -18,13 +18,28 @@ HEAD = """# Results of `make bench`
 Measured on {machine}. Machines are shared: times are the best of several repetitions; compare ratios, not times.
 """
 
+MEASUREMENTS = (
+    analysis.chains,
+    analysis.batched,
+    kernel.against_the_bare_loop,
+    kernel.threads,
+    runs.recording,
+    runs.sweeps,
+    runs.memory,
+    peers.compared,
+)
+
 
 def main() -> None:
     tables = []
-    for measure in (analysis.chains, analysis.batched):
+    for measure in MEASUREMENTS:
         print(measure.__doc__.strip().splitlines()[0] if measure.__doc__ else measure.__name__, flush=True)
         tables.append(measure())
-    text = HEAD.format(machine=machine("numpy", "scipy")) + "\n" + "\n".join(table.markdown() for table in tables)
+    text = (
+        HEAD.format(machine=machine("numpy", "scipy", "fmpy", "pyarrow"))
+        + "\n"
+        + "\n".join(table.markdown() for table in tables)
+    )
     Path(__file__).with_name("RESULTS.md").write_text(text, encoding="utf-8")
 
 

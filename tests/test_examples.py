@@ -12,8 +12,8 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SHOWS = {
     "analyse_before_running.py": [
-        "h = 0.005 s: stable",
-        "h = 0.05 s: UNSTABLE",
+        "macro step 0.005 s: stable",
+        "macro step 0.05 s: UNSTABLE",
         "spectral radius      1.01487",
         "1.0149",
     ],

@@ -59,7 +59,7 @@ def test_a_discarded_step_is_made_in_shorter_parts(kind: Literal["kernel", "refe
 
 def test_always_refused_is_passed_on_with_the_rows() -> None:
     system = ring(longest=0.0, since=0.45)
-    with pytest.raises(StepDiscarded, match=r"unit 'b': the step 9\.7656\de-05 is too long") as caught:
+    with pytest.raises(StepDiscarded, match=r"unit 'b'.*: the step 9\.7656\de-05 is too long") as caught:
         run(system, masters.jacobi(system, 0.1), stop=1.0)
     assert caught.value.exit_code == 3
     assert caught.value.result is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
+from typer.core import TyperGroup
 
 from cosimo.arguments import MANY, SYSTEM, Described, with_system
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
@@ -20,8 +21,25 @@ if TYPE_CHECKING:
     from cosimo.engines import EngineOptions
     from cosimo.formats.results import ResultFile
 
+
+class _Verbs(TyperGroup):
+    """Says what an interrupt means, wherever it comes; typer itself would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            kept = (
+                "; rows recorded so far are in the '.partial' file beside the output"
+                if "--output-file" in sys.argv
+                else ""
+            )
+            raise Interrupted(f"interrupted{kept}.") from None
+
+
 app = typer.Typer(
     name="cosimo",
+    cls=_Verbs,
     help="Co-simulation: say before running whether a coupling is stable and how wrong it is, then run it.",
     no_args_is_help=True,
     add_completion=False,
@@ -241,9 +259,6 @@ def main() -> None:
         if "--json" in sys.argv and not (isinstance(error, RunError) and error.result is not None):
             _print({"error": str(error), "exit_code": error.exit_code})
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("cosimo: interrupted.", file=sys.stderr)
-        sys.exit(Interrupted.exit_code)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ from cosimo.rollback import CarefulEngine
 BLOCK = 4096
 """Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
 
+MOST_STEPS = 2.0**53
+"""Beyond this, time stamps t0 + k·h could no longer be told apart."""
+
 Progress = Callable[[float, float], None]
 """Called from time to time with the simulated time reached and the stop time."""
 
@@ -46,6 +49,7 @@ def run(
     in `.result`.
     """
     steps, warnings = _count(start, stop, master.step)
+    warnings += _cut(system, master, start)
     if record not in ("outputs", "all"):
         raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     names = system.outputs + (system.input_names if record == "all" else ())
@@ -199,11 +203,27 @@ class _Iterations:
         return {"sweeps": self.sweeps, "largest_residual": self.worst, "unconverged": self.failed}
 
 
+def _cut(system: System, master: Master, start: float) -> list[Warned]:
+    """A warning for inputs whose unit takes less of the polynomial than their coupling forms."""
+    cut = [
+        inlet.target
+        for name, unit in system.units.items()
+        for inlet in system.inlets[name]
+        if (inlet.link or inlet.source) and master.coupling_of(inlet.target).degree > unit.input_degree
+    ]
+    if not cut:
+        return []
+    names = f"{', '.join(cut[:5])}{' …' if len(cut) > 5 else ''}"
+    return [Warned(f"{names} cannot take the slope of the input: the value at the start of each step is held", start)]
+
+
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:
     """How many macro steps fit, and a warning when they do not end at `stop`."""
     if not (math.isfinite(start) and math.isfinite(stop) and stop > start):
         raise ConfigurationError(f"the stop time ({stop:g}) must be a number greater than the start time ({start:g}).")
     ratio = (stop - start) / step
+    if ratio > MOST_STEPS:
+        raise ConfigurationError(f"the run has {ratio:.1e} macro steps of {step:g}; that cannot be meant.")
     steps = round(ratio)
     # The stop time itself is rounded, which counts when the start is late and the step short.
     rounding = 2 * math.ulp(max(abs(start), abs(stop))) / step

@@ -19,7 +19,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import RunError
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
-from cosimo.core.schedule import Convergence, Restore, Save
+from cosimo.core.schedule import Convergence, Restore, Save, flatten
 from cosimo.core.sources import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.reference import Interpreter
@@ -120,10 +120,14 @@ class Lowering:
         value = "Real" if native.version == 2 else "Float64"
         state = "FMUstate" if native.version == 2 else "FMUState"
         prefix = f"fmi{native.version}"
-        wanted = [f"{prefix}Set{value}", f"{prefix}Get{value}", f"{prefix}DoStep"]
-        functions = [symbol(function) for function in wanted]
-        can = self.system.units[name].can_restore
-        functions += [symbol(f"{prefix}{verb}{state}") if can else 0 for verb in ("Get", "Set", "Free")]
+        # Only what will be called is looked up: FMUs lack functions that they, or this schedule, do not need.
+        used = [
+            symbol(f"{prefix}{verb}{value}") if found else 0
+            for verb, found in zip(("Set", "Get"), references, strict=True)
+        ]
+        kept = any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
+        states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
+        functions = [*used, symbol(f"{prefix}DoStep"), *states]
         unit = self.system.units[name]
         sizes = (len(unit.inputs), len(unit.outputs))
         if native.version == 3:

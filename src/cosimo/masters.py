@@ -151,6 +151,8 @@ def _together(names: Iterable[str]) -> list[Operation]:
 
 
 def _complete(system: System, order: Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(order, str):
+        raise ConfigurationError(f"an order is a sequence of unit names, not the text '{order}'.")
     order = system.names if order is None else tuple(order)
     for name in order:
         if name not in system.units:

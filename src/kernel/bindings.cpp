@@ -221,8 +221,9 @@ public:
         program.ticker = std::make_unique<Ticker>(interval);
         bool any = false;
         for (Step *stage : steps) {
-            bool possible = stage->units.size() > 1 && threads > 1;
-            for (const auto &s : stage->units) possible = possible && !s.unit->needs_python();
+            // With units in Python this thread keeps the interpreter lock, for which a unit on another thread (a logger
+            // written in Python, say) would wait forever.
+            bool possible = stage->units.size() > 1 && threads > 1 && !program.with_python;
             stage->parallel = possible ? mode : 0;
             any = any || stage->parallel != 0;
         }

@@ -38,7 +38,13 @@ void Pool::run(std::uint32_t count, const std::function<void(std::uint32_t)> &it
     round_.notify_all();
     while (claim(round)) {
     }
-    while (done_.load(std::memory_order_acquire) < count) relax();
+    // Spin for a stage's usual length; on a busy machine the thread that has the last item may need this processor.
+    for (int i = 0; done_.load(std::memory_order_acquire) < count; ++i) {
+        if (i < spins)
+            relax();
+        else
+            std::this_thread::yield();
+    }
 }
 
 bool Pool::claim(std::uint32_t round) {

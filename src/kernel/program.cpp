@@ -85,9 +85,14 @@ int Couple::run(Machine &m) {
 template <class U>
 int Couple::set_all(Machine &m) {
     const double *c = m.c.data();
-    for (const Target &target : targets)
-        if (int status = static_cast<U *>(target.unit)->set(c + target.first)) [[unlikely]]
-            return m.fail(target.number, setting, status, m.time(target.tau));
+    const Target *target = targets.data(), *end = target + targets.size();
+    try {
+        for (; target != end; ++target)
+            if (int status = static_cast<U *>(target->unit)->set(c + target->first)) [[unlikely]]
+                return m.fail(target->number, setting, status, m.time(target->tau));
+    } catch (...) {
+        return m.fail(target->number, setting, target->unit->keep_error(), m.time(target->tau));
+    }
     return ok;
 }
 
@@ -110,17 +115,24 @@ int Step::run(Machine &m) {
 
 template <class U>
 int Step::serial(Machine &m) {
-    for (const Stepped &s : units)
-        if (int status = static_cast<U *>(s.unit)->step(m.time(s.tau), s.duration, s.map)) [[unlikely]]
-            return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
+    const Stepped *s = units.data(), *end = s + units.size();
+    try {
+        for (; s != end; ++s)
+            if (int status = static_cast<U *>(s->unit)->step(m.time(s->tau), s->duration, s->map)) [[unlikely]]
+                return m.fail(s->number, stepping, status, m.time(s->tau), s->duration);
+    } catch (...) {
+        return m.fail(s->number, stepping, s->unit->keep_error(), m.time(s->tau), s->duration);
+    }
     return ok;
 }
 
-int Step::shared(Machine &m) {
+int Step::shared(Machine &m) { return proved < 32 && serial_cost > 0.0 ? prove(m) : share(m); }
+
+int Step::share(Machine &m) {
     std::vector<int> status(units.size(), 0);
     (*pool)->run(static_cast<std::uint32_t>(units.size()), [&](std::uint32_t i) {
         const Stepped &s = units[i];
-        status[i] = s.unit->step(m.time(s.tau), s.duration, s.map);
+        status[i] = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
     });
     for (std::size_t i = 0; i < units.size(); ++i)
         if (status[i]) return m.fail(units[i].number, stepping, status[i], m.time(units[i].tau), units[i].duration);
@@ -136,7 +148,7 @@ int Step::measure(Machine &m) {
     for (std::size_t i = 0; i < units.size(); ++i) {
         const Stepped &s = units[i];
         auto begin = Clock::now();
-        int status = s.unit->step(m.time(s.tau), s.duration, s.map);
+        int status = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
         double took = std::chrono::duration<double>(Clock::now() - begin).count();
         if (status) return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
         if (measured >= warm_up) cost[i] = measured == warm_up ? took : std::min(cost[i], took);
@@ -146,23 +158,41 @@ int Step::measure(Machine &m) {
     double longest = *std::max_element(cost.begin(), cost.end());
     double best = std::max(longest, total / static_cast<double>((*pool)->size() + 1));
     parallel = total - best > price ? 1 : 0;
+    serial_cost = total;
     return ok;
+}
+
+// Whether sharing really pays depends on what else the machine does: the first shared stages are timed as well, and
+// where they are no faster the units go back to one thread.
+int Step::prove(Machine &m) {
+    constexpr int samples = 32;
+    auto begin = std::chrono::steady_clock::now();
+    int outcome = share(m);
+    double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    shared_cost = proved == 0 ? took : std::min(shared_cost, took);
+    if (++proved == samples && shared_cost > 0.9 * serial_cost) parallel = 0;
+    return outcome;
 }
 
 int Read::run(Machine &m) { return all_fmi2 ? get_all<Fmi2>(m) : get_all<Unit>(m); }
 
 template <class U>
 int Read::get_all(Machine &m) {
-    for (const Source &source : sources) {
-        double *y = m.y.data() + source.first;
-        if (int status = static_cast<U *>(source.unit)->get(y)) [[unlikely]]
-            return m.fail(source.number, reading, status, m.time(source.tau));
-        // x − x is 0 for finite numbers only; one sum tells of all.
-        double sum = 0.0;
-        const std::size_t n = source.unit->outputs;
-        for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
-        if (sum != 0.0) [[unlikely]]
-            return not_finite(m, source);
+    const Source *source = sources.data(), *end = source + sources.size();
+    try {
+        for (; source != end; ++source) {
+            double *y = m.y.data() + source->first;
+            if (int status = static_cast<U *>(source->unit)->get(y)) [[unlikely]]
+                return m.fail(source->number, reading, status, m.time(source->tau));
+            // x − x is 0 for finite numbers only; one sum tells of all.
+            double sum = 0.0;
+            const std::size_t n = source->unit->outputs;
+            for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
+            if (sum != 0.0) [[unlikely]]
+                return not_finite(m, *source);
+        }
+    } catch (...) {
+        return m.fail(source->number, reading, source->unit->keep_error(), m.time(source->tau));
     }
     return ok;
 }
@@ -178,7 +208,7 @@ int Read::not_finite(Machine &m, const Source &source) {
 
 int Keep::run(Machine &m) {
     double *c = m.c.data() + first;
-    int status = put_back ? unit->restore() : unit->save();
+    int status = caught(*unit, [&] { return put_back ? unit->restore() : unit->save(); });
     if (status) return m.fail(number, put_back ? restoring : saving, status, m.time(0.0));
     if (!saved->empty()) {
         if (put_back)

@@ -118,7 +118,8 @@ struct Step final : Instruction {
     Pool **pool = nullptr;
     int parallel = -1;  // -1: measure first; 0: no; 1: yes
     std::vector<double> cost;
-    int measured = 0;
+    int measured = 0, proved = 0;
+    double serial_cost = 0.0, shared_cost = 0.0;
     bool all_fmi2 = false;
     int run(Machine &) override;
 
@@ -126,6 +127,8 @@ private:
     template <class U>
     int serial(Machine &);
     int shared(Machine &);
+    int share(Machine &);
+    int prove(Machine &);
     int measure(Machine &);
 };
 

@@ -1,5 +1,6 @@
 // FMUs whose variables are not all doubles: values pass through the buffers of their types, lossless or not at all.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -32,6 +33,8 @@ bool pack(const double *values, const Group &group, unsigned char *buffer) {
             const double high = std::min(static_cast<double>(std::numeric_limits<T>::max()), exact_limit);
             if (!(value == std::nearbyint(value) && value >= low && value <= high)) return false;
         }
+        if constexpr (sizeof(T) == 4 && !std::numeric_limits<T>::is_integer)
+            if (std::isfinite(value) && std::fabs(value) > std::numeric_limits<T>::max()) return false;
         const T packed = static_cast<T>(value);
         std::memcpy(buffer + i * sizeof(T), &packed, sizeof(T));
     }
@@ -43,9 +46,11 @@ bool unpack(const unsigned char *buffer, const Group &group, double *values) {
     for (std::size_t i = 0; i < group.positions.size(); ++i) {
         T packed;
         std::memcpy(&packed, buffer + i * sizeof(T), sizeof(T));
-        const double value = static_cast<double>(packed);
-        if (sizeof(T) == 8 && std::numeric_limits<T>::is_integer && std::fabs(value) > exact_limit) return false;
-        values[group.positions[i]] = value;
+        if constexpr (sizeof(T) == 8 && std::numeric_limits<T>::is_integer) {
+            constexpr T limit = T{1} << 53;
+            if (packed > limit || (std::numeric_limits<T>::is_signed && packed < T{0} - limit)) return false;
+        }
+        values[group.positions[i]] = static_cast<double>(packed);
     }
     return true;
 }
@@ -64,7 +69,7 @@ bool with_type(Type type, Work work) {
         case Type::u32: return work(std::uint32_t{});
         case Type::i64: return work(std::int64_t{});
         case Type::u64: return work(std::uint64_t{});
-        case Type::boolean: return work(bool{});
+        case Type::boolean: return work(std::uint8_t{});  // one byte, 0 or 1
         case Type::boolean_as_int: return work(std::int32_t{});
     }
     return false;

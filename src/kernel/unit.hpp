@@ -24,7 +24,22 @@ struct Unit {
     virtual int restore() = 0;
     virtual void abandon() {}  // after a fatal status: no further call, not even to free
     virtual bool needs_python() const { return false; }
-    std::exception_ptr error;  // what a unit in Python raised; its status is then `raised`
+    std::exception_ptr error;  // what the unit threw; its status is then `raised`
+    int keep_error() {
+        error = std::current_exception();
+        return raised;
+    }
 };
+
+// Exceptions become a status, so that the loop ends the same way for all units and on all threads; the caller raises
+// them again. Costs nothing where nothing is thrown.
+template <class Work>
+int caught(Unit &unit, Work work) {
+    try {
+        return work();
+    } catch (...) {
+        return unit.keep_error();
+    }
+}
 
 }  // namespace cosimo

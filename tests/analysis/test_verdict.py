@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
 from cosimo.analysis import Spectrum, analyse, convergence_order, critical_step, global_error, sweep_factor
-from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
+from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, NonFiniteError
+from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.couplings import Hold
@@ -31,11 +33,18 @@ def test_critical_step_is_where_runs_turn() -> None:
         assert bool(last < third) is stable
 
 
-def test_undamped_jacobi_is_unstable_at_every_step() -> None:
-    system = two_mass_undamped()
-    found = critical_step(system, masters.jacobi(system, 1e-3))
+@pytest.mark.parametrize("build", [masters.jacobi, masters.gauss_seidel, masters.iterative])
+@pytest.mark.parametrize("kc", [100.0, 0.01])
+def test_undamped_systems_are_unstable_at_every_step(build: Callable[[System, float], Master], kc: float) -> None:
+    """ρ − 1 falls with a power of h and drowns in rounding; that is no crossing."""
+    system = two_mass(damping=0.0, kc=kc)
+    found = critical_step(system, build(system, 1e-3))
     assert found is not None
     assert found.step == 0
+
+
+def test_instability_at_every_step_is_said() -> None:
+    system = two_mass_undamped()
     assert "unstable at every step" in str(analyse(system, masters.jacobi(system, 1e-3)))
 
 
@@ -111,8 +120,14 @@ def test_sweep_factor_tells_whether_substitution_converges() -> None:
         factor = sweep_factor(LinearSystem(system, master))
         assert factor is not None
         assert (factor < 1) is converges
-        warned = run(system, master, stop=0.05).warnings if converges else None
-        assert not warned
+        assert analyse(system, master).converges is converges
+        assert analyse(system, master).stable is converges
+        if converges:
+            assert not run(system, master, stop=0.05).warnings
+        else:
+            assert "DIVERGES" in str(analyse(system, master))
+            with pytest.raises(NonFiniteError):
+                run(system, master, stop=0.2)
     assert sweep_factor(LinearSystem(system, masters.jacobi(system, 0.01))) is None
 
 
@@ -175,3 +190,23 @@ def test_a_mode_that_the_master_adds_is_named() -> None:
     assert "the master's own" in str(verdict)
     assert math.isnan(verdict.order or 0.0)
     assert analyse(system, masters.jacobi(system, 4e-3)).foreign is None
+
+
+def test_what_the_global_error_leaves_out_is_said() -> None:
+    driven = System({"a": StateSpace(-1.0, 1.0, 1.0)}, inputs={"a.u1": np.sin})
+    assert "external inputs left out" in str(analyse(driven, masters.jacobi(driven, 0.1)))
+    rest = chain(n=60)
+    for unit in rest.units.values():
+        unit._initial = np.zeros(2)  # type: ignore[attr-defined]
+    assert "unknown" in str(analyse(rest, masters.jacobi(rest, 0.05)))
+
+
+@pytest.mark.parametrize("step", [1e-320, 1e300])
+def test_numbers_out_of_range_are_refused(step: float) -> None:
+    system = two_mass()
+    with pytest.raises(ConfigurationError, match=r"range of double precision|macro step"):
+        analyse(system, masters.jacobi(system, step))
+    with pytest.raises(ConfigurationError, match="macro steps"):
+        analyse(system, masters.jacobi(system, 1e-3), horizon=1e12)
+    with pytest.raises(ConfigurationError, match="cannot be meant"):
+        run(system, masters.jacobi(system, 1e-300), stop=1.0)

@@ -228,3 +228,12 @@ def test_external_inputs_are_sampled_over_the_step_that_follows() -> None:
     master = Master("uneven", Schedule(("a",), (*operations, Read("a"))), 0.1, Hold(2))
     found = [op.span for op in timeline(system, master).operations if isinstance(op, TimedCouple)]
     assert found == list(parts)
+
+
+def test_iterations_until_convergence_are_not_nested() -> None:
+    """Their warnings would not know which of them failed."""
+    system = System({"a": StateSpace(-1.0, 1.0, 1.0)}, [("a.y1", "a.u1")])
+    inner = Repeat((Restore("a"), Couple("a"), Step("a"), Read("a")), Convergence())
+    for operations in ((Save("a"), Repeat((inner,), 1)), (Save("a"), inner, inner)):
+        with pytest.raises(ScheduleError, match="until convergence at most once"):
+            timeline(system, Master("nested", Schedule(("a",), operations), 0.1, Hold(0)))

@@ -108,7 +108,8 @@ C = 1
     assert isinstance(said, SystemDescription)
     assert said.external_inputs == {"a.u1": "2", "a.u2": "table from 0 s to 4 s, linear"}
     assert said.experiment["master"]["name"] == "jacobi"
-    assert said.connections == ({"source": "a.y1", "target": "b.u1", "gain": 1.0, "offset": -2.0},)
+    expected = {"source": "a.y1", "target": "b.u1", "gain": 1.0, "offset": -2.0, "convert": True}
+    assert said.connections == (expected,)
     lines = str(said).splitlines()
     assert "  a: StateSpace, 2 inputs, 1 output, 1 state" in lines
     assert "  a.y1 − 2 → b.u1" in lines

@@ -40,6 +40,7 @@ def units(draw: st.DrawFn) -> StateSpace | Mechanical:
             B=rng.normal(size=(n, m)),
             displacement=rng.normal(size=(p, n)),
             velocity=rng.normal(size=(p, n)),
+            acceleration=0.05 * rng.normal(size=(p, n)) * draw(st.sampled_from([0, 1])),
             feedthrough=0.1 * rng.normal(size=(p, m)) * draw(st.sampled_from([0, 1])),
             initial=rng.normal(size=2 * n),
             integrator=draw(st.sampled_from([SymplecticEuler(), Exact(), RungeKutta4(), ForwardEuler()])),
@@ -124,7 +125,13 @@ def cases(draw: st.DrawFn) -> tuple[System, Master]:
     system = draw(systems())
     step = draw(st.sampled_from([0.01, 0.05, 0.1, 0.3]))
     chosen = {inlet.target: draw(couplings()) for name in system.names for inlet in system.inlets[name]}
-    kind = draw(st.integers(0, 5))
+    kind = draw(st.integers(0, 7))
+    if kind == 6:
+        order = draw(st.permutations(system.names))
+        cut = draw(st.integers(1, len(order) - 1))
+        return system, masters.groups(system, step, order=[order[:cut], order[cut:]], couplings=chosen)
+    if kind == 7:
+        return system, masters.iterative(system, step, sweeps=draw(st.integers(1, 4)), couplings=chosen)
     if kind == 0:
         multiples = {name: draw(st.integers(1, 3)) for name in system.names}
         inputs = draw(st.sampled_from(["held", "interpolated"]))

@@ -64,7 +64,8 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
             scale = max(scale, float(np.linalg.norm(exact, 2)))
             z, x = Phi @ z, exact_step(x)
     relative = dict(zip(linear.system.outputs, (error / np.where(size > 0, size, 1.0)).tolist(), strict=True))
-    return GlobalError(total, final, total / scale if scale else total, relative, steps, worst)
+    # A system at rest that is not driven here has no size to compare with.
+    return GlobalError(total, final, total / scale if scale else np.nan, relative, steps, worst)
 
 
 def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:

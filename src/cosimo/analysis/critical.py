@@ -16,6 +16,8 @@ from cosimo.analysis.spectrum import ROUNDING, Spectrum
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
+MARGINAL = 1e-13
+"""How far a radius must lie under 1 to count as decay and not as rounding."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
 
@@ -45,13 +47,17 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     if not len(unstable):
         return CriticalStep(np.inf, searched)
     first = int(unstable[0])
-    if first == 0:
+    # Below the first step that is clearly unstable, a radius that never falls under 1 is growth too small to be seen
+    # (it vanishes with a power of h), not stability.
+    if not (radius[:first] < 1 - MARGINAL).any():
         return CriticalStep(0.0, searched)
+    first = int(np.flatnonzero(radius[:first] < 1 - MARGINAL)[-1]) + 1
 
     def excess(h: float) -> float:
-        return float(Batch(system, master, np.array([h])).spectral_radius()[0]) - 1 - ROUNDING
+        return float(Batch(system, master, np.array([h])).spectral_radius()[0]) - 1
 
-    return CriticalStep(float(brentq(excess, grid[first - 1], grid[first], rtol=1e-12)), searched)
+    above = int(unstable[0])
+    return CriticalStep(float(brentq(excess, grid[first - 1], grid[above], rtol=1e-12)), searched)
 
 
 def _large(system: System, master: Master) -> CriticalStep:

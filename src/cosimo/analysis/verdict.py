@@ -19,6 +19,8 @@ from cosimo.core.system import System
 from cosimo.core.timing import TimedRepeat
 
 SHOWN_MODES = 12
+MOST_STEPS = 2_000_000
+"""How many macro steps the global error is followed at most."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Verdict:
     `spectral_radius` is ρ(Φ), `exact_spectral_radius` that of the exact coupled system over one macro step; `foreign`
     the pole of the dominant mode when the exact system has none like it; `defect` is δ with k = 2 in the 2-norm;
     `order` the measured convergence order; `sweep_factor` how much an iteration shrinks the error per sweep (None
-    without iteration; at 1 or more plain substitution diverges). What was not computed is None.
+    without iteration; at 1 or more plain substitution diverges), `converges` whether the iteration as it is set up
+    does. `left_out` tells that external inputs or offsets exist, which the global error leaves out. What was not
+    computed is None.
     """
 
     system: str
@@ -47,6 +51,8 @@ class Verdict:
     order: float | None
     critical_step: CriticalStep | None
     sweep_factor: float | None
+    converges: bool | None
+    left_out: bool
     loops: tuple[tuple[str, ...], ...]
 
     @property
@@ -59,12 +65,14 @@ class Verdict:
 
     def _headline(self) -> list[str]:
         word = "stable" if self.stable else "UNSTABLE"
+        if self.converges is False:
+            word = "THE ITERATION DIVERGES"
         lines = [
-            f"{self.system} under {self.master} at h = {self.step_size:g} s: {word}",
+            f"{self.system} under {self.master} at the macro step {self.step_size:g} s: {word}",
             f"  schedule             {self.schedule}",
             f"  spectral radius      {self.spectral_radius:.9f}   (exact system {self.exact_spectral_radius:.9f})",
         ]
-        if not self.stable:
+        if self.growth > 0 and not self.stable:
             double = math.log(2) / self.growth
             lines.append(f"  growth               amplitudes double every {double:.3g} s")
             if self.foreign is not None:
@@ -81,6 +89,7 @@ class Verdict:
     def _accuracy(self) -> list[str]:
         error = self.global_error
         whose = "any initial state" if error.worst_case else "the given initial state"
+        whose += "; external inputs left out" if self.left_out else ""
         worst = max(error.outputs, key=lambda name: error.outputs[name], default="")
         lines = [f"  global error         {_percent(error.relative)} of the outputs within {self.horizon:g} s, {whose}"]
         if worst:
@@ -102,19 +111,19 @@ class Verdict:
                 text = f"{critical:.6g} s (first crossing)"
             lines.append(f"  critical step        {text}")
         if self.sweep_factor is not None:
-            verb = "converges" if self.sweep_factor < 1 else "DIVERGES: use Anderson acceleration or a smaller step"
-            lines.append(f"  iteration            error × {self.sweep_factor:.3g} per sweep: {verb}")
+            plain = "converges" if self.sweep_factor < 1 else "plain substitution diverges"
+            remedy = "" if self.converges else ": use Anderson acceleration or a smaller step"
+            lines.append(f"  iteration            error × {self.sweep_factor:.3g} per sweep, {plain}{remedy}")
         lines += [f"  algebraic loop       {' → '.join(loop)}" for loop in self.loops]
         return lines
 
     def _mode_table(self) -> list[str]:
         head = "  mode   frequency/Hz     damping   frequency shift   damping shift       MAC"
         rows = [head]
-        shown = self.modes
+        shown = list(enumerate(self.modes, 1))
         if len(shown) > SHOWN_MODES:
-            shown = tuple(sorted(shown, key=lambda m: m.damping_shift)[:SHOWN_MODES])
-        for mode in shown:
-            number = self.modes.index(mode) + 1
+            shown = sorted(shown, key=lambda entry: entry[1].damping_shift)[:SHOWN_MODES]
+        for number, mode in shown:
             mac = f"{mode.mac:9.6f}" if mode.mac is not None else "        –"
             rows.append(
                 f"  {number:4d}   {mode.frequency:12.6g}   {mode.damping:9.5f}   {_percent(mode.frequency_shift):>15}"
@@ -126,6 +135,8 @@ class Verdict:
 
 
 def _percent(value: float) -> str:
+    if math.isnan(value):
+        return "unknown (the initial state is zero): a share"
     if not math.isfinite(value):
         return "unbounded"
     if abs(value) >= 10:
@@ -142,17 +153,31 @@ def analyse(system: System, master: Master, *, horizon: float | None = None) -> 
     """
     if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
         raise ConfigurationError(f"the horizon of an analysis must be a positive number of seconds, not {horizon}.")
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            return _analyse(system, master, horizon)
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
+        raise ConfigurationError(
+            f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
+            f"double precision ({error}); check parameters and step size."
+        ) from None
+
+
+def _analyse(system: System, master: Master, horizon: float | None) -> Verdict:
     linear = LinearSystem(system, master)
     spectrum = Spectrum(linear)
     steps = _steps(spectrum, horizon)
     error = global_error(linear, steps=steps)
     seconds = steps * master.step
+    factor, converges = sweep_factor(linear), None
+    if factor is not None:
+        converges = factor < 1 or any(until.anderson for until in _iterations(linear))
     return Verdict(
         system=system.name,
         master=master.name,
         schedule=str(master),
         step_size=master.step,
-        stable=spectrum.stable,
+        stable=spectrum.stable and converges is not False,
         spectral_radius=spectrum.radius,
         exact_spectral_radius=spectrum.exact_radius,
         exact_stable=spectrum.exact_stable,
@@ -163,7 +188,9 @@ def analyse(system: System, master: Master, *, horizon: float | None = None) -> 
         horizon=seconds,
         order=convergence_order(system, master, horizon=min(seconds, 100 * master.step)) if error.worst_case else None,
         critical_step=None if linear.sparse else critical_step(system, master),
-        sweep_factor=sweep_factor(linear),
+        sweep_factor=factor,
+        converges=converges,
+        left_out=bool(system.inputs) or any(link.connection.offset for link in system.links),
         loops=tuple(system.loops()),
     )
 
@@ -174,8 +201,17 @@ def _steps(spectrum: Spectrum, horizon: float | None) -> int:
         slowest = float(speeds[speeds > 1e-9].min(initial=np.inf))
         horizon = 20 * math.pi / slowest if math.isfinite(slowest) else 100 * spectrum.step
         limit = 10_000 if len(spectrum.poles) <= 100 else 200
-        return int(min(max(10, math.ceil(horizon / spectrum.step)), limit))
+        return int(min(max(10.0, math.ceil(min(horizon / spectrum.step, 1e9))), limit))
+    if horizon / spectrum.step > MOST_STEPS:
+        raise ConfigurationError(
+            f"a horizon of {horizon:g} s is more than {MOST_STEPS:,} macro steps of {spectrum.step:g} s; shorten it."
+        )
     return max(1, round(horizon / spectrum.step))
+
+
+def _iterations(linear: LinearSystem) -> list[Convergence]:
+    repeats = [op for op in linear.operations.timeline.operations if isinstance(op, TimedRepeat)]
+    return [repeat.times for repeat in repeats if isinstance(repeat.times, Convergence)]
 
 
 def sweep_factor(linear: LinearSystem) -> float | None:

@@ -27,8 +27,12 @@ class Master:
     mixers: Mapping[str, Mixer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.step) and self.step > 0):
+        if not isinstance(self.step, int | float) or not (math.isfinite(self.step) and self.step > 0):
             raise ConfigurationError(f"the macro step must be a positive number, not {self.step}.")
+
+        for coupling in (self.coupling, *self.couplings.values()):
+            if not isinstance(coupling, Coupling):
+                raise ConfigurationError(f"a coupling is an object such as Hold(order=1), not {coupling!r}.")
 
     def __str__(self) -> str:
         return str(self.schedule)

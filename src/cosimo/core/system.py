@@ -31,7 +31,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         for name, value in (("gain", self.gain), ("offset", self.offset)):
-            if not math.isfinite(value):
+            if not isinstance(value, int | float) or not math.isfinite(value):
                 raise ConfigurationError(f"connection {self} has the {name} {value}; give a finite number.")
 
     def __str__(self) -> str:

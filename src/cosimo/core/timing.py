@@ -146,6 +146,10 @@ def _check(system: System, schedule: Schedule) -> None:
         raise ScheduleError(
             f"the schedule is for units {', '.join(schedule.units)}; the system has {', '.join(system.units)}."
         )
+    if len(_searches(schedule.operations)) > 1 or _searches(
+        tuple(inner for op in schedule.operations if isinstance(op, Repeat) for inner in op.body)
+    ):
+        raise ScheduleError("a schedule iterates until convergence at most once, and not inside another repetition.")
     done = {(type(operation), operation.unit) for operation in flatten(schedule.operations)}
     for name, unit in system.units.items():
         for kind, word, needed in (
@@ -155,6 +159,16 @@ def _check(system: System, schedule: Schedule) -> None:
         ):
             if needed and (kind, name) not in done:
                 raise ScheduleError(f"unit '{name}' is never {word} in the schedule.")
+
+
+def _searches(operations: tuple[Operation, ...]) -> list[Convergence]:
+    """The iterations until convergence among the operations, also inside others."""
+    found = []
+    for operation in operations:
+        if isinstance(operation, Repeat):
+            found += [operation.times] if isinstance(operation.times, Convergence) else []
+            found += _searches(operation.body)
+    return found
 
 
 class _Walk:

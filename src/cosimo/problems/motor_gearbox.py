@@ -35,7 +35,7 @@ def motor_gearbox(
         velocity=[[ratio * c], [0.0], [1.0]],
         feedthrough=[[-k, -c], [0.0, 0.0], [0.0, 0.0]],
         integrator=integrator,
-        inputs=["angle", "speed"],
+        inputs=["load_angle", "load_speed"],
         outputs=["torque", "angle", "speed"],
     )
     turned = Mechanical(
@@ -52,7 +52,7 @@ def motor_gearbox(
     )
     connections = [
         Connection("motor.torque", "load.torque"),
-        Connection("load.angle", "motor.angle"),
-        Connection("load.speed", "motor.speed"),
+        Connection("load.angle", "motor.load_angle"),
+        Connection("load.speed", "motor.load_speed"),
     ]
     return System({"motor": motor, "load": turned}, connections, name="motor-gearbox")

@@ -22,6 +22,7 @@ def two_mass(
     kc: float = 100.0,
     damping: float = 0.1,
     integrator: Integrator | None = None,
+    name: str = "two-mass",
 ) -> System:
     """The system; `damping` is c1 = c2 = cc in N s/m, stiffnesses in N/m, masses in kg."""
     one = Mechanical(
@@ -52,14 +53,14 @@ def two_mass(
     # The coupling force acts on mass 2 in the opposite direction.
     back = Connection("one.f", "two.f", gain=-1.0)
     connections = [back, Connection("two.x", "one.x2"), Connection("two.v", "one.v2")]
-    return System({"one": one, "two": two}, connections, name="two-mass")
+    return System({"one": one, "two": two}, connections, name=name)
 
 
 def two_mass_undamped() -> System:
     """Scenario 1 of tamellin2022: no damping anywhere."""
-    return two_mass(damping=0.0)
+    return two_mass(damping=0.0, name="two-mass-undamped")
 
 
 def two_mass_damped() -> System:
     """Scenario 2 of tamellin2022: c1 = c2 = cc = 0.1 N s/m."""
-    return two_mass(damping=0.1)
+    return two_mass(damping=0.1, name="two-mass-damped")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import spearmanr
 
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
@@ -24,6 +25,8 @@ from cosimo.units import StateSpace
 CONTROL_21 = {"two.F": 0.6}
 CONTROL_12 = {"one.x": 0.59, "one.v": 0.36}
 """The gains α of the paper's Control masters, Eqs. 70 and 71."""
+FRONT = 70
+"""Points of the Pareto front on the grid of Fig. 6 with α < 1, counted independently."""
 
 
 def two_mass_glumac(
@@ -134,11 +137,17 @@ def _intervals() -> Iterator[Claim]:
         "ck": ("(63)", {"Seidel12": 0.89, "Seidel21": 0.89, "Control12": 3.59, "Control21": 3.59}),
         "dk": ("(64)", {"Seidel12": 2.26, "Seidel21": 2.26, "Control12": 1e5, "Control21": 1e5}),
     }
-    reason = "the end of the first stable interval on logspace(−5, 5, 100) at h = 9"
     for parameter, (equation, values) in printed.items():
         for name, value in values.items():
             computed = first_crossing(name, parameter)
-            yield Claim(f"{equation}: {name} stable up to {parameter}", value, computed, tolerance=0.006, reason=reason)
+            index = int(np.abs(np.logspace(-5, 5, 100) - computed).argmin())
+            yield Claim(
+                f"{equation}: {name} stable up to {parameter}",
+                value,
+                computed,
+                tolerance=0.006,
+                reason=f"point {index} of logspace(−5, 5, 100), the last before the first crossing, at h = 9",
+            )
 
 
 def _grid() -> Iterator[Claim]:
@@ -153,7 +162,7 @@ def _grid() -> Iterator[Claim]:
         "Fig. 6: the Pareto front in (ρ, δ)",
         "drawn, not counted",
         f"{int(front.sum())} points",
-        holds=True,
+        holds=int(front.sum()) == FRONT,
         reason=reason,
     )
 
@@ -189,7 +198,7 @@ def _jacobi_is_a_product(system: System) -> Claim:
         "Sec. 6: Jacobi cannot be modelled by matrix multiplication",
         "future work",
         f"(∏H)(∏G)(∏F) = Φ to {error:.0e}",
-        holds=False,
+        holds=error > 1e-12,
         reason="stage by stage it is a product like any other schedule",
     )
 
@@ -202,11 +211,11 @@ def _radius_and_robustness() -> Claim:
         nominal = two_mass_glumac()
         rho.append(Spectrum(LinearSystem(nominal, paper_masters(nominal, h)["Seidel12"])).radius)
         limit.append(first_crossing("Seidel12", "ck", step=h))
-    correlation = float(np.corrcoef(np.argsort(np.argsort(rho)), np.argsort(np.argsort(limit)))[0, 1])
+    correlation = float(spearmanr(rho, limit).statistic)
     return Claim(
         "Sec. 4.3: a lower ρ means more robustness",
         "argued from one step size",
         f"rank correlation of ρ with the stable ck range over steps: {correlation:+.2f}",
         holds=correlation < 0,
-        reason="across step sizes a lower ρ ranks robustness the wrong way: large steps damp more and tolerate less",
+        reason="over steps from 0.5 to 9 a lower ρ does not go with a larger stable range: large steps damp more",
     )

@@ -45,6 +45,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
         "critical_step": number(critical.step) if critical else None,
         "critical_step_searched": list(critical.searched) if critical else None,
         "sweep_factor": number(verdict.sweep_factor),
+        "converges": verdict.converges,
         "algebraic_loops": [list(loop) for loop in verdict.loops],
         "foreign_mode": None if verdict.foreign is None else complex_pair(verdict.foreign),
         "modes": [_mode(mode) for mode in verdict.modes],

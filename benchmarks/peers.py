@@ -1,0 +1,243 @@
+"""Other co-simulation tools on the same exported FMUs, in the same run, as multiples of the bare C loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from fmpy import read_model_description
+
+from benchmarks import peers_install
+from benchmarks.bare import BareLoop, library
+from benchmarks.kernel import _interleave, _start
+from benchmarks.measure import Table
+from benchmarks.peers_job import CHECKED
+from cosimo import masters
+from cosimo.core.system import System
+from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.execution import run
+from cosimo.formats.export import export_system, export_unit
+from cosimo.problems import chain, two_mass
+from cosimo.units import Fmu, Mechanical
+
+STEP = 1e-3
+PATIENCE = 240
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A tool, the way it is used, its package, and the module that runs it (None: not measured)."""
+
+    title: str
+    package: str
+    module: str | None = None
+    variant: str = "-"
+
+
+PEERS = (
+    Peer("FMPy loop", "fmpy", "fmpy"),
+    Peer("libcosim", "libcosimpy", "libcosim"),
+    Peer("libcosim, one core", "libcosimpy", "libcosim", "one core"),
+    Peer("Ecos", "ecospy", "ecos"),
+    Peer("Ecos, one core", "ecospy", "ecos", "one core"),
+    Peer("FMU container, stepped", "fmu-manipulation-toolbox", "container", "stepped"),
+    Peer("FMU container, raw calls", "fmu-manipulation-toolbox", "container", "raw calls"),
+    Peer("FMU container, datalog", "fmu-manipulation-toolbox", "container", "datalog"),
+    Peer("OMSimulator", "OMSimulator"),
+    Peer("PyFMI", "pyfmi"),
+)
+
+NOTE = """Exported FMI 2 FMUs, Jacobi with a macro step of 1 ms, best of 3 repetitions of at least 0.5 s, loading not
+counted. "Recorded": all outputs of every macro step kept; "not recorded": the same without, for comparison.
+Trajectories are compared with ours over the first {checked} steps. In two-mass the sign of the force is moved from the
+connection into unit `two`, since not every tool has gains. Units of a chain that are alike are instances of one FMU
+file, whose library the bare loop, our kernel and the FMPy loop load once; the FMU container unpacks and loads a copy
+per unit even so, which is part of its time here. With "own files" every tool has a copy of the library per unit.
+
+What each does: the *FMPy loop* sets, steps and gets unit after unit from Python and keeps rows in a list. *libcosim*
+makes all steps in one call and records with its time-series observer in memory; it starts a thread per processor it
+sees, hence also on one core. *Ecos* makes all steps in one call; it records with its CSV writer (six decimals), having
+no recorder in memory. The *FMU container* holds all FMUs and is stepped through FMPy: "stepped" is one call per macro
+step and FMPy's `getReal` into a list; "raw calls" the same with the C functions called directly on arrays made
+beforehand; "datalog" thousands of macro steps in one call, recorded by the container's
+own CSV log (17 digits).
+
+Versions: {versions}."""
+
+
+def systems() -> list[tuple[str, System, bool]]:
+    """The systems compared, connections without gains; whether units that are alike share a file."""
+    plain = two_mass()
+    two = plain.units["two"]
+    assert isinstance(two, Mechanical)
+    turned = Mechanical(
+        two.M,
+        two.C,
+        two.K,
+        B=-two.B,
+        displacement=two.displacement,
+        velocity=two.velocity,
+        initial=two.initial_state,
+        integrator=two.integrator,
+        inputs=two.inputs,
+        outputs=two.outputs,
+    )
+    pair = System({"one": plain.units["one"], "two": turned}, [(c.source, c.target) for c in plain.connections])
+    chains = [(f"chain of {n}", chain(n=n), True) for n in (10, 100, 1000)]
+    return [("two-mass", pair, False), *chains, ("chain of 100, own files", chain(n=100), False)]
+
+
+def _export(system: System, folder: Path, shared: bool) -> dict[str, Path]:
+    """One FMU per unit, or one for all units that are alike."""
+    if not shared:
+        return export_system(system, folder, fmi=2)
+    files: dict[str, Path] = {}
+    alike: dict[bytes, Path] = {}
+    for name, unit in system.units.items():
+        path = export_unit(unit, folder / f"kind{len(alike) + 1}.fmu", name="unit", fmi=2)
+        files[name] = alike.setdefault(path.read_bytes(), path)
+    return files
+
+
+def compared() -> Table:
+    """Peers on exported FMUs: time per macro step, as multiples of the bare loop and of our kernel."""
+    missing = peers_install.failures()
+    there = [peer.package for peer in PEERS if peer.package not in missing]
+    known = peers_install.versions(*dict.fromkeys(there)) if there else {}
+    table = Table(
+        "Other tools on the same FMUs",
+        ("system", "tool", "recorded / µs", "× bare loop", "× our kernel", "not recorded / µs", "trajectory"),
+        note=NOTE.format(checked=CHECKED, versions=", ".join(f"{name} {v}" for name, v in known.items()) or "none"),
+    )
+    code = library()
+    for name, system, shared in systems():
+        with tempfile.TemporaryDirectory() as folder:
+            files = _export(system, Path(folder), shared)
+            bare, kernel = _ours(code, System({n: Fmu(p) for n, p in files.items()}, system.connections))
+            table.add(name, "bare C loop", f"{bare * 1e6:.3f}", "1", f"{bare / kernel:.2f}", "", "")
+            table.add(name, "cosimo's kernel", f"{kernel * 1e6:.3f}", f"{kernel / bare:.2f}", "1", "", "")
+            job = _write_job(system, files, Path(folder))
+            for peer in PEERS:
+                if peer.package not in missing and peer.module is not None:
+                    _measure(table, name, peer, job, (bare, kernel), system)
+    for peer in PEERS:
+        if peer.package in missing:
+            table.add("all", peer.title, "–", "–", "–", "–", f"not installed: {missing[peer.package]}")
+        elif peer.module is None:
+            table.add("all", peer.title, "–", "–", "–", "–", "installed, but no measurement is written for it")
+    return table
+
+
+def _ours(code: object, fmus: System) -> tuple[float, float]:
+    """Best seconds per macro step of the bare loop and the kernel, interleaved."""
+    ours, theirs = _start(fmus), _start(fmus)
+    kernel = KernelEngine(ours, fmus.outputs, EngineOptions(parallel=False))
+    bare = BareLoop(code, theirs)  # type: ignore[arg-type]
+    steps = max(400, 800_000 // len(fmus.units) // (1 + len(fmus.units) // 50))
+    found = _interleave(bare, kernel, steps, len(fmus.outputs))
+    kernel.close()
+    ours.close()
+    theirs.close()
+    return found
+
+
+def _write_job(system: System, files: dict[str, Path], folder: Path) -> Path:
+    """What the peers are given."""
+    units = []
+    for name, unit in system.units.items():
+        variables = read_model_description(str(files[name]), validate=False).modelVariables
+        references = {variable.name: variable.valueReference for variable in variables}
+        inputs, outputs = ({n: references[n] for n in names} for names in (unit.inputs, unit.outputs))
+        units.append({"name": name, "path": str(files[name]), "inputs": inputs, "outputs": outputs})
+    place = {name: i for i, name in enumerate(system.names)}
+    connections = [
+        (
+            place[link.source.unit],
+            system.units[link.source.unit].outputs[link.source.index],
+            place[link.target.unit],
+            system.units[link.target.unit].inputs[link.target.index],
+        )
+        for link in system.links
+    ]
+    path = folder / "job.json"
+    document = {"units": units, "connections": connections, "step": STEP, "folder": "."}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def _measure(table: Table, name: str, peer: Peer, job: Path, ours: tuple[float, float], system: System) -> None:
+    recorded, plain = (_ask(peer, job, recording) for recording in ("yes", "no"))
+    if isinstance(recorded, str):
+        table.add(name, peer.title, "–", "–", "–", "–", f"failed: {recorded}")
+        return
+    seconds, rows = recorded
+    without = f"{plain[0] * 1e6:.3g}" if not isinstance(plain, str) else "–"
+    ratios = [f"{seconds / reference:.0f}" for reference in ours]
+    table.add(name, peer.title, f"{seconds * 1e6:.3g}", *ratios, without, _verdict(system, rows))
+
+
+def _ask(peer: Peer, job: Path, recording: str) -> tuple[float, list[list[float]]] | str:
+    """Seconds per macro step and the first rows, or why there are none; in a process and a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        document = json.loads(job.read_text(encoding="utf-8")) | {"folder": folder}
+        own = Path(folder) / "job.json"
+        own.write_text(json.dumps(document), encoding="utf-8")
+        command = [peers_install.PYTHON, "-m", "benchmarks.peers_job", peer.module, peer.variant, recording, own]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                cwd=ROOT,
+                env=os.environ | {"LD_LIBRARY_PATH": str(peers_install.FOLDER / "lib")},  # Ecos needs TBB from there
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no answer within {PATIENCE} s"
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines or not lines[-1].startswith("{"):
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return f"exit code {done.returncode}, {last}"
+    answer = json.loads(lines[-1])
+    return answer["seconds"], answer["rows"]
+
+
+def _verdict(system: System, rows: list[list[float]]) -> str:
+    """How far a peer's rows are from ours, relative to the largest value; also when outputs are read once more."""
+    values = run(system, masters.jacobi(system, STEP), stop=CHECKED * STEP).values
+    ours, theirs = values[1:], np.array(rows)
+    if theirs.shape != ours.shape:
+        return f"{theirs.shape[0]} rows instead of {len(ours)}"
+    difference = float(np.abs(theirs - ours).max() / np.abs(ours).max())
+    if difference <= 1e-5:
+        return _same(difference)
+    again = float(np.abs(theirs - _read_again(system, values)).max() / np.abs(ours).max())
+    if again <= 1e-5:
+        return f"{_same(again)}; records feedthrough outputs with the inputs of the next step"
+    return f"differs by {difference:.1e}"
+
+
+def _same(difference: float) -> str:
+    return "same to 1e-12" if difference <= 1e-12 else f"same to {difference:.0e}"
+
+
+def _read_again(system: System, values: np.ndarray) -> np.ndarray:
+    """The outputs if read once more after the exchange: y + D (u_k − u_{k−1}), each u made of the outputs then."""
+    place = {name: i for i, name in enumerate(system.outputs)}
+    changed = values[1:].copy()
+    for link in system.links:
+        model = system.units[link.target.unit].linear()
+        assert model is not None
+        for row, output in enumerate(system.units[link.target.unit].outputs):
+            gain = model.D[row, link.target.index]
+            moved = np.diff(values[:, place[link.connection.source]], axis=0)
+            changed[:, place[f"{link.target.unit}.{output}"]] += gain * moved
+    return changed

@@ -1,0 +1,183 @@
+"""Whole runs: results kept on disk, sweeps of an iterative master, memory over many steps; two-mass as FMI 2 FMUs."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bare import BareLoop, library
+from benchmarks.kernel import as_fmus
+from benchmarks.measure import Table
+from cosimo import masters
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.execution import BLOCK, run
+from cosimo.formats.results import ResultFile
+from cosimo.problems import two_mass
+from cosimo.reference import Interpreter
+
+STEP = 1e-3
+
+
+def _best(works: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    """The shortest time of each, measured in turns."""
+    best = dict.fromkeys(works, np.inf)
+    for _ in range(repeat):
+        for name, work in works.items():
+            begin = time.perf_counter()
+            work()
+            best[name] = min(best[name], time.perf_counter() - begin)
+    return best
+
+
+class _Steps:
+    """A number of macro steps of an engine that stays alive, rows going into one warm block."""
+
+    def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int) -> None:
+        self._engine, self._steps, self._at = engine, steps, 0
+        self._rows = np.zeros((BLOCK, 1 + width))
+
+    def __call__(self) -> None:
+        left = self._steps
+        while left:
+            self._engine.advance(self._at, self._rows[:left])
+            self._at += self._engine.made
+            left -= self._engine.made
+
+
+def _start(system: System, master: Master) -> Interpreter:
+    interpreter = Interpreter(system, master, 0.0)
+    interpreter.initialise()
+    return interpreter
+
+
+def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
+    """Rows kept in memory and on disk, against the bare loop."""
+    table = Table(
+        "Recording",
+        ("what", "ns per macro step", "× bare loop"),
+        note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
+        f"time of a run of one step) is subtracted. The bare loop writes into one warm block of {BLOCK} rows. "
+        f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        fmus = as_fmus(two_mass(), Path(folder))
+        master = masters.jacobi(fmus, STEP)
+        interpreter = _start(fmus, master)
+        files = {f"run, {suffix} file": ResultFile(Path(folder) / f"rows{suffix}") for suffix in (".arrows", ".arrow")}
+        outputs = {"run, rows in memory": None, **files}
+
+        def work(output: ResultFile | None, count: int) -> Callable[[], object]:
+            return lambda: run(fmus, master, stop=count * STEP, output=output)
+
+        works: dict[str, Callable[[], object]] = {
+            "bare C loop": _Steps(BareLoop(library(), interpreter), len(fmus.outputs), steps)
+        }
+        for name, output in outputs.items():
+            works |= {name: work(output, steps), f"{name}, one step": work(output, 1)}
+        best = _best(works, repeat)
+        interpreter.close()
+    for name in ("bare C loop", *outputs):
+        took = (best[name] - best.get(f"{name}, one step", 0.0)) / steps
+        table.add(name, f"{took * 1e9:.1f}", f"{took * steps / best['bare C loop']:.2f}")
+    return table
+
+
+def _state_functions(interpreter: Interpreter, times: int) -> dict[str, Callable[[], object]]:
+    """Loops in C over the units' own saving and restoring."""
+    target = Path(tempfile.mkdtemp(prefix="cosimo-bench-")) / "states.so"
+    source = Path(__file__).with_name("states.c")
+    subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    code = ctypes.CDLL(str(target))
+    natives = [interpreter.instances[name].native() for name in interpreter.system.names]  # type: ignore[attr-defined]
+    many = ctypes.c_void_p * len(natives)
+    components, states = many(*(native.component for native in natives)), many()
+
+    def work(loop: str, function: str) -> Callable[[], object]:
+        functions = many(*(native.address(function) for native in natives))
+        sizes = ctypes.c_size_t(len(natives)), ctypes.c_longlong(times)
+        return lambda: getattr(code, loop)(components, functions, states, *sizes)
+
+    return {"save": work("save_states", "fmi2GetFMUstate"), "restore": work("restore_states", "fmi2SetFMUstate")}
+
+
+def sweeps(steps: int = 400_000, repeat: int = 15) -> Table:
+    """One sweep of an iterative master against a plain macro step and the units' own saving and restoring."""
+    table = Table(
+        "One sweep of an iterative master",
+        ("what", "ns", "bound: plain + own saving and restoring / ns", "ratio"),
+        note="Kernel on two-mass as FMUs, successive substitution (Jacobi), a fixed number of sweeps. One sweep saves, "
+        "restores, couples, steps and reads; a further sweep restores, couples, steps and reads. The units' own saving "
+        "and restoring is measured by a loop in C over their functions.",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        fmus = as_fmus(two_mass(), Path(folder))
+        plan = {"plain": masters.jacobi(fmus, STEP)}
+        plan |= {f"{n} sweeps": masters.iterative(fmus, STEP, sweeps=n) for n in (1, 4)}
+        live = {name: _start(fmus, master) for name, master in plan.items()}
+        engines = {n: KernelEngine(live[n], fmus.outputs, EngineOptions(parallel=False)) for n in plan}
+        works: dict[str, Callable[[], object]] = {n: _Steps(e, len(fmus.outputs), steps) for n, e in engines.items()}
+        other = _start(fmus, plan["plain"])
+        best = {n: took / steps for n, took in _best(works | _state_functions(other, steps), repeat).items()}
+        for engine in engines.values():
+            engine.close()
+        for interpreter in (*live.values(), other):
+            interpreter.close()
+    plain, save, restore = (best[name] for name in ("plain", "save", "restore"))
+    further = (best["4 sweeps"] - best["1 sweeps"]) / 3
+    table.add("plain macro step", f"{plain * 1e9:.1f}", "", "")
+    table.add("the units' own saving / restoring", f"{save * 1e9:.1f} / {restore * 1e9:.1f}", "", "")
+    for name, took, bound in (
+        ("macro step with one sweep", best["1 sweeps"], plain + save + restore),
+        ("a further sweep", further, plain + restore),
+    ):
+        table.add(name, f"{took * 1e9:.1f}", f"{bound * 1e9:.1f}", f"{took / bound:.2f}")
+    return table
+
+
+def _resident() -> float:
+    """Resident memory of this process now, in MB."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _grow(steps: int, suffix: str) -> tuple[float, float, float]:
+    """Resident memory after a tenth of the steps, its greatest growth later, and its growth at the end."""
+    seen: list[tuple[float, float]] = []
+
+    def watch(at: float, stop: float) -> None:
+        if not seen or at - seen[-1][0] >= stop / 200:
+            seen.append((at, _resident()))
+
+    with tempfile.TemporaryDirectory() as folder:
+        fmus = as_fmus(two_mass(), Path(folder))
+        output = ResultFile(Path(folder) / f"rows{suffix}")
+        run(fmus, masters.jacobi(fmus, STEP), stop=steps * STEP, output=output, progress=watch)
+        end = _resident()
+    warm = next(resident for at, resident in seen if at >= steps * STEP / 10)
+    later = max(resident for at, resident in seen if at >= steps * STEP / 10)
+    return warm, later - warm, end - warm
+
+
+def memory(steps: int = 10_000_000) -> Table:
+    """Resident memory over many macro steps with output to disk."""
+    table = Table(
+        "Resident memory over 10^7 macro steps",
+        ("file", "after a tenth of the steps / MB", "greatest growth later / MB", "growth after the run / MB"),
+        note="`run` on two-mass as FMUs, all outputs to disk; after the run an `.arrow` file has been converted too.",
+    )
+    context = multiprocessing.get_context("spawn")
+    for suffix in (".arrows", ".arrow"):
+        with context.Pool(1) as pool:
+            warm, later, end = pool.apply(_grow, (steps, suffix))
+        table.add(suffix, f"{warm:.1f}", f"{later:.2f}", f"{end:.2f}")
+    return table
