@@ -47,4 +47,5 @@ for name, master in (("plain", plain), ("Anderson", anderson)):
         print(f"{name}: warning: {warning}")
     exact = 0.01 * np.cos(np.sqrt(K / (M1 + M2)) * result.time)
     error = np.abs(result["carrier.position"] - exact).max() / 0.01
-    print(f"{name}: {result.info['sweeps'] / result.info['steps']:.1f} sweeps per step, error of the position {error:.2g} of its size")
+    sweeps = result.info["sweeps"] / result.info["steps"]
+    print(f"{name}: {sweeps:.1f} sweeps per step, error of the position {error:.2g} of its size")

@@ -336,3 +336,24 @@ def test_blocks_do_not_show(tmp_path: Path) -> None:
     ours, oracle = (run(system, master, stop=90.0, engine=e) for e in (KERNEL, REFERENCE))
     assert len(ours) == 9001
     assert np.array_equal(bits(ours), bits(oracle))
+
+
+def test_stages_are_not_shared_while_units_live_in_python() -> None:
+    """The loop then keeps the interpreter lock, for which a unit on another thread might wait forever."""
+
+    class Echo:
+        inputs, outputs = {"u": 0.0}, ("y",)
+
+        def __init__(self) -> None:
+            self.y = 0.0
+
+        def step(self, time: float, duration: float) -> None:
+            self.y = self.u  # type: ignore[attr-defined]
+
+    linear = {name: StateSpace(-1.0, 1.0, 1.0, initial=1.0) for name in ("a", "b")}
+    system = System({**linear, "p": PythonUnit(Echo)}, [("a.y1", "b.u1"), ("b.y1", "p.u"), ("p.y", "a.u1")])
+    interpreter = Interpreter(system, masters.jacobi(system, 0.1), 0.0)
+    interpreter.initialise()
+    engine = KernelEngine(interpreter, system.outputs, EngineOptions(parallel=True, threads=2))
+    assert not engine.shared
+    engine.close()
