@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # One thread per measurement; set before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -30,18 +31,25 @@ MEASUREMENTS = (
 )
 
 
-def main() -> None:
-    tables = []
-    for measure in MEASUREMENTS:
-        print(measure.__doc__.strip().splitlines()[0] if measure.__doc__ else measure.__name__, flush=True)
-        tables.append(measure())
-    text = (
-        HEAD.format(machine=machine("numpy", "scipy", "fmpy", "pyarrow"))
-        + "\n"
-        + "\n".join(table.markdown() for table in tables)
-    )
-    Path(__file__).with_name("RESULTS.md").write_text(text, encoding="utf-8")
+def main(wanted: list[str]) -> None:
+    """All measurements, or only those named; the tables of the others stay as they are in RESULTS.md."""
+    path = Path(__file__).with_name("RESULTS.md")
+    known = {f"{measure.__module__.rpartition('.')[2]}.{measure.__name__}": measure for measure in MEASUREMENTS}
+    for name in wanted:
+        if name not in known:
+            sys.exit(f"no measurement '{name}'; there are {', '.join(known)}")
+    head, *sections = path.read_text(encoding="utf-8").split("\n## ") if wanted else [""]
+    tables = {section.splitlines()[0]: "## " + section.rstrip() + "\n" for section in sections}
+    for name, measure in known.items():
+        if wanted and name not in wanted:
+            continue
+        print((measure.__doc__ or name).strip().splitlines()[0], flush=True)
+        table = measure()
+        tables[table.title] = table.markdown()
+    if not wanted:
+        head = HEAD.format(machine=machine("numpy", "scipy", "fmpy", "pyarrow"))
+    path.write_text(head.rstrip() + "\n\n" + "\n".join(tables.values()), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

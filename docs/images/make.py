@@ -87,8 +87,8 @@ def draw_radius(axes: Axes, system: System, jacobi: Master, seidel: Master) -> N
     axes.set(ylim=(0.998, 1.004), xlim=(0.2, 20), xticks=[0.2, 0.5, 1, 2, 5, 10, 20])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    axes.text(10.5, 1.0032, "unstable", ha="left")
-    axes.text(10.5, 0.9995, "stable", ha="left")
+    axes.text(18.5, 1.0021, "unstable", ha="right")
+    axes.text(18.5, 0.9995, "stable", ha="right")
 
 
 def picture() -> Figure:

@@ -184,15 +184,16 @@ public:
     }
     void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau}); }
     void keep(int unit, bool put_back, std::uint32_t first, std::size_t width) {
-        auto made = std::make_unique<Keep>();
         auto &saved = program.saved[static_cast<std::size_t>(unit)];
         saved.resize(width);
-        made->unit = at(unit);
-        made->number = unit;
-        made->put_back = put_back;
-        made->first = first;
-        made->saved = &saved;
-        open.back()->push_back(std::move(made));
+        Sequence &sequence = *open.back();
+        auto *stage = sequence.empty() ? nullptr : dynamic_cast<Keep *>(sequence.back().get());
+        if (!stage || sequence.back().get() == fence || stage->put_back != put_back) {
+            sequence.push_back(std::make_unique<Keep>());
+            stage = static_cast<Keep *>(sequence.back().get());
+            stage->put_back = put_back;
+        }
+        stage->members.push_back({at(unit), unit, first, &saved});
     }
     void begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps) {
         auto made = std::make_unique<Repeat>();
@@ -286,6 +287,7 @@ private:
             if (auto *couple = dynamic_cast<Couple *>(instruction.get())) couple->all_fmi2 = fmi2(couple->targets);
             if (auto *step = dynamic_cast<Step *>(instruction.get())) step->all_fmi2 = fmi2(step->units);
             if (auto *read = dynamic_cast<Read *>(instruction.get())) read->all_fmi2 = fmi2(read->sources);
+            if (auto *keep = dynamic_cast<Keep *>(instruction.get())) keep->all_fmi2 = fmi2(keep->members);
             if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
                 for (Sequence &sweep : repeat->sweeps) specialise(sweep);
         }

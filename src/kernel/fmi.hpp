@@ -70,13 +70,17 @@ struct Fmi2 final : Unit {
     int get(double *y) override { return outputs ? bad(get_real(component, out.data(), outputs, y)) : 0; }
     int save() override {
         final_step = 0;
-        saved_c = c;
-        saved_shifted = shifted;
+        if (powers > 1) {
+            saved_c = c;
+            saved_shifted = shifted;
+        }
         return bad(get_state(component, &state));
     }
     int restore() override {
-        c = saved_c;
-        shifted = saved_shifted;
+        if (powers > 1) {
+            c = saved_c;
+            shifted = saved_shifted;
+        }
         return bad(set_state(component, state));
     }
 };

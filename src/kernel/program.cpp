@@ -206,15 +206,22 @@ int Read::not_finite(Machine &m, const Source &source) {
     return non_finite;
 }
 
-int Keep::run(Machine &m) {
-    double *c = m.c.data() + first;
-    int status = caught(*unit, [&] { return put_back ? unit->restore() : unit->save(); });
-    if (status) return m.fail(number, put_back ? restoring : saving, status, m.time(0.0));
-    if (!saved->empty()) {
-        if (put_back)
-            std::memcpy(c, saved->data(), saved->size() * sizeof(double));
-        else
-            std::memcpy(saved->data(), c, saved->size() * sizeof(double));
+int Keep::run(Machine &m) { return all_fmi2 ? all<Fmi2>(m) : all<Unit>(m); }
+
+template <class U>
+int Keep::all(Machine &m) {
+    const Member *member = members.data(), *end = member + members.size();
+    const Phase doing = put_back ? restoring : saving;
+    try {
+        for (; member != end; ++member) {
+            U *unit = static_cast<U *>(member->unit);
+            if (int status = put_back ? unit->restore() : unit->save()) [[unlikely]]
+                return m.fail(member->number, doing, status, m.time(0.0));
+            double *c = m.c.data() + member->first, *kept = member->saved->data();
+            for (std::size_t i = 0; i < member->saved->size(); ++i) put_back ? c[i] = kept[i] : kept[i] = c[i];
+        }
+    } catch (...) {
+        return m.fail(member->number, doing, member->unit->keep_error(), m.time(0.0));
     }
     return ok;
 }

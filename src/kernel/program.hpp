@@ -149,13 +149,22 @@ private:
     int not_finite(Machine &, const Source &);
 };
 
+// Units that are saved, or put back, one after the other; with each its input polynomial.
 struct Keep final : Instruction {
-    Unit *unit;
-    int number;
+    struct Member {
+        Unit *unit;
+        int number;
+        std::uint32_t first;
+        std::vector<double> *saved;
+    };
     bool put_back;
-    std::uint32_t first;
-    std::vector<double> *saved;  // the input polynomial that goes with the unit's own state
+    std::vector<Member> members;
+    bool all_fmi2 = false;
     int run(Machine &) override;
+
+private:
+    template <class U>
+    int all(Machine &);
 };
 
 struct Repeat final : Instruction {
