@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -194,6 +195,7 @@ public:
             stage->put_back = put_back;
         }
         stage->members.push_back({at(unit), unit, first, &saved});
+        keepers.push_back(unit);
     }
     void begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps) {
         auto made = std::make_unique<Repeat>();
@@ -267,6 +269,7 @@ public:
 private:
     std::vector<Repeat *> repeats;
     std::vector<Step *> steps;
+    std::vector<int> keepers;  // units that are saved or put back anywhere
     Instruction *fence = nullptr;
 
     int add(std::unique_ptr<Unit> unit) {
@@ -276,22 +279,56 @@ private:
         program.saved.reserve(1 << 16);  // addresses of saved inputs are kept in instructions
         return static_cast<int>(program.units.size()) - 1;
     }
-    // Stages of FMI 2 units only call the FMUs' functions without a detour.
-    static void specialise(Sequence &sequence) {
-        auto fmi2 = [](const auto &members) {
-            for (const auto &member : members)
-                if (!dynamic_cast<Fmi2 *>(member.unit)) return false;
-            return true;
-        };
+    // Stages of FMI 2 units with plain inputs call the FMUs' functions from one array, without a detour.
+    void specialise(Sequence &sequence) {
         for (auto &instruction : sequence) {
-            if (auto *couple = dynamic_cast<Couple *>(instruction.get())) couple->all_fmi2 = fmi2(couple->targets);
-            if (auto *step = dynamic_cast<Step *>(instruction.get())) step->all_fmi2 = fmi2(step->units);
-            if (auto *read = dynamic_cast<Read *>(instruction.get())) read->all_fmi2 = fmi2(read->sources);
-            if (auto *keep = dynamic_cast<Keep *>(instruction.get())) keep->all_fmi2 = fmi2(keep->members);
+            if (auto *couple = dynamic_cast<Couple *>(instruction.get()); couple && plain_fmi2(couple->targets))
+                for (const auto &target : couple->targets) {
+                    auto &unit = static_cast<Fmi2 &>(*target.unit);
+                    auto call = made(unit, unit.in, target.first);
+                    call.set = unit.set_real;
+                    couple->calls.push_back(call);
+                }
+            if (auto *step = dynamic_cast<Step *>(instruction.get()); step && plain_fmi2(step->units))
+                for (const auto &member : step->units) {
+                    auto &unit = static_cast<Fmi2 &>(*member.unit);
+                    auto call = made(unit, unit.in, 0);
+                    call.step = unit.do_step;
+                    call.tau = member.tau;
+                    call.duration = member.duration;
+                    // No state from before this step is put back where none is ever saved.
+                    call.final_step = !kept(member.number);
+                    step->calls.push_back(call);
+                }
+            if (auto *read = dynamic_cast<Read *>(instruction.get()); read && plain_fmi2(read->sources))
+                for (const auto &source : read->sources) {
+                    auto &unit = static_cast<Fmi2 &>(*source.unit);
+                    auto call = made(unit, unit.out, source.first);
+                    call.get = unit.get_real;
+                    read->calls.push_back(call);
+                }
+            if (auto *keep = dynamic_cast<Keep *>(instruction.get())) keep->all_fmi2 = plain_fmi2(keep->members);
             if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
                 for (Sequence &sweep : repeat->sweeps) specialise(sweep);
         }
     }
+    template <class Members>
+    static bool plain_fmi2(const Members &members) {
+        for (const auto &member : members) {
+            auto *unit = dynamic_cast<Fmi2 *>(member.unit);
+            if (!unit || unit->powers > 1 || unit->in.empty() || unit->out.empty()) return false;
+        }
+        return !members.empty();
+    }
+    static Fmi2Call made(Fmi2 &unit, const Indices &references, std::uint32_t first) {
+        Fmi2Call call{};
+        call.component = unit.component;
+        call.references = references.data();
+        call.count = references.size();
+        call.first = first;
+        return call;
+    }
+    bool kept(int number) const { return std::find(keepers.begin(), keepers.end(), number) != keepers.end(); }
     Unit *at(int number) { return program.units.at(static_cast<std::size_t>(number)).get(); }
     template <class Stage>
     Stage &last() {

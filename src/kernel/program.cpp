@@ -79,16 +79,30 @@ int Couple::run(Machine &m) {
                 sum += external.fit[i * external.powers + j] * m.e[external.first + j];
             c[external.target + i * external.stride] = sum;
         }
-    return all_fmi2 ? set_all<Fmi2>(m) : set_all<Unit>(m);
+    return calls.empty() ? set_all(m) : set_fmi2(m);
 }
 
-template <class U>
+int Couple::set_fmi2(Machine &m) {
+    const double *c = m.c.data();
+    const Fmi2Call *call = calls.data(), *end = call + calls.size();
+    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
+    try {
+        for (; call != end; ++call)
+            if (int status = bad(call->set(call->component, call->references, call->count, c + call->first))) [[unlikely]]
+                return m.fail(targets[place()].number, setting, status, m.time(targets[place()].tau));
+    } catch (...) {
+        const Target &target = targets[place()];
+        return m.fail(target.number, setting, target.unit->keep_error(), m.time(target.tau));
+    }
+    return ok;
+}
+
 int Couple::set_all(Machine &m) {
     const double *c = m.c.data();
     const Target *target = targets.data(), *end = target + targets.size();
     try {
         for (; target != end; ++target)
-            if (int status = static_cast<U *>(target->unit)->set(c + target->first)) [[unlikely]]
+            if (int status = target->unit->set(c + target->first)) [[unlikely]]
                 return m.fail(target->number, setting, status, m.time(target->tau));
     } catch (...) {
         return m.fail(target->number, setting, target->unit->keep_error(), m.time(target->tau));
@@ -109,16 +123,29 @@ int Shift::run(Machine &m) {
 }
 
 int Step::run(Machine &m) {
-    if (parallel == 0) return all_fmi2 ? serial<Fmi2>(m) : serial<Unit>(m);
+    if (parallel == 0) return calls.empty() ? serial(m) : serial_fmi2(m);
     return parallel < 0 ? measure(m) : shared(m);
 }
 
-template <class U>
+int Step::serial_fmi2(Machine &m) {
+    const Fmi2Call *call = calls.data(), *end = call + calls.size();
+    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
+    try {
+        for (; call != end; ++call)
+            if (int status = bad(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]]
+                return m.fail(units[place()].number, stepping, status, m.time(call->tau), call->duration);
+    } catch (...) {
+        const Stepped &s = units[place()];
+        return m.fail(s.number, stepping, s.unit->keep_error(), m.time(s.tau), s.duration);
+    }
+    return ok;
+}
+
 int Step::serial(Machine &m) {
     const Stepped *s = units.data(), *end = s + units.size();
     try {
         for (; s != end; ++s)
-            if (int status = static_cast<U *>(s->unit)->step(m.time(s->tau), s->duration, s->map)) [[unlikely]]
+            if (int status = s->unit->step(m.time(s->tau), s->duration, s->map)) [[unlikely]]
                 return m.fail(s->number, stepping, status, m.time(s->tau), s->duration);
     } catch (...) {
         return m.fail(s->number, stepping, s->unit->keep_error(), m.time(s->tau), s->duration);
@@ -174,21 +201,45 @@ int Step::prove(Machine &m) {
     return outcome;
 }
 
-int Read::run(Machine &m) { return all_fmi2 ? get_all<Fmi2>(m) : get_all<Unit>(m); }
+int Read::run(Machine &m) { return calls.empty() ? get_all(m) : get_fmi2(m); }
 
-template <class U>
+namespace {
+
+// x − x is 0 for finite numbers only; one sum tells of all.
+inline bool all_finite(const double *y, std::size_t n) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
+    return sum == 0.0;
+}
+
+}  // namespace
+
+int Read::get_fmi2(Machine &m) {
+    const Fmi2Call *call = calls.data(), *end = call + calls.size();
+    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
+    try {
+        for (; call != end; ++call) {
+            double *y = m.y.data() + call->first;
+            if (int status = bad(call->get(call->component, call->references, call->count, y))) [[unlikely]]
+                return m.fail(sources[place()].number, reading, status, m.time(sources[place()].tau));
+            if (!all_finite(y, call->count)) [[unlikely]]
+                return not_finite(m, sources[place()]);
+        }
+    } catch (...) {
+        const Source &source = sources[place()];
+        return m.fail(source.number, reading, source.unit->keep_error(), m.time(source.tau));
+    }
+    return ok;
+}
+
 int Read::get_all(Machine &m) {
     const Source *source = sources.data(), *end = source + sources.size();
     try {
         for (; source != end; ++source) {
             double *y = m.y.data() + source->first;
-            if (int status = static_cast<U *>(source->unit)->get(y)) [[unlikely]]
+            if (int status = source->unit->get(y)) [[unlikely]]
                 return m.fail(source->number, reading, status, m.time(source->tau));
-            // x − x is 0 for finite numbers only; one sum tells of all.
-            double sum = 0.0;
-            const std::size_t n = source->unit->outputs;
-            for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
-            if (sum != 0.0) [[unlikely]]
+            if (!all_finite(y, source->unit->outputs)) [[unlikely]]
                 return not_finite(m, *source);
         }
     } catch (...) {

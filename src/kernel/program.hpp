@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fmi.hpp"
 #include "pool.hpp"
 #include "unit.hpp"
 
@@ -44,6 +45,21 @@ using Sequence = std::vector<std::unique_ptr<Instruction>>;
 int run_all(Sequence &instructions, Machine &machine);
 
 constexpr std::uint32_t max_history = 16;
+
+// One call of an FMI 2 function with all it needs in one cache line: long chains are bound by memory, not by arithmetic.
+struct Fmi2Call {
+    void *component;
+    union {
+        Fmi2::Set set;
+        Fmi2::Get get;
+        Fmi2::Step step;
+    };
+    const std::uint32_t *references;
+    std::size_t count;
+    std::uint32_t first;  // of the numbers in c or y
+    int final_step;
+    double tau, duration;
+};
 
 // One connection into an input, as the couplings describe it.
 struct Link {
@@ -88,12 +104,12 @@ struct Couple final : Instruction {
         double tau;
     };
     std::vector<Target> targets;
-    bool all_fmi2 = false;  // then calls go straight to the FMUs' functions
+    std::vector<Fmi2Call> calls;  // where all units are FMI 2 with plain inputs: what is needed, side by side
     int run(Machine &) override;
 
 private:
-    template <class U>
     int set_all(Machine &);
+    int set_fmi2(Machine &);
 };
 
 // Give a unit what it can take of the polynomial, moved to the start of its step.
@@ -120,12 +136,12 @@ struct Step final : Instruction {
     std::vector<double> cost;
     int measured = 0, proved = 0;
     double serial_cost = 0.0, shared_cost = 0.0;
-    bool all_fmi2 = false;
+    std::vector<Fmi2Call> calls;
     int run(Machine &) override;
 
 private:
-    template <class U>
     int serial(Machine &);
+    int serial_fmi2(Machine &);
     int shared(Machine &);
     int share(Machine &);
     int prove(Machine &);
@@ -140,12 +156,12 @@ struct Read final : Instruction {
         double tau;
     };
     std::vector<Source> sources;
-    bool all_fmi2 = false;
+    std::vector<Fmi2Call> calls;
     int run(Machine &) override;
 
 private:
-    template <class U>
     int get_all(Machine &);
+    int get_fmi2(Machine &);
     int not_finite(Machine &, const Source &);
 };
 
