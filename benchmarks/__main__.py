@@ -16,7 +16,9 @@ from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
 
-Measured on {machine}. Machines are shared: times are the best of several repetitions; compare ratios, not times.
+Measured on {machine}. Machines are shared: times are the best of several repetitions; compare ratios, not
+times. Tables may come from different runs (`python -m benchmarks NAME` measures single ones anew), and the bare loop
+itself varies from run to run: a single ratio can be off by a factor of up to two.
 """
 
 MEASUREMENTS = (
