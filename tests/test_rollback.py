@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from cosimo import masters
+from cosimo.core.coupling import Mixer
 from cosimo.core.errors import StepDiscarded
 from cosimo.core.system import System
 from cosimo.couplings import Hold
@@ -86,3 +88,12 @@ def test_an_fmu_that_discards_and_cannot_restore(tmp_path: Path) -> None:
     system = System({"awkward": Fmu(build(tmp_path, "awkward2"), parameters={"longest_step": 0.25})})
     with pytest.raises(StepDiscarded, match=r"unit 'awkward'.*discarded the step from t = 0.0.*awkward cannot"):
         run(system, masters.jacobi(system, 0.5), stop=2.0)
+
+
+def test_a_compensated_master_keeps_its_step() -> None:
+    """Its gains hold for one macro step only; shorter parts would be silently wrong."""
+    system = ring(longest=0.03)
+    mixer = Mixer(np.zeros((1, 1)), np.array([[1.0, 0.0, 0.0]]), np.ones((1, 1)), np.zeros(1), np.zeros((1, 1)))
+    master = replace(masters.jacobi(system, 0.1), mixers={"b": mixer})
+    with pytest.raises(StepDiscarded, match="a compensated master is designed for its macro step"):
+        run(system, master, stop=1.0)

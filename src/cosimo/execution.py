@@ -97,10 +97,8 @@ class _Session:
         try:
             self._steps(count, recorder, progress)
         except StepDiscarded as error:
-            stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
-            if stuck:
-                needed = f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot"
-                error.args = (f"{error} ({needed})", *error.args[1:])
+            if reason := self._cannot_shorten():
+                error.args = (f"{error} ({reason})", *error.args[1:])
                 raise
             # States from before the step are gone. Units repeat what they did, so the run is made again up to here,
             # with states saved at every step; its rows are recorded already.
@@ -108,6 +106,13 @@ class _Session:
             self.interpreter, self.engine = Interpreter(self.system, self.master, self.start), None
             self.made, self.iterations = 0, _Iterations(self.master)
             self._steps(count, recorder, progress, careful=True)
+
+    def _cannot_shorten(self) -> str:
+        """Why a discarded step cannot be made in shorter parts; empty where it can."""
+        if self.master.mixers:
+            return "a compensated master is designed for its macro step and cannot be run with a shorter one"
+        stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
+        return f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot" if stuck else ""
 
     def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""

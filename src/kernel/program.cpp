@@ -118,7 +118,7 @@ int Shift::run(Machine &m) {
             for (std::uint32_t j = 1; j < powers; ++j) sum += cut[i * powers + j] * c[j * inputs + input];
             buffer[i * inputs + input] = sum;
         }
-    int status = unit->set(buffer.data());
+    int status = caught(*unit, [&] { return unit->set(buffer.data()); });
     return status ? m.fail(number, setting, status, m.time(tau)) : ok;
 }
 

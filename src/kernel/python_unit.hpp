@@ -13,13 +13,10 @@ namespace nb = nanobind;
 // Exceptions become a status, so that the loop ends the same way for all units; the caller raises them again.
 template <class Work>
 int guarded(Unit &unit, Work work) {
-    try {
+    return caught(unit, [&] {
         work();
         return 0;
-    } catch (...) {
-        unit.error = std::current_exception();
-        return raised;
-    }
+    });
 }
 
 inline nb::object checked(PyObject *result) {

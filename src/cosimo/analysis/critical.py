@@ -49,15 +49,14 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     first = int(unstable[0])
     # Below the first step that is clearly unstable, a radius that never falls under 1 is growth too small to be seen
     # (it vanishes with a power of h), not stability.
-    if not (radius[:first] < 1 - MARGINAL).any():
+    decaying = np.flatnonzero(radius[:first] < 1 - MARGINAL)
+    if not len(decaying):
         return CriticalStep(0.0, searched)
-    first = int(np.flatnonzero(radius[:first] < 1 - MARGINAL)[-1]) + 1
 
     def excess(h: float) -> float:
         return float(Batch(system, master, np.array([h])).spectral_radius()[0]) - 1
 
-    above = int(unstable[0])
-    return CriticalStep(float(brentq(excess, grid[first - 1], grid[above], rtol=1e-12)), searched)
+    return CriticalStep(float(brentq(excess, grid[decaying[-1]], grid[first], rtol=1e-12)), searched)
 
 
 def _large(system: System, master: Master) -> CriticalStep:

@@ -146,9 +146,8 @@ def _check(system: System, schedule: Schedule) -> None:
         raise ScheduleError(
             f"the schedule is for units {', '.join(schedule.units)}; the system has {', '.join(system.units)}."
         )
-    if len(_searches(schedule.operations)) > 1 or _searches(
-        tuple(inner for op in schedule.operations if isinstance(op, Repeat) for inner in op.body)
-    ):
+    bodies = [op.body for op in schedule.operations if isinstance(op, Repeat)]
+    if len(_searches(schedule.operations)) > 1 or any(map(_searches, bodies)):
         raise ScheduleError("a schedule iterates until convergence at most once, and not inside another repetition.")
     done = {(type(operation), operation.unit) for operation in flatten(schedule.operations)}
     for name, unit in system.units.items():
