@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 
-from benchmarks import analysis, kernel, peers, runs
+from benchmarks import analysis, compensation, kernel, peers, runs
 from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
@@ -29,6 +29,8 @@ MEASUREMENTS = (
     runs.recording,
     runs.sweeps,
     runs.memory,
+    compensation.macro_steps,
+    compensation.design,
     peers.compared,
 )
 

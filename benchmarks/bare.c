@@ -41,16 +41,30 @@ int bare_loop(unit *units, size_t count, double *u, double *y, size_t ny, const 
     return 0;
 }
 
-/* A unit that takes a given number of nanoseconds per step: x' = x / 2 + u / 4 after so long. */
 #include <time.h>
-int busy_step(double time, double duration, double *x, const double *u, double *y) {
-    (void)time;
-    (void)duration;
+static void wait_for(double nanoseconds) {
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((double)(now.tv_sec - start.tv_sec) * 1e9 + (double)(now.tv_nsec - start.tv_nsec) < x[1]);
+    while ((double)(now.tv_sec - start.tv_sec) * 1e9 + (double)(now.tv_nsec - start.tv_nsec) < nanoseconds);
+}
+
+/* A unit that takes x[1] nanoseconds per step: x' = x / 2 + u / 4 after so long. */
+int busy_step(double time, double duration, double *x, const double *u, double *y) {
+    (void)time;
+    (void)duration;
+    wait_for(x[1]);
     x[0] = 0.5 * x[0] + 0.25 * u[0];
     y[0] = x[0];
+    return 0;
+}
+
+/* A unit that takes x[0] nanoseconds per step and leaves its outputs as they are, whatever it is given. */
+int busy_still_step(double time, double duration, double *x, const double *u, double *y) {
+    (void)time;
+    (void)duration;
+    (void)u;
+    (void)y;
+    wait_for(x[0]);
     return 0;
 }

@@ -28,7 +28,7 @@ from cosimo.reference import Interpreter
 STEP = 1e-3
 
 
-def _best(works: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+def best_of(works: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
     """The shortest time of each, measured in turns."""
     best = dict.fromkeys(works, np.inf)
     for _ in range(repeat):
@@ -39,7 +39,7 @@ def _best(works: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, f
     return best
 
 
-class _Steps:
+class Steps:
     """A number of macro steps of an engine that stays alive, rows going into one warm block."""
 
     def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int) -> None:
@@ -54,7 +54,7 @@ class _Steps:
             left -= self._engine.made
 
 
-def _start(system: System, master: Master) -> Interpreter:
+def start(system: System, master: Master) -> Interpreter:
     interpreter = Interpreter(system, master, 0.0)
     interpreter.initialise()
     return interpreter
@@ -72,7 +72,7 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         fmus = as_fmus(two_mass(), Path(folder))
         master = masters.jacobi(fmus, STEP)
-        interpreter = _start(fmus, master)
+        interpreter = start(fmus, master)
         files = {f"run, {suffix} file": ResultFile(Path(folder) / f"rows{suffix}") for suffix in (".arrows", ".arrow")}
         outputs = {"run, rows in memory": None, **files}
 
@@ -80,11 +80,11 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
             return lambda: run(fmus, master, stop=count * STEP, output=output)
 
         works: dict[str, Callable[[], object]] = {
-            "bare C loop": _Steps(BareLoop(library(), interpreter), len(fmus.outputs), steps)
+            "bare C loop": Steps(BareLoop(library(), interpreter), len(fmus.outputs), steps)
         }
         for name, output in outputs.items():
             works |= {name: work(output, steps), f"{name}, one step": work(output, 1)}
-        best = _best(works, repeat)
+        best = best_of(works, repeat)
         interpreter.close()
     for name in ("bare C loop", *outputs):
         took = (best[name] - best.get(f"{name}, one step", 0.0)) / steps
@@ -123,11 +123,11 @@ def sweeps(steps: int = 400_000, repeat: int = 15) -> Table:
         fmus = as_fmus(two_mass(), Path(folder))
         plan = {"plain": masters.jacobi(fmus, STEP)}
         plan |= {f"{n} sweeps": masters.iterative(fmus, STEP, sweeps=n) for n in (1, 4)}
-        live = {name: _start(fmus, master) for name, master in plan.items()}
+        live = {name: start(fmus, master) for name, master in plan.items()}
         engines = {n: KernelEngine(live[n], fmus.outputs, EngineOptions(parallel=False)) for n in plan}
-        works: dict[str, Callable[[], object]] = {n: _Steps(e, len(fmus.outputs), steps) for n, e in engines.items()}
-        other = _start(fmus, plan["plain"])
-        best = {n: took / steps for n, took in _best(works | _state_functions(other, steps), repeat).items()}
+        works: dict[str, Callable[[], object]] = {n: Steps(e, len(fmus.outputs), steps) for n, e in engines.items()}
+        other = start(fmus, plan["plain"])
+        best = {n: took / steps for n, took in best_of(works | _state_functions(other, steps), repeat).items()}
         for engine in engines.values():
             engine.close()
         for interpreter in (*live.values(), other):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import accumulate
-from math import factorial
+from math import copysign, factorial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import RunError
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
+from cosimo.core.settling import settled
 from cosimo.core.sources import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.reference import Interpreter
@@ -218,6 +219,9 @@ class Lowering:
         update = np.hstack([mixer.ww, mixer.wy]).ravel().tolist()
         offsets = [link.connection.offset for link in links]
         self.program.mix(targets, self.m[name], len(mixer.ww), update, mixer.uw.ravel().tolist(), offsets)
+        # Signs of zeros, which the short form may change, are lost in the sum with any offset but −0.
+        if (short := settled(mixer)) is not None and not any(o == 0 and copysign(1.0, o) < 0 for o in offsets):
+            self.program.settle(short.startup, short.shifts, short.samples, short.taps)
 
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]

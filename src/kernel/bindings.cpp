@@ -1,6 +1,7 @@
 // How Python builds a program: units first, then instructions in order.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,6 +19,8 @@ namespace nb = nanobind;
 using namespace cosimo;
 using Numbers = std::vector<double>;
 using Indices = std::vector<std::uint32_t>;
+using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+using Taps = std::vector<std::vector<std::pair<std::uint32_t, double>>>;
 using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -155,8 +158,26 @@ public:
             {source, first, stride, gain, offset, memory, history, powers, std::move(ww), std::move(ws), std::move(uw)});
     }
     void mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets) {
-        couple_stage().mixes.push_back(
-            {std::move(targets), memory, size, std::move(update), std::move(input), std::move(offsets), Numbers(size)});
+        Mix mix{};
+        mix.targets = std::move(targets);
+        mix.memory = memory;
+        mix.size = size;
+        mix.update = std::move(update);
+        mix.input = std::move(input);
+        mix.offsets = std::move(offsets);
+        mix.fresh.resize(size);
+        couple_stage().mixes.push_back(std::move(mix));
+    }
+    // What becomes of the last mix after its start-up.
+    void settle(long long startup, const Pairs &shifts, const Pairs &samples, const Taps &taps) {
+        Mix &mix = couple_stage().mixes.back();
+        mix.startup = startup;
+        for (auto [to, from] : shifts) mix.shifts.push_back({to, from});
+        for (auto [slot, output] : samples) mix.samples.push_back({slot, output});
+        for (const auto &row : taps) {
+            for (auto [slot, gain] : row) mix.taps.push_back({slot, gain});
+            mix.ends.push_back(static_cast<std::uint32_t>(mix.taps.size()));
+        }
     }
     void external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit) {
         couple_stage().externals.push_back({first, target, stride, powers, std::move(fit)});
@@ -362,6 +383,7 @@ NB_MODULE(_kernel, m) {
         .def("scale", &Builder::scale)
         .def("link", &Builder::link)
         .def("mix", &Builder::mix)
+        .def("settle", &Builder::settle)
         .def("external", &Builder::external)
         .def("couple", &Builder::couple)
         .def("shift", &Builder::shift)

@@ -40,6 +40,46 @@ int run_all(Sequence &instructions, Machine &machine) {
     return ok;
 }
 
+namespace {
+
+// x − x is 0 for finite numbers only; one sum tells of all.
+inline bool all_finite(const double *y, std::size_t n) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
+    return sum == 0.0;
+}
+
+}  // namespace
+
+void Mix::run(Machine &m) {
+    if (startup != 0) [[unlikely]]
+        return whole(m);
+    double *w = m.w.data() + memory, *c = m.c.data();
+    const double *y = m.y.data();
+    for (const Copy &shift : shifts) w[shift.target] = w[shift.source];
+    for (const Copy &sample : samples) w[sample.target] = y[sample.source];
+    const Tap *tap = taps.data();
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+        const Tap *end = taps.data() + ends[i];
+        double sum = 0.0;
+        for (; tap != end; ++tap) sum += tap->gain * w[tap->slot];
+        c[targets[i]] = sum + offsets[i];
+    }
+}
+
+void Mix::whole(Machine &m) {
+    double *w = m.w.data() + memory, *c = m.c.data();
+    multiply(update.data(), size, w, size, m.y.data(), m.y.size(), fresh.data());
+    std::memcpy(w, fresh.data(), size * sizeof(double));
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+        double sum = input[i * size] * w[0];
+        for (std::uint32_t j = 1; j < size; ++j) sum += input[i * size + j] * w[j];
+        c[targets[i]] = sum + offsets[i];
+    }
+    // Beside an overflow, products with zeros count.
+    if (startup > 0 && --startup == 0 && !all_finite(w, size)) startup = -1;
+}
+
 int Couple::run(Machine &m) {
     double *c = m.c.data();
     const double *y = m.y.data();
@@ -62,16 +102,7 @@ int Couple::run(Machine &m) {
             c[link.first + i * link.stride] = sum;
         }
     }
-    for (Mix &mix : mixes) {
-        double *w = m.w.data() + mix.memory;
-        multiply(mix.update.data(), mix.size, w, mix.size, y, m.y.size(), mix.fresh.data());
-        std::memcpy(w, mix.fresh.data(), mix.size * sizeof(double));
-        for (std::size_t i = 0; i < mix.targets.size(); ++i) {
-            double sum = mix.input[i * mix.size] * w[0];
-            for (std::uint32_t j = 1; j < mix.size; ++j) sum += mix.input[i * mix.size + j] * w[j];
-            c[mix.targets[i]] = sum + mix.offsets[i];
-        }
-    }
+    for (Mix &mix : mixes) mix.run(m);
     for (const External &external : externals)
         for (std::uint32_t i = 0; i < external.powers; ++i) {
             double sum = external.fit[i * external.powers] * m.e[external.first];
@@ -202,17 +233,6 @@ int Step::prove(Machine &m) {
 }
 
 int Read::run(Machine &m) { return calls.empty() ? get_all(m) : get_fmi2(m); }
-
-namespace {
-
-// x − x is 0 for finite numbers only; one sum tells of all.
-inline bool all_finite(const double *y, std::size_t n) {
-    double sum = 0.0;
-    for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
-    return sum == 0.0;
-}
-
-}  // namespace
 
 int Read::get_fmi2(Machine &m) {
     const Fmi2Call *call = calls.data(), *end = call + calls.size();

@@ -84,11 +84,25 @@ struct Scaled {
     double gain, offset;
 };
 
-// All connected inputs of a unit at once: w' = [F^ww F^wy] [w; y], c[targets] = F^uw w' + offsets.
+// All connected inputs of a unit at once: w' = [F^ww F^wy] [w; y], c[targets] = F^uw w' + offsets. After `startup` uses
+// (−1: never) only this is left of it: w[to] = w[from] for the shifts, in their order; w[slot] = y[output] for the
+// samples; and per input the sum of gain · w[slot] over its taps.
 struct Mix {
+    struct Tap {
+        std::uint32_t slot;
+        double gain;
+    };
     std::vector<std::uint32_t> targets;
     std::uint32_t memory, size;
     std::vector<double> update, input, offsets, fresh;
+    long long startup = -1;
+    std::vector<Copy> shifts, samples;
+    std::vector<Tap> taps;
+    std::vector<std::uint32_t> ends;  // of the taps of each input
+    void run(Machine &);
+
+private:
+    void whole(Machine &);
 };
 
 struct Couple final : Instruction {

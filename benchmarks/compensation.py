@@ -1,0 +1,122 @@
+"""Compensated masters: what they add to a macro step, and how long their design takes."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.bare import BareLoop, library
+from benchmarks.kernel import as_fmus
+from benchmarks.measure import Table
+from benchmarks.runs import STEP, Steps, best_of, start
+from cosimo import masters
+from cosimo.analysis.laplace import LaplaceModel
+from cosimo.analysis.roots import Region
+from cosimo.compensation import compensate
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.problems import four_mass, two_mass, two_mass_undamped
+from cosimo.units import NativeUnit
+
+BUILDERS: Mapping[str, Callable[[System, float], Master]] = {
+    "jacobi": masters.jacobi,
+    "jacobi-early-read": masters.jacobi_early_read,
+}
+BUSY = 10_000
+"""Nanoseconds that a step of a slow unit takes."""
+
+
+def _busy(system: System, code: ctypes.CDLL) -> System:
+    """The same names and connections; the units take `BUSY` nanoseconds per step and their outputs stay."""
+    step = ctypes.cast(code.busy_still_step, ctypes.c_void_p).value or 0
+    units = {
+        name: NativeUnit(
+            step,
+            inputs=unit.inputs,
+            outputs=unit.outputs,
+            initial=[float(BUSY)],
+            initial_outputs=[0.1] * len(unit.outputs),
+        )
+        for name, unit in system.units.items()
+    }
+    return System(units, system.connections)
+
+
+def _in_turns(system: System, steps: int, repeat: int, bare: ctypes.CDLL | None = None) -> dict[str, float]:
+    """Shortest seconds per macro step with and without compensation, under every master, and of the bare loop."""
+    model = two_mass()
+    plan: dict[str, Master] = {}
+    for name, build in BUILDERS.items():
+        plan[f"{name}, plain"] = build(system, STEP)
+        # Designed on the linear units; FMUs and slow units take the corrections as they are.
+        plan[f"{name}, compensated"] = compensate(model, build(model, STEP)).master
+    live = {name: start(system, master) for name, master in plan.items()}
+    engines = {n: KernelEngine(live[n], system.outputs, EngineOptions(parallel=False)) for n in plan}
+    width = len(system.outputs)
+    works: dict[str, Callable[[], object]] = {name: Steps(engine, width, steps) for name, engine in engines.items()}
+    other = start(system, plan["jacobi, plain"])
+    if bare is not None:
+        works["bare"] = Steps(BareLoop(bare, other), width, steps)
+    best = {name: took / steps for name, took in best_of(works, repeat).items()}
+    for engine in engines.values():
+        engine.close()
+    for interpreter in (*live.values(), other):
+        interpreter.close()
+    return best
+
+
+def macro_steps() -> Table:
+    """Plain against compensated macro steps in the kernel, two-mass as FMUs and with slow units."""
+    table = Table(
+        "Compensated macro steps",
+        ("units", "master", "plain / ns", "compensated / ns", "extra / ns", "extra / × bare loop", "extra / %"),
+        note=f"Kernel, one thread, all outputs recorded in memory, best of interleaved repetitions; compensation with "
+        f"target `monolithic`, macro step {STEP * 1e3:g} ms. The bare C loop is Jacobi over the same FMUs in the same "
+        f"turns. Slow units have the names and connections of two-mass and take {BUSY / 1e3:g} µs per step each.",
+    )
+    code = library()
+    with tempfile.TemporaryDirectory() as folder:
+        # Not more steps: under damping the signals would become too small for normal numbers.
+        fmus = _in_turns(as_fmus(two_mass(), Path(folder)), 200_000, 25, code)
+    slow = _in_turns(_busy(two_mass(), code), 2_000, 25)
+    for units, best in (("two-mass as FMUs", fmus), (f"{BUSY / 1e3:g} µs each", slow)):
+        for name in BUILDERS:
+            plain, compensated = best[f"{name}, plain"], best[f"{name}, compensated"]
+            extra = compensated - plain
+            against = f"{extra / best['bare']:.2f} of {best['bare'] * 1e9:.1f} ns" if "bare" in best else ""
+            times = (f"{value * 1e9:.1f}" for value in (plain, compensated, extra))
+            table.add(units, name, *times, against, f"{100 * extra / plain:.2f}")
+    return table
+
+
+def _median(work: Callable[[], object], repeat: int) -> float:
+    times = []
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def design() -> Table:
+    """How long a compensator's design takes, and all roots of det N(s) in a region."""
+    table = Table(
+        "Design of compensators, and roots in a region",
+        ("what", "median / ms"),
+        note="Design: `compensate` with target `monolithic`, the check of all eigenvalues included, macro step 3 ms, "
+        "101 times. Roots: `LaplaceModel.roots` on two-mass undamped, T = 1 ms, Re sT from −14 to 1, |Im sT| ≤ 90, 11 "
+        "times.",
+    )
+    system = four_mass()
+    for name, build in BUILDERS.items():
+        master = build(system, 3e-3)
+        table.add(f"four-mass, {name}", f"{_median(lambda m=master: compensate(system, m), 101) * 1e3:.1f}")  # type: ignore[misc]
+    step = 1e-3
+    model, region = LaplaceModel(two_mass_undamped(), step), Region(-14 / step, 1 / step, -90 / step, 90 / step)
+    table.add(f"{len(model.roots(region))} roots", f"{_median(lambda: model.roots(region), 11) * 1e3:.0f}")
+    return table
