@@ -23,14 +23,12 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cosimo.algebra import connection_matrix, coupled_model
-from cosimo.analysis.roots import Region, roots_in
+from cosimo.analysis.roots import Region, refine_pair, roots_in
 from cosimo.analysis.spectrum import Mode
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
-
-NEWTON = 60
 
 
 @dataclass(frozen=True)
@@ -124,24 +122,9 @@ class LaplaceModel:
         order = sorted((i for i in range(len(values)) if values[i].imag >= 0), key=lambda i: abs(values[i]))
         found = []
         for i in order:
-            pole, shape = self.refine(complex(values[i]), shapes[:, i].astype(complex))
+            pole, shape = refine_pair(self.matrix, complex(values[i]), shapes[:, i].astype(complex))
             found.append(PrimaryPole(complex(values[i]), pole, _normalised(shapes[:, i]), _normalised(shape)))
         return tuple(found)
-
-    def refine(self, s: complex, shape: ComplexArray) -> tuple[complex, ComplexArray]:
-        """Newton's method on N(s) v = 0 with v normalised against its first guess."""
-        v = shape / np.linalg.norm(shape)
-        fixed = v.conj()
-        for _ in range(NEWTON):
-            N = self.matrix(s)
-            shift = 1e-6 * max(1.0, abs(s))
-            slope = (self.matrix(s + shift) - self.matrix(s - shift)) / (2 * shift)
-            system = np.block([[N, (slope @ v)[:, None]], [fixed[None, :], np.zeros((1, 1))]])
-            change = np.linalg.solve(system, -np.append(N @ v, fixed @ v - 1))
-            v, s = v + change[:-1], s + complex(change[-1])
-            if abs(change[-1]) <= 1e-13 * max(1.0, abs(s)):
-                break
-        return s, v
 
     def sweep(self, steps: Sequence[float]) -> ComplexArray:
         """The primary poles at each of the macro steps, (steps, modes): how they move as the step grows."""

@@ -20,6 +20,7 @@ Matrix = Callable[[ComplexArray], ComplexArray]
 TURN = 0.6
 """Largest change of phase between neighbouring points (radians) that counts as resolved."""
 DEPTH = 40
+NEWTON = 60
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,19 @@ def _newton(matrix: Matrix, s: complex) -> complex:
         if abs(step) <= 1e-13 * max(1.0, abs(s)):
             break
     return s
+
+
+def refine_pair(matrix: Matrix, s: complex, shape: ComplexArray) -> tuple[complex, ComplexArray]:
+    """Newton's method on N(s) v = 0 with v normalised against its first guess: the root and shape near (s, shape)."""
+    v = shape / np.linalg.norm(shape)
+    fixed = v.conj()
+    for _ in range(NEWTON):
+        shift = 1e-6 * max(1.0, abs(s))
+        before, here, after = matrix(np.array([s - shift, s, s + shift]))
+        slope = (after - before) / (2 * shift)
+        system = np.block([[here, (slope @ v)[:, None]], [fixed[None, :], np.zeros((1, 1))]])
+        change = np.linalg.solve(system, -np.append(here @ v, fixed @ v - 1))
+        v, s = v + change[:-1], s + complex(change[-1])
+        if abs(change[-1]) <= 1e-13 * max(1.0, abs(s)):
+            break
+    return s, v

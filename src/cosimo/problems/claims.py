@@ -29,3 +29,18 @@ class Claim:
             return "holds" if self.published == self.computed else "does not hold"
         near = abs(self.computed - self.published) <= (self.tolerance or 0.0)
         return "holds" if near else "does not hold"
+
+
+def pole_claim(item: str, published: complex, computed: complex, rounding: complex, reason: str = "") -> Claim:
+    """A pole as printed: both parts must agree within `rounding` (a real number counts for both parts)."""
+    allowed = complex(rounding)
+    limits = (allowed.real, allowed.imag or allowed.real)
+    parts = ((published.real, computed.real), (published.imag, computed.imag))
+    holds = all(abs(a - b) <= limit * (1 + 1e-9) for (a, b), limit in zip(parts, limits, strict=True))
+    return Claim(item, _shown(published, ".10g"), _shown(computed, ".7f"), holds=holds, reason=reason)
+
+
+def _shown(pole: complex, form: str) -> str:
+    # A real part that is only rounding is shown as none.
+    real = pole.real if abs(pole.real) > 1e-9 * abs(pole) else 0.0
+    return f"{real:{form}} ± {abs(pole.imag):{form}}j"

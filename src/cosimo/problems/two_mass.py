@@ -9,6 +9,9 @@ tamellin2022, Sec. 2.3 (parameters) and 5.2 (initial velocities 100 and −100 m
 
 from __future__ import annotations
 
+import math
+
+from cosimo.core.sources import Source
 from cosimo.core.system import Connection, System
 from cosimo.units import Integrator, Mechanical
 
@@ -21,39 +24,53 @@ def two_mass(
     k2: float = 1000.0,
     kc: float = 100.0,
     damping: float = 0.1,
+    dampers: tuple[float, float, float] | None = None,
+    velocities: tuple[float, float] = (100.0, -100.0),
+    force: Source | None = None,
     integrator: Integrator | None = None,
     name: str = "two-mass",
 ) -> System:
-    """The system; `damping` is c1 = c2 = cc in N s/m, stiffnesses in N/m, masses in kg."""
+    """The system; `damping` is c1 = c2 = cc in N s/m, stiffnesses in N/m, masses in kg.
+
+    `dampers` gives c1, c2 and cc apart, `velocities` the initial ones in m/s, `force` an external force on mass 2.
+    """
+    c1, c2, cc = dampers or (damping, damping, damping)
     one = Mechanical(
         m1,
-        2 * damping,
+        c1 + cc,
         k1 + kc,
-        B=[[kc, damping]],
+        B=[[kc, cc]],
         displacement=-kc,
-        velocity=-damping,
-        feedthrough=[[kc, damping]],
-        initial=[0.0, 100.0],
+        velocity=-cc,
+        feedthrough=[[kc, cc]],
+        initial=[0.0, velocities[0]],
         integrator=integrator,
         inputs=["x2", "v2"],
         outputs=["f"],
     )
     two = Mechanical(
         m2,
-        damping,
+        c2,
         k2,
-        B=1.0,
+        B=[[1.0]] if force is None else [[1.0, 1.0]],
         displacement=[[1.0], [0.0]],
         velocity=[[0.0], [1.0]],
-        initial=[0.0, -100.0],
+        initial=[0.0, velocities[1]],
         integrator=integrator,
-        inputs=["f"],
+        inputs=["f"] if force is None else ["f", "force"],
         outputs=["x", "v"],
     )
     # The coupling force acts on mass 2 in the opposite direction.
     back = Connection("one.f", "two.f", gain=-1.0)
     connections = [back, Connection("two.x", "one.x2"), Connection("two.v", "one.v2")]
-    return System({"one": one, "two": two}, connections, name=name)
+    driven = {} if force is None else {"two.force": force}
+    return System({"one": one, "two": two}, connections, inputs=driven, name=name)
+
+
+def chirp(*, first: float = 1.0, last: float = 10.0, duration: float = 20.0) -> Source:
+    """A force of 1 N whose frequency grows evenly from `first` to `last` Hz (tamellin2022, Sec. 5.3)."""
+    rate = (last - first) / (2 * duration)
+    return lambda t: math.sin(2 * math.pi * (first + rate * t) * t)
 
 
 def two_mass_undamped() -> System:

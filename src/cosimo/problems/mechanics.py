@@ -1,0 +1,194 @@
+"""How mechanical systems move, exactly, monolithically and co-simulated, and how far apart that is.
+
+Trajectories are positions and velocities of all coordinates at t_k = k h; errors are NRMS (tamellin2022, Eq. 42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from cosimo.analysis.stiffness import DynamicStiffness, mechanical_units
+from cosimo.core.arrays import Array
+from cosimo.core.master import Master
+from cosimo.core.schedule import Read, Step, flatten
+from cosimo.core.system import System
+from cosimo.execution import run
+from cosimo.units import Mechanical
+
+Excitation = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Positions and velocities (rows of time, all coordinates, unit after unit)."""
+
+    time: Array
+    positions: Array
+    velocities: Array
+
+    @property
+    def states(self) -> Array:
+        """[q; q̇] side by side, coordinates as in `positions`."""
+        return np.hstack([self.positions, self.velocities])
+
+
+def nrms(signal: Array, reference: Array) -> float:
+    """√(mean (x − x_ref)²) / (max x_ref − min x_ref), tamellin2022, Eq. 42; infinite when the signal is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = float(np.sqrt(np.mean((signal - reference) ** 2)) / np.ptp(reference))
+    return size if np.isfinite(size) else np.inf
+
+
+def energy(system: System, motion: Motion) -> Array:
+    """½ q̇ᵀ M q̇ + ½ qᵀ K q of the whole system at every row."""
+    M, _, K = DynamicStiffness(system, 1.0).matrices()
+    kinetic = np.einsum("ti,ij,tj->t", motion.velocities, M, motion.velocities)
+    elastic = np.einsum("ti,ij,tj->t", motion.positions, K, motion.positions)
+    total: Array = (kinetic + elastic) / 2
+    return total
+
+
+def exact_motion(system: System, step: float, steps: int) -> Motion:
+    """The free motion of the coupled system itself, e^{At} z_0 (Eq. 41)."""
+    A, z = _first_order(system)
+    flow = scipy.linalg.expm(A * step)
+    return _rows(z, steps, step, lambda z, k: flow @ z)
+
+
+def exact_forced_motion(system: System, step: float, steps: int, on: int, force: Excitation) -> Motion:
+    """The same under a force on coordinate number `on`, by Gauss–Legendre quadrature of Eq. 43 in every step."""
+    A, z = _first_order(system)
+    flow = scipy.linalg.expm(A * step)
+    push = _push(system, on)
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    moments = [
+        (step * (1 + node) / 2, step / 2 * weight * scipy.linalg.expm(A * step * (1 - node) / 2) @ push)
+        for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True)
+    ]
+    return _rows(z, steps, step, lambda z, k: flow @ z + sum(force(k * step + at) * moved for at, moved in moments))
+
+
+def monolithic_motion(
+    system: System, step: float, steps: int, *, on: int = 0, force: Excitation | None = None
+) -> Motion:
+    """Velocity-first symplectic Euler on the coupled system, optionally under a force on coordinate number `on`."""
+    A, z = _first_order(system)
+    n = len(z) // 2
+    lower, push = A[n:], _push(system, on)[n:]
+
+    def advance(z: Array, k: int) -> Array:
+        acceleration = lower @ z + (push * force(k * step) if force else 0.0)
+        velocity = z[n:] + step * acceleration
+        return np.concatenate([z[:n] + step * velocity, velocity])
+
+    return _rows(z, steps, step, advance)
+
+
+def cosimulated_motion(system: System, master: Master, steps: int) -> Motion:
+    """The motion of a real run; units that the schedule reads before stepping show it one row later."""
+    watched = System(
+        {name: _watched(unit) for name, unit in mechanical_units(system).items()},
+        system.connections,
+        inputs=system.inputs,
+        name=system.name,
+    )
+    result = run(watched, _widened(system, watched, master), stop=(steps + 1) * master.step)
+    parts: dict[str, list[Array]] = {"position": [], "speed": []}
+    for name, unit in mechanical_units(system).items():
+        late = 1 if _read_early(master, name) else 0
+        for kind, columns in parts.items():
+            for i in range(len(unit.M)):
+                columns.append(result[f"{name}.watched_{kind}{i + 1}"][late : late + steps + 1])
+    return Motion(_times(steps, master.step), *(np.column_stack(columns) for columns in parts.values()))
+
+
+def coupling_signal(system: System, motion: Motion, output: str) -> Array:
+    """An output of the coupled system along a motion."""
+    stiffness = DynamicStiffness(system, 1.0)
+    row = stiffness.laplace.coupled.C[system.outputs.index(output)]
+    signal: Array = motion.states @ row[_unit_order(system)]
+    return signal
+
+
+def _first_order(system: System) -> tuple[Array, Array]:
+    """A and z_0 with z = [all positions; all velocities]."""
+    order = _unit_order(system)
+    A = DynamicStiffness(system, 1.0).laplace.coupled.A
+    z0 = np.concatenate([unit.initial_state for unit in system.units.values()])
+    return A[np.ix_(order, order)], z0[order]
+
+
+def _unit_order(system: System) -> list[int]:
+    """Places of all positions, then of all velocities, among the units' states [q; q̇] one after the other."""
+    positions: list[int] = []
+    velocities: list[int] = []
+    begin = 0
+    for unit in mechanical_units(system).values():
+        n = len(unit.M)
+        positions += range(begin, begin + n)
+        velocities += range(begin + n, begin + 2 * n)
+        begin += 2 * n
+    return positions + velocities
+
+
+def _push(system: System, on: int) -> Array:
+    M, _, _ = DynamicStiffness(system, 1.0).matrices()
+    acceleration = np.linalg.solve(M, np.eye(len(M))[on])
+    return np.concatenate([np.zeros(len(M)), acceleration])
+
+
+def _rows(z: Array, steps: int, step: float, advance: Callable[[Array, int], Array]) -> Motion:
+    rows = [z]
+    for k in range(steps):
+        rows.append(advance(rows[-1], k))
+    states = np.array(rows)
+    n = states.shape[1] // 2
+    return Motion(_times(steps, step), states[:, :n], states[:, n:])
+
+
+def _times(steps: int, step: float) -> Array:
+    return np.arange(steps + 1, dtype=float) * step
+
+
+def _watched(unit: Mechanical) -> Mechanical:
+    """The unit with all positions and velocities as further outputs."""
+    n = len(unit.M)
+    one, none = np.eye(n), np.zeros((n, n))
+    names: Sequence[str] = [f"watched_{kind}{i + 1}" for kind in ("position", "speed") for i in range(n)]
+    return Mechanical(
+        unit.M,
+        unit.C,
+        unit.K,
+        B=unit.B,
+        displacement=np.vstack([unit.displacement, one, none]),
+        velocity=np.vstack([unit.velocity, none, one]),
+        acceleration=np.vstack([unit.acceleration, none, none]),
+        feedthrough=np.pad(unit.direct, ((0, 2 * n), (0, 0))),
+        initial=unit.initial_state,
+        integrator=unit.integrator,
+        micro_steps=unit.micro_steps,
+        inputs=unit.inputs,
+        outputs=[*unit.outputs, *names],
+        start=unit.start,
+    )
+
+
+def _widened(system: System, watched: System, master: Master) -> Master:
+    """The master whose mixers know where the old outputs stand among the new ones."""
+    places = [watched.outputs.index(name) for name in system.outputs]
+    mixers = {}
+    for name, mixer in master.mixers.items():
+        wy = np.zeros((len(mixer.wy), len(watched.outputs)))
+        wy[:, places] = mixer.wy
+        mixers[name] = replace(mixer, wy=wy)
+    return replace(master, mixers=mixers)
+
+
+def _read_early(master: Master, name: str) -> bool:
+    operations = [op for op in flatten(master.schedule.operations) if op.unit == name]
+    kinds = [type(op) for op in operations if isinstance(op, Read | Step)]
+    return bool(kinds) and kinds[-1] is Step

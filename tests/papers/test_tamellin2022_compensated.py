@@ -1,0 +1,153 @@
+"""tamellin2022 and richiedei2024: the papers' compensator, its ranks, gains and runs (shared numbers that hold)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cosimo.analysis import LaplaceModel
+from cosimo.analysis.stiffness import DynamicStiffness
+from cosimo.compensation.assignment import assign
+from cosimo.problems import four_mass, motor_gearbox
+from cosimo.problems.mechanics import coupling_signal, energy, nrms
+from cosimo.problems.random_two_mass import random_study
+from cosimo.problems.richiedei2024 import PRINTED, motions
+from cosimo.problems.richiedei2024 import claims as motor_claims
+from cosimo.problems.tamellin2022 import (
+    CASES,
+    assignment_claims,
+    claims,
+    forced_response,
+    free_evolution,
+    rank_one,
+)
+
+TWO_MASS = ["undamped 1 ms", "damped 1 ms", "damped 4 ms"]
+
+
+@pytest.mark.parametrize("case", TWO_MASS)
+def test_ranks_of_the_two_mass_systems(case: str) -> None:
+    full = CASES[case].assignment()
+    first, second = full.forces
+    without = assign(full.stiffness, (first.without("two.q1"), second))
+    single = assign(full.stiffness, rank_one(full))
+    assert (full.rank, full.rank_augmented) == (8, 8)
+    assert (without.rank, without.rank_augmented) == (7, 8)
+    assert (single.rank, single.rank_augmented) == (4, 5)
+    assert "signal two.q1* in the force on one.q1" in without.missing()
+    assert any("independent force on two.q1" in missing for missing in single.missing())
+
+
+def test_rank_of_the_four_mass_system_and_its_singular_exact_solution() -> None:
+    stiffness = DynamicStiffness(four_mass(), 3e-3)
+    exact, truncated = assign(stiffness, small=1e-14), assign(stiffness)
+    assert (exact.rank, exact.rank_augmented) == (16, 16)
+    assert not exact.regular
+    assert truncated.regular
+    assert truncated.residual < 2e-6
+    assert max(abs(pole.cosimulated - pole.monolithic) for pole in truncated.primary_poles()) < 1e-6
+
+
+@pytest.mark.parametrize("case", TWO_MASS)
+def test_assigned_poles_and_shapes_are_the_monolithic_ones(case: str) -> None:
+    assignment = CASES[case].assignment()
+    assert assignment.residual < 1e-13
+    for pole in assignment.primary_poles():
+        assert abs(pole.cosimulated - pole.monolithic) < 1e-12 * abs(pole.monolithic)
+        np.testing.assert_allclose(pole.cosimulated_shape, pole.monolithic_shape, atol=1e-12)
+    assert assignment.rightmost_latent_root().real < -7 / assignment.stiffness.step
+
+
+@pytest.mark.parametrize("item", ["undamped, 1 ms", "damped, 1 ms", "damped, 4 ms"])
+def test_printed_gains_solve_the_equations_within_their_rounding(item: str) -> None:
+    found = {claim.item: claim for claim in assignment_claims()}
+    assert found[f"Sec. 3.3: the printed gains solve L k = n, {item}"].verdict == "holds"
+
+
+def test_free_evolution_of_the_four_mass_system() -> None:
+    case = CASES["four-mass"]
+    exact, found = free_evolution(case)
+    system = case.build()
+    force = coupling_signal(system, exact, "left.f")
+    for name, x3, fc in (
+        ("monolithic", 0.0034, 0.0047),
+        ("without compensation", 0.0755, 0.126),
+        ("with compensation", 0.0051, 0.0097),
+    ):
+        assert nrms(found[name].positions[:, 2], exact.positions[:, 2]) == pytest.approx(x3, rel=0.03)
+        assert nrms(coupling_signal(system, found[name], "left.f"), force) == pytest.approx(fc, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "x2", "fc"),
+    [("undamped 1 ms", 0.00496, 0.00196), ("damped 1 ms", 0.00271, 0.00122), ("damped 4 ms", 0.0256, 0.0109)],
+)
+def test_free_evolution_of_the_two_mass_systems(name: str, x2: float, fc: float) -> None:
+    case = CASES[name]
+    exact, found = free_evolution(case)
+    system = case.build()
+    force = coupling_signal(system, exact, "one.f")
+    monolithic = found["monolithic"]
+    assert nrms(monolithic.positions[:, 1], exact.positions[:, 1]) == pytest.approx(x2, rel=0.02)
+    assert nrms(coupling_signal(system, monolithic, "one.f"), force) == pytest.approx(fc, rel=0.02)
+    # The compensator brings the error from far above back to the size of the integrator's own.
+    repaired, plain = (
+        nrms(found[kind].positions[:, 1], exact.positions[:, 1])
+        for kind in ("with compensation", "without compensation")
+    )
+    assert repaired < 2 * x2 < plain / 5
+
+
+def test_forced_response_is_repaired() -> None:
+    exact, found = forced_response(CASES["damped 4 ms"])
+    errors = {name: nrms(motion.positions[:, 1], exact.positions[:, 1]) for name, motion in found.items()}
+    assert errors["with compensation"] < 2 * errors["monolithic"] < errors["without compensation"] / 5
+
+
+def test_energy_of_the_motor() -> None:
+    ratios = {name: energy(motor_gearbox(), motion)[[0, -1]] for name, motion in motions().items()}
+    expected = {"exact": 0.943, "monolithic": 0.974, "without compensation": 4.19, "with compensation": 0.971}
+    for name, value in expected.items():
+        assert ratios[name][1] / ratios[name][0] == pytest.approx(value, rel=0.01)
+
+
+def test_gains_of_the_motor_are_the_printed_ones() -> None:
+    verdicts = {claim.item: claim.verdict for claim in motor_claims()}
+    gains = [verdict for item, verdict in verdicts.items() if item.startswith("Sec. 3.3: ") and "(" in item]
+    assert gains == ["holds"] * PRINTED.size
+    assert verdicts["Sec. 3.3: the compensated system with the printed gains is stable"] == "does not hold"
+
+
+def test_random_systems() -> None:
+    """100 systems: 5 to 18 unstable without, none with compensation of either kind, errors as small as those of h."""
+    study = random_study()
+    assert len(study) == 100
+    assert 5 <= sum(outcome.plain_radius > 1 for outcome in study) <= 18
+    assert max(outcome.feedback_radius for outcome in study) < 1
+    assert max(outcome.discrete_radius for outcome in study) < 1
+    plain, feedback, discrete = (
+        np.median([getattr(outcome, f"{kind}_error") for outcome in study])
+        for kind in ("plain", "feedback", "discrete")
+    )
+    assert feedback < plain / 5
+    assert discrete < 1.05 * feedback
+
+
+def test_every_claim_is_computed_and_misprints_have_reasons() -> None:
+    for claim in [*claims(), *motor_claims()]:
+        if claim.verdict == "does not hold":
+            assert claim.reason, claim.item
+
+
+def test_dynamic_stiffness_and_state_space_have_the_same_poles() -> None:
+    stiffness = DynamicStiffness(four_mass(), 3e-3)
+    for pole in LaplaceModel(four_mass(), 3e-3).primary_poles():
+        sizes = np.linalg.svd(stiffness.cosimulated(pole.cosimulated), compute_uv=False)
+        assert sizes[-1] < 1e-10 * sizes[0]
+
+
+def test_search_in_the_null_space_moves_the_latent_roots_left() -> None:
+    stiffness = DynamicStiffness(CASES["damped 4 ms"].build(), 4e-3)
+    plain, searched = assign(stiffness), assign(stiffness, search=60)
+    assert searched.rightmost_latent_root().real < plain.rightmost_latent_root().real
+    assert searched.residual < 1e-10
