@@ -219,7 +219,7 @@ def _cut(system: System, master: Master, start: float) -> list[Warned]:
     if not cut:
         return []
     names = f"{', '.join(cut[:5])}{' …' if len(cut) > 5 else ''}"
-    return [Warned(f"{names} cannot take the slope of the input: the value at the start of each step is held", start)]
+    return [Warned(f"{names} cannot take the slope of the input: each step holds its value at the start", start)]
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:

@@ -9,6 +9,7 @@ Consecutive operations of the same kind on different units become one instructio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from importlib import import_module
 from itertools import accumulate
 from math import copysign, factorial
@@ -167,6 +168,8 @@ class Lowering:
                 case TimedStep():
                     self._step(operation)
                 case TimedRead():
+                    if operation.again:
+                        self._give_again(operation.unit, operation.offset, float(operation.time))
                     self.program.read(self.numbers[operation.unit], self.y[operation.unit], float(operation.time))
                 case Save() | Restore():
                     name = operation.unit
@@ -226,11 +229,15 @@ class Lowering:
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]
         tau, duration = float(operation.time), float(operation.fraction) * self.master.step
-        powers = len(self.interpreter.c[name])
-        if unit.input_degree < powers - 1 and operation.offset > 0:
-            cut = shift_matrix(powers - 1, operation.offset, keep=unit.input_degree).ravel().tolist()
-            self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
+        if unit.input_degree < len(self.interpreter.c[name]) - 1 and operation.offset > 0:
+            self._give_again(name, operation.offset, tau)
         self.program.step(self.numbers[name], self._map(name, duration), tau, duration)
+
+    def _give_again(self, name: str, offset: Fraction, tau: float) -> None:
+        """What the unit can take of its input polynomial from `offset` after the coupling on."""
+        unit, powers = self.system.units[name], len(self.interpreter.c[name])
+        cut = shift_matrix(powers - 1, offset, keep=unit.input_degree).ravel().tolist()
+        self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
 
     def _map(self, name: str, duration: float) -> int:
         """What a unit needs for steps of this duration: the number of its map."""

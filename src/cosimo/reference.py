@@ -211,10 +211,14 @@ class Interpreter:
 
     def _read(self, operation: TimedRead) -> Action:
         name, instance = operation.unit, self.instances[operation.unit]
-        at, count = float(operation.time), len(self.system.units[name].outputs)
+        unit, h = self.system.units[name], self.master.step
+        at, count = float(operation.time), len(unit.outputs)
+        cut = shift_matrix(input_degree(self.system, self.master, name), operation.offset, keep=unit.input_degree)
 
         def act(k: int) -> None:
             with self._guard(name, "read", self.time(k, at)):
+                if operation.again:
+                    instance.set_input(product(cut, self.c[name]), h)
                 self.y[name] = output_values(instance.read(), count)
             self._require_finite(name, self.time(k, at))
 

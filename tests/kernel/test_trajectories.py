@@ -19,7 +19,7 @@ from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution import run
 from cosimo.problems import chain, two_mass
-from cosimo.units import Fmu, Mechanical, RungeKutta4, StateSpace
+from cosimo.units import Fmu, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 
 
 def motor() -> System:
@@ -85,7 +85,11 @@ def test_linear_units_and_their_fmus(fmi: int, problem: str, kind: str, tmp_path
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_input_derivatives_reach_fmus(problem: str, tmp_path: Path) -> None:
-    """With Hold(1), FMI 2.0 FMUs move along the same lines as the units themselves; FMI 3.0 has no such function."""
+    """With Hold(1), FMI 2.0 FMUs move along the same lines as the units themselves; FMI 3.0 has no such function.
+
+    FMI 3.0 FMUs are held over the step, but read with the value of now: where the unit's own integrator uses only the
+    value at the start, nothing is lost.
+    """
     build, step, stop = PROBLEMS[problem]
     system = build()
 
@@ -95,8 +99,9 @@ def test_input_derivatives_reach_fmus(problem: str, tmp_path: Path) -> None:
     second = exported(system, tmp_path, fmi=2)
     assert min(unit.input_degree for unit in second.units.values()) >= 1
     assert difference(system, second, extrapolated, step=step, stop=stop) <= 1e-12
-    third = exported(system, tmp_path, fmi=3)
-    assert difference(system, third, extrapolated, step=step, stop=stop) > 1e-6
+    third = difference(system, exported(system, tmp_path, fmi=3), extrapolated, step=step, stop=stop)
+    start_only = all(isinstance(getattr(unit, "integrator", None), SymplecticEuler) for unit in system.units.values())
+    assert third <= 1e-12 if start_only else third > 1e-6
 
 
 def test_gains_and_external_inputs_reach_fmus(tmp_path: Path) -> None:

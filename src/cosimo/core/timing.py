@@ -27,6 +27,7 @@ from cosimo.core.schedule import (
     Step,
     flatten,
 )
+from cosimo.core.signals import input_degree
 from cosimo.core.system import System
 
 
@@ -52,12 +53,17 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class TimedRead:
-    """H at local `time`: the unit was given its input `offset` after the coupling and has advanced `elapsed` since."""
+    """H at local `time`: the unit was given its input `offset` after the coupling and has advanced `elapsed` since.
+
+    `again`: the unit takes fewer powers than the master forms and feeds inputs through, so that it is given the value
+    of now before it is read.
+    """
 
     unit: str
     time: Fraction
     offset: Fraction
     elapsed: Fraction
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,11 @@ class _Walk:
         self.system = system
         self.links = {name: system.incoming(name) for name in system.units}
         self.history = [master.coupling_of(link.connection.target).history for link in system.links]
+        self.given_again = {
+            name
+            for name, unit in system.units.items()
+            if unit.input_degree < input_degree(system, master, name) and unit.feedthrough().any()
+        }
         steps = [operation for operation in flatten(master.schedule.operations) if isinstance(operation, Step)]
         self.spans = {step.unit: step.fraction for step in reversed(steps)}
 
@@ -208,7 +219,9 @@ class _Walk:
                 timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now))
                 clocks[unit] = self.advance(unit, clock, operation.fraction)
             elif isinstance(operation, Read):
-                timed.append(TimedRead(unit, clock.time, clock.given, clock.now - clock.given))
+                again = unit in self.given_again and clock.now != clock.given
+                clock = replace(clock, given=clock.now) if again else clock
+                timed.append(TimedRead(unit, clock.time, clock.given, clock.now - clock.given, again))
                 clocks[unit] = replace(clock, read=clock.time)
             elif isinstance(operation, Save):
                 timed.append(operation)
