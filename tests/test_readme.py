@@ -32,7 +32,10 @@ from cosimo.reporting.fields import item_fields, run_fields, verdict_fields
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-EXECUTED = ["README.md", *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export"))]
+EXECUTED = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
 

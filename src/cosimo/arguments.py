@@ -93,6 +93,24 @@ def _describe(given: dict[str, Any]) -> Described:
     return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs, scenario)
 
 
+def bare_system(
+    target: str, step_size: float | None, stop_time: float | None, set_: list[str] | None
+) -> tuple[System, float, float, float]:
+    """A system without a master: itself, the macro step, and from when to when it is run."""
+    from cosimo.formats.loading import load
+
+    loaded = load(target, settings={n: _number(n, v, float) for n, v in _pairs("--set", set_).items()})
+    for finding in loaded.warnings:
+        print(f"warning: {finding}", file=sys.stderr)
+    step = loaded.step if step_size is None else step_size
+    stop = loaded.stop if stop_time is None else stop_time
+    if step is None:
+        raise ConfigurationError(f"'{target}' does not say the macro step; give --step-size.")
+    if stop is None:
+        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+    return loaded.system, step, loaded.start or 0.0, stop
+
+
 def _provenance(target: str, source: Path | None, settings: dict[str, float]) -> dict[str, Any]:
     """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
     found: dict[str, Any] = {"system": target, "settings": settings}

@@ -163,6 +163,63 @@ def _report_run(result: Result, wall: float, path: object, as_json: bool, failur
 
 
 @app.command()
+@with_system
+def compensate(
+    described: Described,
+    target: Annotated[str, typer.Option(help="monolithic (the units' own integrator) or exact.")] = "monolithic",
+    stop_time: Annotated[float | None, typer.Option(help="Until when the runs go, in seconds.")] = None,
+    json_: Json = False,
+) -> None:
+    """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
+    from cosimo.compensation import compare
+    from cosimo.compensation import compensate as compensate_system
+    from cosimo.reporting.compensating import compensation_fields, compensation_text
+
+    stop = described.stop if stop_time is None else stop_time
+    if stop is None:
+        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+    found = compensate_system(described.system, described.master, target=cast(Any, target))
+    compared = compare(found, start=described.start, stop=stop)
+    _print(compensation_fields(found, compared) if json_ else compensation_text(found, compared))
+
+
+@app.command()
+def compare(
+    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
+    couplings: Annotated[
+        str, typer.Option(help="Separated by commas: hold0, hold1, hold2, nepce:GAIN, dmd, dmd:N.")
+    ] = ("hold0,hold1,hold2,nepce:0.5,dmd"),
+    masters: Annotated[
+        str, typer.Option(help="Separated by commas, such as jacobi,gauss-seidel.")
+    ] = "jacobi,gauss-seidel",
+    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None,
+    stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
+    reference: Annotated[
+        str, typer.Option(help="exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
+    ] = "auto",
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw error against cost, such as out.png.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+    json_: Json = False,
+) -> None:
+    """Run every combination of masters and couplings: accuracy, stability and cost in one table."""
+    from cosimo.arguments import bare_system
+    from cosimo.reporting.comparing import comparison_fields, comparison_lines, draw_comparison
+    from cosimo.trials import combinations, try_masters
+    from cosimo.trials import reference as solve
+
+    system, step, start, stop = bare_system(target, step_size, stop_time, set_)
+    wanted = solve(system, step=step, start=start, stop=stop, kind=reference)
+    trials = try_masters(system, combinations(system, step, masters, couplings), wanted, start=start, stop=stop)
+    drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
+    if json_:
+        _print(comparison_fields(wanted, trials, str(drawn) if drawn else None))
+    else:
+        _print("\n".join(comparison_lines(wanted, trials)))
+
+
+@app.command()
 def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
     """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
     from cosimo.formats.information import describe
@@ -221,20 +278,35 @@ def problems(json_: Json = False) -> None:
 @app.command()
 def reproduce(
     papers: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAPER]…", help="glumac2018, gomes2018; all if none.")
+        list[str] | None,
+        typer.Argument(metavar="[PAPER]…", help="One of the papers, such as tamellin2022; all if none."),
     ] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the papers' figures into it.")] = None,
     json_: Json = False,
 ) -> None:
-    """Print every number of the implemented papers: published, computed, verdict, reason."""
+    """Print every number of the implemented papers: published, computed, verdict, reason; draw their figures."""
     from cosimo.problems import reproduce as reproduce_papers
     from cosimo.reporting.fields import item_fields
     from cosimo.reporting.tables import item_lines
 
+    # First: a folder that cannot be written is known before anything long has been computed.
+    drawn = {} if figures is None else {"figures": _draw(papers or [], figures)}
     if json_:
-        _print({"items": [item_fields(item) for item in reproduce_papers(papers or ())]})
+        _print({"items": [item_fields(item) for item in reproduce_papers(papers or ())]} | drawn)
         return
+    for path in drawn.get("figures", ()):
+        print(path, flush=True)
     for item in reproduce_papers(papers or ()):
         print("\n".join(item_lines(item)), flush=True)
+
+
+def _draw(papers: list[str], folder: Path) -> list[str]:
+    from cosimo.reporting.figures import draw, without_figures
+
+    files = [str(path) for path in draw(papers, folder)]
+    if none := without_figures(papers):
+        print(f"no figures are drawn for {', '.join(none)}", file=sys.stderr)
+    return files
 
 
 def _print(content: Any) -> None:

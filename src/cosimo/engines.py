@@ -79,7 +79,8 @@ class ReferenceEngine:
 
     def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
         self._interpreter = interpreter
-        self._inputs = len(names) > len(interpreter.system.outputs)
+        told = sum(len(joint.signals) for joint in interpreter.joints)
+        self._inputs = len(names) > len(interpreter.system.outputs) + told
         self.made = 0
 
     def advance(self, first: int, rows: Array) -> None:
@@ -98,7 +99,7 @@ class ReferenceEngine:
     def row(self, k: int) -> list[float]:
         """The row after k macro steps."""
         values = self._interpreter.outputs() + (self._interpreter.inputs() if self._inputs else [])
-        return [self._interpreter.time(k, 0.0), *values]
+        return [self._interpreter.time(k, 0.0), *values, *self._interpreter.told()]
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """As the interpreter counted them."""

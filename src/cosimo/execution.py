@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, Interrupted, RunError, StepDiscarded
+from cosimo.core.joint import joints
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Convergence, Repeat
-from cosimo.core.system import System
+from cosimo.core.system import Inlet, System
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
 from cosimo.interrupts import Interrupts
 from cosimo.recording import Output, Recorder
@@ -53,6 +55,7 @@ def run(
     if record not in ("outputs", "all"):
         raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     names = system.outputs + (system.input_names if record == "all" else ())
+    names += tuple(signal for joint in joints(system, master) for signal in joint.signals)
     info: dict[str, Any] = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
     info |= dict(metadata or {})
     recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
@@ -83,6 +86,7 @@ class _Session:
         self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
         self.interpreter = Interpreter(system, master, start)
         self.made = self.recorded = 0
+        self.stepping = 0.0
         self.iterations = _Iterations(master)
         self.interrupts = Interrupts()
         self.engine: Engine | None = None
@@ -111,6 +115,8 @@ class _Session:
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
         if self.master.mixers:
             return "a compensated master is designed for its macro step and cannot be run with a shorter one"
+        if self.interpreter.joints:
+            return "a prediction is learned for its macro step and cannot be made for a shorter one"
         stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
         return f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot" if stuck else ""
 
@@ -123,9 +129,11 @@ class _Session:
         block = np.empty((min(BLOCK, count) if isinstance(engine, KernelEngine) else 1, 1 + len(self.names)))
         while self.made < count:
             rows = block[: count - self.made]
+            begin = time.perf_counter()
             try:
                 engine.advance(self.made, rows)
             finally:
+                self.stepping += time.perf_counter() - begin
                 with self.interrupts.held():
                     self._record(recorder, self.made + 1, rows[: engine.made])
                     self.made += engine.made
@@ -154,13 +162,15 @@ class _Session:
 
     def close(self, recorder: Recorder, warnings: list[Warned], *, complete: bool) -> Result:
         """End the recording; the result has all rows, or with a file none of them."""
-        info: dict[str, Any] = {"steps": self.made, "end": self.reached}
+        info: dict[str, Any] = {"steps": self.made, "end": self.reached, "stepping_time": self.stepping}
         warned = list(warnings)
         if self.iterations.count:
             info |= self.iterations.info()
             warned += self._unconverged()
         if isinstance(self.engine, CarefulEngine):
             info["rollbacks"] = self.engine.rollbacks
+        if self.interpreter.joints:
+            info["learned"] = self.interpreter.learned()
         found = recorder.close(complete, warned, info=info)
         if found is None:
             empty = np.empty(0)
@@ -214,12 +224,20 @@ def _cut(system: System, master: Master, start: float) -> list[Warned]:
         inlet.target
         for name, unit in system.units.items()
         for inlet in system.inlets[name]
-        if (inlet.link or inlet.source) and master.coupling_of(inlet.target).degree > unit.input_degree
+        if _formed(master, name, inlet) > unit.input_degree
     ]
     if not cut:
         return []
     names = f"{', '.join(cut[:5])}{' …' if len(cut) > 5 else ''}"
     return [Warned(f"{names} cannot take the slope of the input: each step holds its value at the start", start)]
+
+
+def _formed(master: Master, unit: str, inlet: Inlet) -> int:
+    """The degree of the polynomial that the master forms for one input."""
+    if inlet.link is None and inlet.source is None:
+        return 0
+    mixer = master.mixers.get(unit) if inlet.link is not None else None
+    return master.coupling_of(inlet.target).degree if mixer is None else mixer.degree
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:

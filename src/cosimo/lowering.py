@@ -19,6 +19,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import RunError
+from cosimo.core.joint import Joint, Segment, segment
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
 from cosimo.core.settling import settled
@@ -54,8 +55,9 @@ class Lowering:
         self.samples: list[tuple[str, Source, float]] = []
         self._maps: dict[tuple[str, float], int] = {}
         self._kind: tuple[type, set[str]] | None = None
-        starts = accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1])
+        starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
         self.m = dict(zip(self.master.mixers, starts, strict=False))
+        self.j = list(accumulate((nodes.size + 2 for nodes in interpreter.nodes), initial=starts[-1]))
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
@@ -67,7 +69,9 @@ class Lowering:
 
     def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
         names, i = self.system.units, self.interpreter
-        return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values()]
+        # Of a predictor: the nodes, which expert is in charge, the last error.
+        learned = [np.append(nodes, [0.0, 0.0]) for nodes in i.nodes]
+        return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values(), *learned]
 
     def given(self, first: int, count: int) -> Array:
         """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
@@ -191,16 +195,18 @@ class Lowering:
 
     def _couple(self, operation: TimedCouple) -> None:
         name, m = operation.unit, len(self.system.units[operation.unit].inputs)
-        samplings = iter(operation.samplings)
-        mixed = name in self.master.mixers
-        if mixed:
-            self._mix(name)
+        samplings = dict(zip(self.system.incoming(name), operation.samplings, strict=True))
+        if name in self.master.mixers:
+            self._mix(operation)
+            samplings = {}
+        for number, joint in enumerate(self.interpreter.joints):
+            if joint.unit == name:
+                self._predict(number, joint, segment(joint, samplings[joint.links[0]]))
+                samplings = {link: sampling for link, sampling in samplings.items() if link not in joint.links}
         for index, inlet in enumerate(self.system.inlets[name]):
-            if inlet.link is not None and mixed:
-                continue
             coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
-            if inlet.link is not None:
-                link, f = inlet.link, coupling.matrices(next(samplings))
+            if inlet.link in samplings:
+                link, f = inlet.link, coupling.matrices(samplings[inlet.link])
                 source, connection = self.y[link.source.unit] + link.source.index, link.connection
                 if f.plain and connection.identity:
                     self.program.copy(place, source)
@@ -216,15 +222,30 @@ class Lowering:
                 self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
         self.program.couple(self.numbers[name], self.c[name], float(operation.time))
 
-    def _mix(self, name: str) -> None:
-        mixer, links = self.master.mixers[name], self.system.incoming(name)
-        targets = [self.c[name] + link.target.index for link in links]
-        update = np.hstack([mixer.ww, mixer.wy]).ravel().tolist()
-        offsets = [link.connection.offset for link in links]
-        self.program.mix(targets, self.m[name], len(mixer.ww), update, mixer.uw.ravel().tolist(), offsets)
+    def _mix(self, operation: TimedCouple) -> None:
+        name = operation.unit
+        mixer, links, m = self.master.mixers[name], self.system.incoming(name), len(self.system.units[name].inputs)
+        targets = [self.c[name] + power * m + link.target.index for power in range(mixer.degree + 1) for link in links]
+        update, uw = np.hstack([mixer.ww, mixer.wy]).ravel().tolist(), mixer.uw_at(operation.time).ravel().tolist()
+        offsets = [link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links))
+        self.program.mix(targets, self.m[name], len(mixer.ww), update, uw, offsets)
         # Signs of zeros, which the short form may change, are lost in the sum with any offset but −0.
         if (short := settled(mixer)) is not None and not any(o == 0 and copysign(1.0, o) < 0 for o in offsets):
             self.program.settle(short.startup, short.shifts, short.samples, short.taps)
+
+    def _predict(self, number: int, joint: Joint, place: Segment) -> None:
+        y, connections = self.y[joint.source], [(link, link.connection) for link in joint.links]
+        self.program.predict(
+            self.interpreter.predictors[number],
+            [(y + link.source.index, connection.gain, connection.offset) for link, connection in connections],
+            [self.y[joint.unit] + output for output in joint.actions],
+            [self.c[joint.unit] + link.target.index for link in joint.links],
+            len(self.system.units[joint.unit].inputs),
+            self.j[number],
+            (place.node, place.fresh),
+            place.phase,
+            place.period,
+        )
 
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]
@@ -269,7 +290,15 @@ class Lowering:
 
     def _columns(self, names: Sequence[str]) -> None:
         outputs = {name: place for place, name in enumerate(self.system.outputs)}
+        told = {
+            name: self.j[number] + 3 * len(joint.links) + place
+            for number, joint in enumerate(self.interpreter.joints)
+            for place, name in enumerate(joint.signals)
+        }
         for name in names:
+            if name in told:
+                self.program.memory_column(told[name])
+                continue
             if name in outputs:
                 self.program.column(outputs[name], 0, [])
                 continue

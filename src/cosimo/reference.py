@@ -12,7 +12,9 @@ import numpy as np
 
 from cosimo.anderson import Anderson
 from cosimo.core.arrays import Array, output_values, product
+from cosimo.core.coupling import Sampling
 from cosimo.core.errors import CosimoError, NonFiniteError, RunError, UnitError
+from cosimo.core.joint import Joint, Segment, joints, segment
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save
@@ -45,6 +47,9 @@ class Interpreter:
         self.c: dict[str, Array] = {}
         self.w: list[Array] = []
         self.mixed: dict[str, Array] = {}
+        self.joints = joints(system, master)
+        self.predictors: list[Any] = []
+        self.nodes: list[Array] = []
         self.sweeps: list[int] = []
         self.residuals: list[float] = []
         self._saved: dict[str, tuple[Any, Array]] = {}
@@ -52,9 +57,16 @@ class Interpreter:
 
     def _prepare(self) -> None:
         """Work out the constants of all operations."""
+        self.predictors = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
         self._actions = [self._action(operation) for operation in self.timeline.operations]
         clocks = self.timeline.clocks.items()
         self._input_rows = {n: value_row(input_degree(self.system, self.master, n), c.now) for n, c in clocks}
+
+    def _period(self, joint: Joint) -> float:
+        """Seconds between the samples that a predictor sees."""
+        couples = (op for op in self.timeline.operations if isinstance(op, TimedCouple) and op.unit == joint.unit)
+        place = self.system.incoming(joint.unit).index(joint.links[0])
+        return segment(joint, next(couples).samplings[place]).period * self.master.step
 
     def finer(self, parts: int) -> Interpreter:
         """An interpreter of the same live units and signals whose macro step is a fraction of this one's."""
@@ -80,6 +92,9 @@ class Interpreter:
             with self._guard(name, "initialised", self.start_time):
                 instance.finish_initialisation()
         self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
+        for joint in self.joints:
+            now = self.c[joint.unit][0, [link.target.index for link in joint.links]]
+            self.nodes.append(np.tile(now, (3, 1)))
         for link in self.system.links:
             history = self.master.coupling_of(link.connection.target).history
             self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
@@ -98,6 +113,29 @@ class Interpreter:
     def outputs(self) -> list[float]:
         """The values of all outputs."""
         return [v for name in self.system.units for v in self.y[name].tolist()]
+
+    def told(self) -> list[float]:
+        """What predictors say of themselves: which expert is in charge, and the last error."""
+        return [value for predictor in self.predictors for value in (float(predictor.expert), predictor.error)]
+
+    def learned(self) -> list[dict[str, Any]]:
+        """The models that predictors hold now, as plain data: x_{k+1} = S z_k + b, z = [x; u] of one or more samples."""
+        found = []
+        for joint, predictor in zip(self.joints, self.predictors, strict=True):
+            samples, S, b = predictor.model()
+            outputs = self.system.units[joint.unit].outputs
+            found.append(
+                {
+                    "unit": joint.unit,
+                    "source": joint.source,
+                    "inputs": [link.connection.target for link in joint.links],
+                    "actions": [f"{joint.unit}.{outputs[place]}" for place in joint.actions],
+                    "samples": samples,
+                    "S": np.reshape(S, (len(joint.links), -1)).tolist(),
+                    "b": list(b),
+                }
+            )
+        return found
 
     def close(self) -> None:
         """Release the units."""
@@ -130,9 +168,14 @@ class Interpreter:
         instance, unit = self.instances[name], self.system.units[name]
         samplings = iter(operation.samplings)
         shape = (input_degree(self.system, self.master, name) + 1, len(unit.inputs))
-        mixer = self._mix(name)
-        inlets = enumerate(self.system.inlets[name])
-        columns = [(i, self._column(n, operation, samplings)) for i, n in inlets if mixer is None or n.link is None]
+        mixer = self._mix(operation)
+        predicted = self._predict(operation)
+        together = {link.number for joint in self.joints for link in joint.links}
+        columns = []
+        for index, inlet in enumerate(self.system.inlets[name]):
+            sampling = next(samplings) if inlet.link is not None else None
+            if inlet.link is None or (mixer is None and inlet.link.number not in together):
+                columns.append((index, self._column(inlet, operation, sampling)))
         time = float(operation.time)
 
         def act(k: int) -> None:
@@ -142,33 +185,65 @@ class Interpreter:
                 c[: len(values), index] = values
             if mixer is not None:
                 mixer(c)
+            for predict in predicted:
+                predict(c)
             self.c[name] = c
             with self._guard(name, "given its inputs", self.time(k, time)):
                 instance.set_input(c[: unit.input_degree + 1], h)
 
         return act
 
-    def _mix(self, name: str) -> Callable[[Array], None] | None:
+    def _mix(self, operation: TimedCouple) -> Callable[[Array], None] | None:
         """Sets the connected inputs of a unit that has a mixer."""
+        name = operation.unit
         mixer = self.master.mixers.get(name)
         if mixer is None:
             return None
         links = self.system.incoming(name)
         targets = [link.target.index for link in links]
-        offsets = np.array([link.connection.offset for link in links])
-        update, uw = np.hstack([mixer.ww, mixer.wy]), mixer.uw
+        powers = mixer.degree + 1
+        offsets = np.array([link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links)))
+        update, uw = np.hstack([mixer.ww, mixer.wy]), mixer.uw_at(operation.time)
 
         def act(c: Array) -> None:
             self.mixed[name] = product(update, np.concatenate([self.mixed[name], self._join()]))
-            c[0, targets] = product(uw, self.mixed[name]) + offsets
+            c[:powers, targets] = (product(uw, self.mixed[name]) + offsets).reshape(powers, -1)
 
         return act
 
-    def _column(self, inlet: Inlet, operation: TimedCouple, samplings: Iterator[Any]) -> Callable[[int], Array]:
+    def _predict(self, operation: TimedCouple) -> list[Callable[[Array], None]]:
+        """Sets the inputs of a unit that are predicted together (core/joint.py)."""
+        samplings = dict(zip(self.system.incoming(operation.unit), operation.samplings, strict=True))
+        return [
+            self._predict_joint(number, joint, segment(joint, samplings[joint.links[0]]))
+            for number, joint in enumerate(self.joints)
+            if joint.unit == operation.unit
+        ]
+
+    def _predict_joint(self, number: int, joint: Joint, place: Segment) -> Callable[[Array], None]:
+        targets = [link.target.index for link in joint.links]
+        sources = [link.source.index for link in joint.links]
+        gains = np.array([link.connection.gain for link in joint.links])
+        offsets = np.array([link.connection.offset for link in joint.links])
+        actions, predictor = list(joint.actions), self.predictors[number]
+
+        def act(c: Array) -> None:
+            if place.fresh:
+                x = gains * self.y[joint.source][sources] + offsets
+                ahead = predictor.advance(x, self.y[joint.unit][actions])
+                self.nodes[number] = np.stack([self.nodes[number][1], x, ahead])
+            before, now, ahead = self.nodes[number]
+            begin, end = ((before, now), (now, ahead), (ahead, 2.0 * ahead - now))[place.node + 1]
+            c[0, targets] = begin + place.phase * (end - begin)
+            c[1, targets] = (end - begin) / place.period
+
+        return act
+
+    def _column(self, inlet: Inlet, operation: TimedCouple, sampling: Sampling | None) -> Callable[[int], Array]:
         """The coefficients of one input's polynomial."""
         coupling = self.master.coupling_of(inlet.target)
-        if inlet.link is not None:
-            link, matrices = inlet.link, coupling.matrices(next(samplings))
+        if inlet.link is not None and sampling is not None:
+            link, matrices = inlet.link, coupling.matrices(sampling)
             gain, offset = link.connection.gain, link.connection.offset
             identity, plain = link.connection.identity, matrices.plain
 

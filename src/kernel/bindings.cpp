@@ -3,12 +3,16 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 
+#include "dmd.hpp"
+#include "dmd_bindings.hpp"
 #include "fmi.hpp"
 #include "linear.hpp"
 #include "program.hpp"
@@ -20,6 +24,7 @@ using namespace cosimo;
 using Numbers = std::vector<double>;
 using Indices = std::vector<std::uint32_t>;
 using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+using Sources = std::vector<std::tuple<std::uint32_t, double, double>>;
 using Taps = std::vector<std::vector<std::pair<std::uint32_t, double>>>;
 using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -179,6 +184,25 @@ public:
             mix.ends.push_back(static_cast<std::uint32_t>(mix.taps.size()));
         }
     }
+    // One joint coupling at one operation; the predictor must outlive the program (Python keeps it).
+    void predict(dmd::Predictor &predictor, const Sources &samples, Indices actions, Indices targets, std::uint32_t stride,
+                 std::uint32_t memory, std::pair<int, bool> node_and_fresh, double phase, double period) {
+        Predict made{};
+        made.predictor = &predictor;
+        for (auto [source, gain, offset] : samples)
+            made.samples.push_back({static_cast<std::uint32_t>(made.samples.size()), source, gain, offset});
+        made.u.resize(actions.size());
+        made.x.resize(targets.size());
+        made.next.resize(targets.size());
+        made.actions = std::move(actions);
+        made.targets = std::move(targets);
+        made.stride = stride;
+        made.memory = memory;
+        std::tie(made.node, made.fresh) = node_and_fresh;
+        made.phase = phase;
+        made.period = period;
+        couple_stage().predictions.push_back(std::move(made));
+    }
     void external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit) {
         couple_stage().externals.push_back({first, target, stride, powers, std::move(fit)});
     }
@@ -237,8 +261,9 @@ public:
     void barrier() { fence = open.back()->empty() ? nullptr : open.back()->back().get(); }
     void column(std::uint32_t first, std::uint32_t stride, Numbers weights) {
         const auto powers = static_cast<std::uint32_t>(weights.size());
-        program.columns.push_back({first, stride, powers, std::move(weights)});
+        program.columns.push_back({first, stride, powers, std::move(weights), false});
     }
+    void memory_column(std::uint32_t first) { program.columns.push_back({first, 0, 0, {}, true}); }
     // threads: how many may run units at once; mode −1: where it pays, 0: never, 1: always. The loop returns to its
     // caller at least every `interval` seconds, or after the macro step that takes longer.
     void finish(unsigned threads, int mode, double interval) {
@@ -365,6 +390,7 @@ private:
 }  // namespace
 
 NB_MODULE(_kernel, m) {
+    bind_predictors(m);
     m.doc() = "Runs a lowered schedule: see cosimo.execution.";
     nb::class_<Builder>(m, "Program")
         .def(nb::init<double, double, Numbers, Numbers, Numbers>())
@@ -384,6 +410,7 @@ NB_MODULE(_kernel, m) {
         .def("link", &Builder::link)
         .def("mix", &Builder::mix)
         .def("settle", &Builder::settle)
+        .def("predict", &Builder::predict)
         .def("external", &Builder::external)
         .def("couple", &Builder::couple)
         .def("shift", &Builder::shift)
@@ -396,6 +423,7 @@ NB_MODULE(_kernel, m) {
         .def("end_repeat", &Builder::end_repeat)
         .def("barrier", &Builder::barrier)
         .def("column", &Builder::column)
+        .def("memory_column", &Builder::memory_column)
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &Builder::run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "anderson.hpp"
+#include "dmd.hpp"
 #include "fmi.hpp"
 #include "linear.hpp"
 
@@ -103,6 +104,7 @@ int Couple::run(Machine &m) {
         }
     }
     for (Mix &mix : mixes) mix.run(m);
+    for (Predict &prediction : predictions) prediction.run(m);
     for (const External &external : externals)
         for (std::uint32_t i = 0; i < external.powers; ++i) {
             double sum = external.fit[i * external.powers] * m.e[external.first];
@@ -111,6 +113,27 @@ int Couple::run(Machine &m) {
             c[external.target + i * external.stride] = sum;
         }
     return calls.empty() ? set_all(m) : set_fmi2(m);
+}
+
+void Predict::run(Machine &m) {
+    const std::size_t n = targets.size();
+    double *before = m.w.data() + memory, *now = before + n, *ahead = now + n;
+    if (fresh) {
+        for (const Scaled &sample : samples) x[sample.target] = sample.gain * m.y[sample.source] + sample.offset;
+        for (std::size_t i = 0; i < u.size(); ++i) u[i] = m.y[actions[i]];
+        predictor->advance(x.data(), u.data(), next.data());
+        std::memcpy(before, now, n * sizeof(double));
+        std::memcpy(now, x.data(), n * sizeof(double));
+        std::memcpy(ahead, next.data(), n * sizeof(double));
+        ahead[n] = static_cast<double>(predictor->expert());
+        ahead[n + 1] = predictor->error();
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        const double begin = node < 0 ? before[i] : node == 0 ? now[i] : ahead[i];
+        const double end = node < 0 ? now[i] : node == 0 ? ahead[i] : 2.0 * ahead[i] - now[i];
+        m.c[targets[i]] = begin + phase * (end - begin);
+        m.c[targets[i] + stride] = (end - begin) / period;
+    }
 }
 
 int Couple::set_fmi2(Machine &m) {
@@ -345,7 +368,7 @@ void Program::write(double *row) const {
     for (const Column &column : columns) {
         double value;
         if (column.powers == 0) {
-            value = y[column.first];
+            value = column.memory ? machine.w[column.first] : y[column.first];
         } else {
             value = column.weights[0] * c[column.first];
             for (std::uint32_t j = 1; j < column.powers; ++j) value += column.weights[j] * c[column.first + j * column.stride];
@@ -402,7 +425,7 @@ struct Watch {
 int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
     if (!prepared_) {
         plain_ = columns.size() == machine.y.size();
-        for (std::size_t i = 0; plain_ && i < columns.size(); ++i) plain_ = columns[i].powers == 0 && columns[i].first == i;
+        for (std::size_t i = 0; plain_ && i < columns.size(); ++i) plain_ = columns[i].powers == 0 && columns[i].first == i && !columns[i].memory;
         prepared_ = true;
     }
     Watch watch;

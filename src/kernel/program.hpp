@@ -13,6 +13,10 @@
 
 namespace cosimo {
 
+namespace dmd {
+class Predictor;
+}
+
 // All numbers the instructions work on. y: outputs of all units; c: their input polynomials; w: coupling memories;
 // e: what is given from outside in the present macro step.
 struct Machine {
@@ -105,9 +109,24 @@ private:
     void whole(Machine &);
 };
 
+// Inputs predicted together (core/joint.py). In w from `memory` on: the nodes X_-1, X_0 and X_1 (n each), then which
+// expert is in charge, and the last prediction error. The input is the line from node `node` to the next one.
+struct Predict {
+    dmd::Predictor *predictor;
+    std::vector<Scaled> samples;                  // x[target] = gain * y[source] + offset
+    std::vector<std::uint32_t> actions, targets;  // of u in y; of c_0 in c, with c_1 `stride` further
+    std::uint32_t stride, memory;
+    int node;
+    double phase, period;
+    bool fresh;
+    std::vector<double> x, u, next;
+    void run(Machine &);
+};
+
 struct Couple final : Instruction {
     std::vector<Copy> copies;
     std::vector<Mix> mixes;
+    std::vector<Predict> predictions;
     std::vector<Scaled> scaled;
     std::vector<Link> links;
     std::vector<External> externals;
@@ -214,8 +233,9 @@ private:
 
 // One column of a row: an output, or the value of an input polynomial at the end of the macro step.
 struct Column {
-    std::uint32_t first, stride, powers;  // powers = 0: y[first]; else Σ_j at^j c[first + j stride]
+    std::uint32_t first, stride, powers;  // powers = 0: y[first] or w[first]; else Σ_j at^j c[first + j stride]
     std::vector<double> weights;
+    bool memory = false;
 };
 
 class Ticker;

@@ -14,7 +14,6 @@ from native_units import lag, mixed, require_same
 
 from cosimo import masters
 from cosimo.compensation import compensate
-from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.master import Master
 from cosimo.core.settling import settled
@@ -123,6 +122,6 @@ def test_compensated_masters_settle(make: object, build: object) -> None:
         assert short is not None
         assert 0 <= short.startup <= 5
         # As many products per input as there are gains that are not zero.
-        gains: Array = found.gains[name]
+        (gains,) = found.gains[name]
         assert [len(row) for row in short.taps] == (gains != 0).sum(axis=1).tolist()
     require_same(problem, found.master, steps=40)

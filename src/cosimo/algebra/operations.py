@@ -123,7 +123,7 @@ class Operations:
         memories = [Block("m", name)] if mixed else [Block("w", link.number) for link in self.system.incoming(name)]
         parts = _Parts(self.layout, (u, *memories))
         if mixed:
-            self._mix(name, parts)
+            self._mix(op, parts)
         samplings = iter(op.samplings)
         for index, inlet in enumerate(self.system.inlets[name]):
             if inlet.link is not None and mixed:
@@ -149,13 +149,14 @@ class Operations:
                 parts.add(u, [index], ONE, [0], np.array([[inlet.start]]))
         return parts.update()
 
-    def _mix(self, name: str, parts: _Parts) -> None:
+    def _mix(self, op: TimedCouple, parts: _Parts) -> None:
         """w' = F^ww w + F^wy y and u = F^uw w' + offset, for the connected inputs."""
-        mixer, u, m = self.master.mixers[name], Block("u", name), Block("m", name)
-        links = self.system.incoming(name)
-        targets, slots = [link.target.index for link in links], range(len(mixer.ww))
+        mixer, u, m = self.master.mixers[op.unit], Block("u", op.unit), Block("m", op.unit)
+        links, uw = self.system.incoming(op.unit), mixer.uw_at(op.time)
+        count, slots = len(self.system.units[op.unit].inputs), range(len(mixer.ww))
+        targets = [power * count + link.target.index for power in range(mixer.degree + 1) for link in links]
         parts.add(m, slots, m, slots, mixer.ww)
-        parts.add(u, targets, m, slots, mixer.uw @ mixer.ww)
+        parts.add(u, targets, m, slots, uw @ mixer.ww)
         start = 0
         for other, unit in self.system.units.items():
             places = range(len(unit.outputs))
@@ -163,7 +164,7 @@ class Operations:
             start += len(places)
             if part.any():
                 parts.add(m, slots, Block("y", other), places, part)
-                parts.add(u, targets, Block("y", other), places, mixer.uw @ part)
+                parts.add(u, targets, Block("y", other), places, uw @ part)
         for link in links:
             if link.connection.offset:
                 parts.add(u, [link.target.index], ONE, [0], np.array([[link.connection.offset]]))

@@ -14,8 +14,15 @@ The input u_i = K_i σ_i therefore stays on the target for every ξ if
 
 K_i is the plain hold plus the smallest change that solves this; what freedom is left makes the correction insensitive
 to external forces. Only outputs that are connected are used: they cross the interface anyway.
+
+Where units step at different rates, F is that of the smallest step that divides all of them, and a unit has one K_i for
+each of its couplings in a macro step. Where a constant input cannot bring a unit to X_i F ξ (an exact integrator has
+two states per mass), U_i also holds the input's slope, and if need be its bend, over the step.
 """
 
-from cosimo.compensation.design import Compensation, compensate
+from cosimo.compensation.comparison import Comparison, Trajectory, compare
+from cosimo.compensation.design import compensate
+from cosimo.compensation.outcome import Compensation
+from cosimo.compensation.verdict import Change, CompensatedMode
 
-__all__ = ["Compensation", "compensate"]
+__all__ = ["Change", "Comparison", "CompensatedMode", "Compensation", "Trajectory", "compare", "compensate"]

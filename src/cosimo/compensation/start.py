@@ -2,84 +2,96 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
-from cosimo.compensation.target import SMALL, Target, unit_of
+from cosimo.compensation.target import SMALL, Target
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
+from cosimo.core.polynomial import value_row
 from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
+
+Gains = tuple[Array, ...]
+"""K of one unit, one for each of its couplings within a macro step."""
 
 
 class Start:
     """The first steps: memories as if the target had run before, and what outputs and inputs lack of it at the start.
 
     At the start outputs agree with inputs at once, while later they lag; and the exact target's velocities differ from
-    the given ones. Both are made up for by corrections that are used once each in the first macro steps.
+    the given ones. Both are made up for by corrections that are used once each in the first couplings.
     """
 
     STEPS = 4
 
-    def __init__(self, path: Target, gains: dict[str, tuple[Array, int]]) -> None:
+    def __init__(self, path: Target, gains: dict[str, Gains]) -> None:
         self.path, self.gains = path, gains
         self.lacking: dict[str, list[tuple[Array, Array]]] = {name: [] for name in gains}
         self._walk()
 
     def _walk(self) -> None:
-        path, n = self.path, self.path.n
+        path, n, ticks = self.path, self.path.n, self.path.rhythm.ticks
         state = {name: np.eye(n)[part] for name, part in path.place.items()}
-        given = {name: np.zeros((len(unit.inputs), n)) for name, unit in path.units.items()}
+        given = {name: np.zeros_like(U) for name, U in path.U.items()}
         rows = np.split(path.coupled.C, np.cumsum([len(u.outputs) for u in path.units.values()])[:-1])
         outputs = dict(zip(path.units, rows, strict=True))
-        ahead = np.eye(n)
-        for _ in range(self.STEPS):
+        for begin in range(0, self.STEPS * ticks, ticks):
             for operation in path.operations:
-                name = unit_of(operation)
+                assert isinstance(operation, TimedCouple | TimedStep | TimedRead), "others were refused before"
+                name, now = operation.unit, begin + int(operation.time * ticks)
                 step, model = path.discrete[name], path.units[name].model
+                B = step.B[:, : len(path.U[name])]
                 if isinstance(operation, TimedCouple) and name in self.gains:
+                    span, links = path.rhythm.spans[name], path.connected(name, path.degree(name))
                     seen = np.vstack(list(outputs.values()))[path.used]
-                    wanted = path.X[name] @ path.F @ ahead - step.A @ state[name] - step.B @ path.U[name] @ ahead
-                    push = np.linalg.pinv(step.B, rcond=SMALL) @ wanted
-                    links = [link.target.index for link in path.system.incoming(name)]
-                    self.lacking[name].append((path.samples(name)[path.used] @ ahead - seen, push[links]))
-                    given[name] = path.U[name] @ ahead + push
+                    position = (now - begin) // span
+                    given[name] = path.U[name] @ path.flow(now)
+                    wanted = path.X[name] @ path.flow(now + span) - step.A @ state[name] - B @ given[name]
+                    push = np.linalg.pinv(B[:, links], rcond=SMALL) @ wanted
+                    given[name][links] += push
+                    self.lacking[name].append((path.samples(name, position) @ path.flow(now) - seen, push))
                 elif isinstance(operation, TimedStep):
-                    state[name] = step.A @ state[name] + step.B @ given[name]
+                    state[name] = step.A @ state[name] + B @ given[name]
                 elif isinstance(operation, TimedRead):
-                    outputs[name] = model.C @ state[name] + model.D @ given[name]
-            ahead = path.F @ ahead
+                    powers = value_row(path.degree(name), operation.offset + operation.elapsed)
+                    value = np.kron(powers, np.eye(len(path.units[name].inputs))) @ given[name]
+                    outputs[name] = model.C @ state[name] + model.D @ value
 
     def mixers(self) -> dict[str, Mixer]:
         """The mixer of every compensated unit."""
-        return {name: self._mixer(name, K, count) for name, (K, count) in self.gains.items()}
+        return {name: self._mixer(name, gains) for name, gains in self.gains.items()}
 
-    def _mixer(self, name: str, K: Array, count: int) -> Mixer:
-        path = self.path
-        q, m, n = len(path.used), len(K), path.n
-        S = path.samples(name)[path.used]
+    def _mixer(self, name: str, gains: Gains) -> Mixer:
+        path, span = self.path, self.path.rhythm.spans[name]
+        q, (m, width), n = len(path.used), gains[0].shape, path.n
+        count, turns = width // q, len(gains)
+        S = [path.samples(name, position) for position in range(turns)]
         lacking = _trimmed(self.lacking[name], float(np.abs(S).max()), float(np.abs(path.U[name]).max()))
         steps = len(lacking)
         # Slots: samples, newest first; corrections of samples and of inputs, next first; the input's correction now.
         late, push, now = count * q, (count + steps) * q, (count + steps) * q + steps * m
         size = now + m
-        ww, wy, uw = np.zeros((size, size)), np.zeros((size, len(path.system.outputs))), np.zeros((m, size))
-        start = np.zeros((size, n))
+        ww, wy, start = np.zeros((size, size)), np.zeros((size, len(path.system.outputs))), np.zeros((size, n))
         for row, output in enumerate(path.used):
             wy[row, output] = 1.0
         ww[q:late, : late - q] = np.eye(late - q)
-        uw[:, :late] = K
         for level in range(count):
-            start[level * q : (level + 1) * q] = S @ np.linalg.matrix_power(path.back, level + 1)
+            earlier = S[-(level + 1) % turns] @ path.flow(-(level + 1) * span)
+            start[level * q : (level + 1) * q] = earlier
         if steps:
             ww[:q, late : late + q] = np.eye(q)
             ww[late : push - q, late + q : push] = np.eye(push - q - late)
             ww[push : now - m, push + m : now] = np.eye(now - m - push)
             ww[now:, push : push + m] = np.eye(m)
-            uw[:, now:] = np.eye(m)
             for j, (sample, extra) in enumerate(lacking):
                 start[late + j * q : late + (j + 1) * q] = sample
                 start[push + j * m : push + (j + 1) * m] = extra
+        uw = [np.hstack([K, np.zeros((m, now - late)), np.eye(m) if steps else np.zeros((m, m))]) for K in gains]
         x0 = np.concatenate([unit.initial_state for unit in path.units.values()])
-        return Mixer(ww, wy, uw, start @ x0, start)
+        moments = [Fraction(turn * span, path.rhythm.ticks) for turn in range(turns)]
+        later = dict(zip(moments[1:], uw[1:], strict=True))
+        return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later)
 
 
 def _trimmed(lacking: list[tuple[Array, Array]], samples: float, inputs: float) -> list[tuple[Array, Array]]:

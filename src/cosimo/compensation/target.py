@@ -2,160 +2,203 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
+import scipy.linalg
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra import CoupledModel, LinearSystem
+from cosimo.compensation.rhythm import rhythm
+from cosimo.compensation.whole import dense, monolithic_unit, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
+from cosimo.core.polynomial import value_row
 from cosimo.core.system import System
-from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedStep
-from cosimo.core.unit import DiscreteModel, LinearModel
-from cosimo.units.integrators import SymplecticEuler, discretise
-from cosimo.units.linear import LinearUnit
+from cosimo.core.unit import DiscreteModel
+from cosimo.units.integrators import SymplecticEuler
 
 SOLVED = 1e-9
 """Relative residual below which an equation counts as solved."""
 SMALL = 1e-11
 """Relative size of singular values that are cut off."""
+ROUNDING = 1e-13
+"""Relative size of what is nothing but rounding."""
 
 
 class Target:
-    """Maps on the target's trajectories: F, and of every unit its state X, its input U, and what its coupling sees."""
+    """Maps on the target's trajectories: of a macro step F, and of every unit its state X and its inputs U.
+
+    Inputs are polynomials in time over a step, of `degree[name]`: rows of U are the constant parts of all inputs, then
+    the slopes, … A degree above 0 is used where a constant input cannot bring the unit where it shall be.
+    """
 
     def __init__(self, system: System, master: Master, target: str) -> None:
         self.system, self.master, self.h = system, master, master.step
-        linear = LinearSystem(system, master)
-        self.coupled, self.operations = linear.coupled, linear.operations.timeline.operations
-        _require_once(system, self.operations)
-        self.units: dict[str, LinearUnit] = {}
-        for name, unit in system.units.items():
-            if not isinstance(unit, LinearUnit):
-                raise ConfigurationError(f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units.")
-            self.units[name] = unit
+        self.units = require_linear(system)
+        self.linear = LinearSystem(system, master)
+        self.coupled = dense(self.linear.coupled)
+        self.operations = self.linear.operations.timeline.operations
+        self.rhythm = rhythm(system, self.operations)
         self.n = self.coupled.A.shape[0]
         begins = np.cumsum([0, *(len(unit.model.A) for unit in self.units.values())])
         self.place = {name: slice(a, b) for name, a, b in zip(self.units, begins[:-1], begins[1:], strict=True)}
-        self.F = self._monolithic() if target == "monolithic" else self.coupled.flow(self.h)
-        self.back = np.linalg.inv(self.F)
-        identity = np.eye(self.n)
-        self.X = {name: identity[part] for name, part in self.place.items()}
-        if target == "exact":
-            self.X = {name: self._followed(name) for name in self.units}
-        self.discrete = {name: self._step(name) for name in self.units}
+        self.tick = target_map(system, self.coupled, self.h / self.rhythm.ticks, target)
+        self.back = _backwards(self.tick)
+        self.flow = cache(self._flow)
+        self.F = self.flow(self.rhythm.ticks)
+        self.X = {name: self._followed(name, target) for name in self.units}
         self.U = {name: self._inputs(name) for name in self.units}
         self.used = [i for i, name in enumerate(system.outputs) if name in {c.source for c in system.connections}]
 
-    def _monolithic(self) -> Array:
-        """The coupled system under the integrator that all units share; symplectic Euler wants all positions first."""
-        kinds = {(unit.integrator, unit.micro_steps) for unit in self.units.values()}
-        if len(kinds) != 1:
-            raise ConfigurationError("the units have different integrators; only target 'exact' makes sense for them.")
-        ((integrator, micro_steps),) = kinds
-        order = np.arange(self.n)
-        if isinstance(integrator, SymplecticEuler):
-            halves = [np.array_split(np.arange(p.start, p.stop), 2) for p in self.place.values()]
-            order = np.concatenate([h[0] for h in halves] + [h[1] for h in halves])
-        model = LinearModel(
-            self.coupled.A[np.ix_(order, order)], *(np.zeros(s) for s in ((self.n, 0), (0, self.n), (0, 0)))
-        )
-        F = np.zeros((self.n, self.n))
-        F[np.ix_(order, order)] = discretise(model, integrator, micro_steps, self.h).A
-        return F
+    def _flow(self, ticks: int) -> Array:
+        """From ξ now to ξ so many ticks later, or earlier."""
+        return np.linalg.matrix_power(self.tick if ticks >= 0 else self.back, abs(ticks))
 
-    def _followed(self, name: str) -> Array:
-        """What the unit's state must be so that its positions are exact; a symplectic velocity is (q − q(−h)) / h."""
-        unit, part = self.units[name], self.place[name]
+    def _followed(self, name: str, target: str) -> Array:
+        """What the unit's state must be so that its positions are the target's.
+
+        A symplectic velocity is (q − q(−h)) / h with the unit's own step h; that of the monolithic integration at the
+        same step is just that.
+        """
+        unit, part, span = self.units[name], self.place[name], self.rhythm.spans[name]
         whole = np.eye(self.n)[part]
-        if not isinstance(unit.integrator, SymplecticEuler):
+        if not isinstance(unit.integrator, SymplecticEuler) or (target == "monolithic" and span == 1):
             return whole
         q = whole[: len(whole) // 2]
-        return np.vstack([q, (q - q @ self.back) / self.h])
-
-    def _step(self, name: str) -> DiscreteModel:
-        unit = self.units[name]
-        model = unit.discrete(self.h)
-        return DiscreteModel(model.A, model.B[:, : len(unit.inputs)])
-
-    def _inputs(self, name: str) -> Array:
-        """U with B_d U = X F − A_d X: the true coupling where that solves it, otherwise the smallest change of it."""
-        step, X = self.discrete[name], self.X[name]
-        needed = X @ self.F - step.A @ X
-        owners = np.repeat(list(self.units), [len(unit.inputs) for unit in self.units.values()])
-        true: Array = (self.coupled.L @ self.coupled.C)[owners == name]
-        missing = needed - step.B @ true
-        scale = max(float(np.abs(step.B @ true).max(initial=0.0)), float(np.abs(needed).max(initial=0.0)), 1e-300)
-        if np.abs(missing).max(initial=0.0) <= SOLVED * scale:
-            return true
-        U: Array = true + np.linalg.pinv(step.B, rcond=SMALL) @ missing
-        if np.abs(step.B @ U - needed).max() > SOLVED * scale:
-            raise ConfigurationError(
-                f"unit '{name}' cannot follow the target: its connected inputs do not reach all of its states in one "
-                f"step; use target 'monolithic', or connect a force to every degree of freedom."
-            )
-        return U
+        return np.vstack([q, (q - q @ self.flow(-span)) / (self.h * span / self.rhythm.ticks)])
 
     @cached_property
-    def seen(self) -> dict[str, tuple[Array, Array]]:
-        """At every unit's coupling, all outputs as S0 ξ(k) + S1 ξ(k − 1)."""
-        none, one = np.zeros((self.n, self.n)), np.eye(self.n)
-        now, before = np.hstack([one, none]), np.hstack([none, one])
-        outputs = {name: np.zeros((len(unit.outputs), 2 * self.n)) for name, unit in self.units.items()}
-        found: dict[str, tuple[Array, Array]] = {}
-        # Two macro steps: in the first the outputs settle into their pattern, the second is looked at.
-        for start, end in ((before, now), (now, self.F @ now)):
-            state = {name: self.X[name] @ start for name in self.units}
-            given = {name: self.U[name] @ (self.back @ before if start is before else before) for name in self.units}
-            for operation in self.operations:
-                name = unit_of(operation)
-                if isinstance(operation, TimedCouple):
-                    stacked = np.vstack(list(outputs.values()))
-                    found[name] = (stacked[:, : self.n], stacked[:, self.n :])
-                    given[name] = self.U[name] @ start
-                elif isinstance(operation, TimedStep):
-                    state[name] = self.X[name] @ end
-                else:
-                    model = self.units[name].model
-                    outputs[name] = model.C @ state[name] + model.D @ given[name]
+    def discrete(self) -> dict[str, DiscreteModel]:
+        """One step of every unit; B for inputs that are polynomials in t / h with h the macro step."""
+        found = {}
+        for name, unit in self.units.items():
+            share, m = self.rhythm.spans[name] / self.rhythm.ticks, len(unit.inputs)
+            model = unit.discrete(self.h * share)
+            powers = range(model.B.shape[1] // m) if m else range(0)
+            found[name] = DiscreteModel(model.A, model.B * np.repeat([share**power for power in powers], m))
         return found
 
+    def connected(self, name: str, degree: int) -> list[int]:
+        """The rows of U, and columns of B, that belong to connected inputs."""
+        m = len(self.units[name].inputs)
+        return [power * m + link.target.index for power in range(degree + 1) for link in self.system.incoming(name)]
+
+    def _inputs(self, name: str) -> Array:
+        """U with B_d U = X F − A_d X: the true coupling where that solves it, otherwise the smallest change of it.
+
+        Only connected inputs are changed; others are not the master's to choose.
+        """
+        step, X, m = self.discrete[name], self.X[name], len(self.units[name].inputs)
+        free = step.A @ X
+        needed = X @ self.flow(self.rhythm.spans[name]) - free
+        owners = np.repeat(list(self.units), [len(unit.inputs) for unit in self.units.values()])
+        true = (self.coupled.L @ self.coupled.C)[owners == name]
+        powers = 1 if isinstance(self.units[name].integrator, SymplecticEuler) or not m else step.B.shape[1] // m
+        for degree in range(powers):
+            B = step.B[:, : (degree + 1) * m]
+            # As the inputs really go on: u, h u̇, h² ü / 2.
+            series = [true, true @ self.coupled.A * self.h, true @ self.coupled.A @ self.coupled.A * self.h**2 / 2]
+            U: Array = np.vstack(series[: degree + 1])
+            # What the inputs must bring is a small difference of large numbers; below their rounding it is nothing.
+            scale = max(float(np.abs(B @ U).max(initial=0.0)), float(np.abs(needed).max(initial=0.0)))
+            enough = max(SOLVED * scale, ROUNDING * float(np.abs(free).max(initial=0.0)))
+            missing = needed - B @ U
+            if np.abs(missing).max(initial=0.0) <= enough:
+                return U
+            chosen = self.connected(name, degree)
+            U[chosen] += np.linalg.pinv(B[:, chosen], rcond=SMALL) @ missing
+            if np.abs(B @ U - needed).max() <= enough:
+                return U
+        raise ConfigurationError(self._unreachable(name))
+
+    def _unreachable(self, name: str) -> str:
+        reach = f"unit '{name}' cannot follow the target: its connected inputs do not reach all states in one step"
+        if not isinstance(self.units[name].integrator, SymplecticEuler):
+            return f"{reach}; connect more inputs."
+        if self.rhythm.spans[name] > 1:
+            return f"{reach}; let it step as often as the others, or connect a force to every degree of freedom."
+        return f"{reach}; use target 'monolithic', or connect a force to every degree of freedom."
+
+    def degree(self, name: str) -> int:
+        """The degree of the unit's inputs as polynomials in time."""
+        m = len(self.units[name].inputs)
+        return len(self.U[name]) // m - 1 if m else 0
+
+    def terms(self, name: str, position: int) -> dict[int, Array]:
+        """What a coupling of the unit sees of the connected outputs: the sum of matrices on ξ so many ticks later."""
+        found: dict[int, Array] = {}
+        row = 0
+        for other, sighting in self.rhythm.seen[name][position].items():
+            unit, U = self.units[other], self.U[other]
+            rows = slice(row, row := row + len(unit.outputs))
+            m = len(unit.inputs)
+            given = np.kron(value_row(self.degree(other), sighting.elapsed), np.eye(m)) @ U
+            for offset, part in ((sighting.read, unit.model.C @ self.X[other]), (sighting.given, unit.model.D @ given)):
+                if part.any():
+                    found.setdefault(offset, np.zeros((len(self.system.outputs), self.n)))[rows] += part
+        return {offset: whole[self.used] for offset, whole in found.items()}
+
+    def samples(self, name: str, position: int = 0) -> Array:
+        """S with the connected outputs seen at the unit's coupling equal to S ξ on the target."""
+        none = np.zeros((len(self.used), self.n))
+        return sum((part @ self.flow(offset) for offset, part in self.terms(name, position).items()), none)
+
     @cached_property
-    def pushes(self) -> Array:
-        """Where external forces take the state within a step: of mechanical units any force on any mass."""
-        columns = []
+    def pushes(self) -> dict[str, Array]:
+        """Where external forces of size 1 on a unit take ξ by the end of its step: any force on any mass."""
+        whole = np.vstack(list(self.X.values()))
+        found = {}
         for name, unit in self.units.items():
             size = len(unit.model.A)
             if isinstance(unit.integrator, SymplecticEuler):
                 half = np.eye(size // 2)
-                local = np.vstack([self.h * half, half])
+                local = np.vstack([self.h * self.rhythm.spans[name] / self.rhythm.ticks * half, half])
             else:
-                local = self.discrete[name].B / max(float(np.abs(self.discrete[name].B).max(initial=0.0)), 1e-300)
-            whole = np.zeros((self.n, local.shape[1]))
-            whole[self.place[name]] = local
-            columns.append(whole)
-        return np.hstack(columns)
+                local = self.discrete[name].B[:, : len(unit.inputs)]
+            states = np.zeros((self.n, local.shape[1]))
+            states[self.place[name]] = local
+            # In terms of ξ: a push changes the states of its own unit and leaves those of all others as they are.
+            moved = np.linalg.solve(whole, states)
+            sizes = np.linalg.norm(moved / self.scale[:, None], axis=0)
+            found[name] = moved / np.where(sizes > 0, sizes, 1.0)
+        return found
 
-    def samples(self, name: str) -> Array:
-        """S with the outputs seen at the unit's coupling equal to S ξ(k) on the target."""
-        now, before = self.seen[name]
-        return now + before @ self.back
+    @cached_property
+    def scale(self) -> Array:
+        """Per state a measure in which the coupled system is balanced: whether in metres or millimetres, one size."""
+        _, (scale, _) = scipy.linalg.matrix_balance(self.coupled.A, permute=False, separate=True)
+        sizes: Array = scale
+        return sizes
+
+    def hold(self, name: str) -> Array:
+        """K⁰ on the present samples: the connections' gains, (connected inputs, connected outputs)."""
+        links = self.system.incoming(name)
+        gains = np.zeros((len(links), len(self.used)))
+        for row, link in enumerate(links):
+            gains[row, self.used.index(self.system.outputs.index(link.connection.source))] = link.connection.gain
+        return gains
 
 
-def unit_of(operation: TimedOperation) -> str:
-    """The unit of a plain operation."""
-    assert isinstance(operation, TimedCouple | TimedStep | TimedRead), "masters that iterate were refused before"
-    return operation.unit
+def target_map(system: System, coupled: CoupledModel, h: float, target: str) -> Array:
+    """F with ξ' = F ξ over one step of length h, on the states of the units one after the other."""
+    if target == "exact":
+        with np.errstate(over="ignore", invalid="ignore"):  # checked by whoever uses it
+            return coupled.flow(h)
+    whole, order = monolithic_unit(system, coupled)
+    F = np.zeros((len(order), len(order)))
+    F[np.ix_(order, order)] = whole.discrete(h).A
+    return F
 
 
-def _require_once(system: System, operations: tuple[TimedOperation, ...]) -> None:
-    for name in system.units:
-        steps = [op for op in operations if isinstance(op, TimedStep) and op.unit == name]
-        couples = [op for op in operations if isinstance(op, TimedCouple) and op.unit == name]
-        plain = all(isinstance(op, TimedCouple | TimedStep | TimedRead) for op in operations)
-        if not plain or len(steps) != 1 or len(couples) > 1:
-            raise ConfigurationError(
-                f"unit '{name}' is not coupled and stepped exactly once per macro step; compensation is for masters "
-                f"that neither iterate nor run at several rates."
-            )
+def _backwards(F: Array) -> Array:
+    """F⁻¹, for what happened before; refused where the target forgets it."""
+    if not np.isfinite(F).all():
+        raise ConfigurationError("the target leaves the range of double precision within one step; shorten the step.")
+    if np.linalg.cond(F) > 1 / SMALL:
+        raise ConfigurationError(
+            "the target forgets part of its state within one step, so that earlier samples say nothing of it; "
+            "shorten the step."
+        )
+    back: Array = np.linalg.inv(F).astype(float)
+    return back

@@ -10,7 +10,8 @@ Sample times are exact fractions of the macro step, known before anything runs, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cosimo.core.arrays import Array
@@ -49,7 +50,9 @@ class Mixer:
         w' = F^ww w + F^wy y,        u = F^uw w'
 
     It takes the place of the couplings of these inputs. ww (d, d), wy (d, all outputs), uw (connected inputs, d); the
-    memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x.
+    memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x. Inputs of a
+    `degree` above 0 are polynomials in time: below the rows of uw for c_0 are those for c_1, … A unit that is coupled
+    several times in a macro step may use another uw each time: `later` has them by the unit's local time.
     """
 
     ww: Array
@@ -57,6 +60,12 @@ class Mixer:
     uw: Array
     start: Array
     start_map: Array
+    degree: int = 0
+    later: Mapping[Fraction, Array] = field(default_factory=dict)
+
+    def uw_at(self, time: Fraction) -> Array:
+        """F^uw of the coupling at local `time`."""
+        return self.later.get(time, self.uw)
 
 
 class Coupling(ABC):

@@ -40,6 +40,8 @@ def settled(mixer: Mixer) -> Settled | None:
     >>> settled(Mixer(ww=np.eye(2, k=-1), wy=np.eye(2, 1), uw=gains, start=np.zeros(2), start_map=np.zeros((2, 0))))
     Settled(startup=0, shifts=((1, 0),), samples=((0, 0),), taps=(((0, 2.0), (1, -1.0)),))
     """
+    if mixer.later:
+        return None  # a slot that one coupling does not need another one may
     if not all(np.isfinite(part).all() for part in (mixer.ww, mixer.wy, mixer.uw, mixer.start)):
         return None  # zero times infinity is not zero: nothing may be left out
     fed = _fed(mixer)

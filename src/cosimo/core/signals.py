@@ -65,7 +65,7 @@ class Layout:
 
 def input_degree(system: System, master: Master, unit: str) -> int:
     """The degree of the polynomials that the master forms for the unit's inputs."""
-    return max(
-        (master.coupling_of(inlet.target).degree for inlet in system.inlets[unit] if inlet.link or inlet.source),
-        default=0,
-    )
+    mixer = master.mixers.get(unit)
+    coupled = [inlet for inlet in system.inlets[unit] if inlet.source or (inlet.link and mixer is None)]
+    degrees = [master.coupling_of(inlet.target).degree for inlet in coupled]
+    return max([*degrees, 0 if mixer is None else mixer.degree], default=0)

@@ -2,10 +2,14 @@
 
 from cosimo.problems.catalogue import CATALOGUE, Problem, find
 from cosimo.problems.chain import chain
+from cosimo.problems.dc_motor import dc_motor
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
 from cosimo.problems.four_mass import four_mass
 from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.quarter_truck import quarter_truck
 from cosimo.problems.reproduction import Item, reproduce
+from cosimo.problems.tank import tank
+from cosimo.problems.thermal_pair import thermal_pair
 from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
 from cosimo.problems.two_mass_glumac import two_mass_glumac
 
@@ -14,11 +18,15 @@ __all__ = [
     "Item",
     "Problem",
     "chain",
+    "dc_motor",
     "double_mass_spring_damper",
     "find",
     "four_mass",
     "motor_gearbox",
+    "quarter_truck",
     "reproduce",
+    "tank",
+    "thermal_pair",
     "two_mass",
     "two_mass_damped",
     "two_mass_glumac",

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
 from cosimo.problems.chain import chain
+from cosimo.problems.dc_motor import dc_motor
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
 from cosimo.problems.four_mass import four_mass
 from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.quarter_truck import quarter_truck
+from cosimo.problems.tank import tank
+from cosimo.problems.thermal_pair import thermal_pair
 from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
 from cosimo.problems.two_mass_glumac import two_mass_glumac
 
@@ -66,6 +70,10 @@ _ALL = (
     ),
     Problem("four-mass", "four masses, two in each unit", "tamellin2022, Sec. 6", four_mass, 3e-3, 10.0),
     Problem("motor-gearbox", "servomotor, elastic gearbox, load", "richiedei2024, Sec. 2", motor_gearbox, 1e-4, 0.5),
+    Problem("quarter-truck", "body, suspension, wheel and tyre", "none: usual values", quarter_truck, 1e-3, 3.0),
+    Problem("dc-motor", "DC motor under a PI speed controller", "none: usual values", dc_motor, 1e-3, 0.5),
+    Problem("tank", "level of a tank under a PI controller", "none: usual values", tank, 0.5, 300.0),
+    Problem("thermal-pair", "small body on a large one, stiff", "none: usual values", thermal_pair, 0.05, 60.0),
     Problem("chain", "n oscillators in a row", "none: for measuring", chain, 0.01, 10.0),
 )
 

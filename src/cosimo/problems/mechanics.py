@@ -5,19 +5,19 @@ Trajectories are positions and velocities of all coordinates at t_k = k h; error
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
 from cosimo.analysis.stiffness import DynamicStiffness, mechanical_units
+from cosimo.compensation.comparison import observed
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten
 from cosimo.core.system import System
 from cosimo.execution import run
-from cosimo.units import Mechanical
 
 Excitation = Callable[[float], float]
 
@@ -90,19 +90,12 @@ def monolithic_motion(
 
 def cosimulated_motion(system: System, master: Master, steps: int) -> Motion:
     """The motion of a real run; units that the schedule reads before stepping show it one row later."""
-    watched = System(
-        {name: _watched(unit) for name, unit in mechanical_units(system).items()},
-        system.connections,
-        inputs=system.inputs,
-        name=system.name,
-    )
-    result = run(watched, _widened(system, watched, master), stop=(steps + 1) * master.step)
+    result = run(*observed(system, master), stop=(steps + 1) * master.step)
     parts: dict[str, list[Array]] = {"position": [], "speed": []}
     for name, unit in mechanical_units(system).items():
-        late = 1 if _read_early(master, name) else 0
-        for kind, columns in parts.items():
-            for i in range(len(unit.M)):
-                columns.append(result[f"{name}.watched_{kind}{i + 1}"][late : late + steps + 1])
+        late, n = int(_read_early(master, name)), len(unit.M)
+        for first, columns in zip((0, n), parts.values(), strict=True):
+            columns += [result[f"{name}.state {first + i + 1}"][late : late + steps + 1] for i in range(n)]
     return Motion(_times(steps, master.step), *(np.column_stack(columns) for columns in parts.values()))
 
 
@@ -152,40 +145,6 @@ def _rows(z: Array, steps: int, step: float, advance: Callable[[Array, int], Arr
 
 def _times(steps: int, step: float) -> Array:
     return np.arange(steps + 1, dtype=float) * step
-
-
-def _watched(unit: Mechanical) -> Mechanical:
-    """The unit with all positions and velocities as further outputs."""
-    n = len(unit.M)
-    one, none = np.eye(n), np.zeros((n, n))
-    names: Sequence[str] = [f"watched_{kind}{i + 1}" for kind in ("position", "speed") for i in range(n)]
-    return Mechanical(
-        unit.M,
-        unit.C,
-        unit.K,
-        B=unit.B,
-        displacement=np.vstack([unit.displacement, one, none]),
-        velocity=np.vstack([unit.velocity, none, one]),
-        acceleration=np.vstack([unit.acceleration, none, none]),
-        feedthrough=np.pad(unit.direct, ((0, 2 * n), (0, 0))),
-        initial=unit.initial_state,
-        integrator=unit.integrator,
-        micro_steps=unit.micro_steps,
-        inputs=unit.inputs,
-        outputs=[*unit.outputs, *names],
-        start=unit.start,
-    )
-
-
-def _widened(system: System, watched: System, master: Master) -> Master:
-    """The master whose mixers know where the old outputs stand among the new ones."""
-    places = [watched.outputs.index(name) for name in system.outputs]
-    mixers = {}
-    for name, mixer in master.mixers.items():
-        wy = np.zeros((len(mixer.wy), len(watched.outputs)))
-        wy[:, places] = mixer.wy
-        mixers[name] = replace(mixer, wy=wy)
-    return replace(master, mixers=mixers)
 
 
 def _read_early(master: Master, name: str) -> bool:

@@ -1,0 +1,232 @@
+"""What a compensation brings, by running: monolithic, uncompensated and compensated beside the exact solution.
+
+Errors are those of tamellin2022, Eq. 42: the root mean square of the difference, divided by the range of the exact
+signal. A run that diverges is a result like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+import scipy.linalg
+
+from cosimo import masters
+from cosimo.algebra import LinearSystem
+from cosimo.analysis import Spectrum
+from cosimo.compensation.outcome import Compensation
+from cosimo.compensation.whole import UNIT, as_system, exact_unit, monolithic_unit, rebuilt, require_linear
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, NonFiniteError
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.couplings import Hold
+from cosimo.execution import run
+from cosimo.units import Mechanical
+from cosimo.units.integrators import DEGREE
+from cosimo.units.linear import LinearUnit
+
+FINER = 8
+"""Into how many parts the exact solution divides a macro step, where external inputs change within it."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One run: whether it is stable and with which spectral radius, and how it ended.
+
+    `final` and `nrms` are per output: the last value, and the error against the exact solution (None for the exact
+    solution itself). A run that left the range of numbers says when (`diverged`), and has neither. `energy` is the
+    mechanical energy at the end in J, None where the system has none (units that are no mechanical ones, forces without
+    a potential).
+    """
+
+    stable: bool
+    radius: float
+    final: dict[str, float]
+    nrms: dict[str, float] | None
+    energy: float | None
+    diverged: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs side by side; `monolithic` is None where units with different integrators have no common one."""
+
+    stop: float
+    energy_start: float | None
+    exact: Trajectory
+    monolithic: Trajectory | None
+    uncompensated: Trajectory
+    compensated: Trajectory
+
+    @property
+    def runs(self) -> dict[str, Trajectory]:
+        """All runs by name, the exact solution first."""
+        found = {name: getattr(self, name) for name in ("exact", "monolithic", "uncompensated", "compensated")}
+        return {name: trajectory for name, trajectory in found.items() if trajectory is not None}
+
+
+def compare(found: Compensation, *, start: float = 0.0, stop: float) -> Comparison:
+    """Run the system of a compensation without and with it, the whole system monolithically and exactly."""
+    return _Runs(found, start, stop).compare()
+
+
+class _Runs:
+    """All that the runs share: the exact solution on a grid that holds every moment at which outputs are read."""
+
+    def __init__(self, found: Compensation, start: float, stop: float) -> None:
+        self.found, self.path, self.start, self.stop = found, found.path, start, stop
+        self.system, self.h = found.path.system, found.path.h
+        clocks = self.path.linear.operations.timeline.clocks
+        self.read = {name: clocks[name].read for name in self.system.units}
+        self.parts = lcm(*(moment.denominator for moment in self.read.values())) * (FINER if self.system.inputs else 1)
+        self.weight = _energy_matrix(self.system, self.path.coupled.A)
+        whole = exact_unit(self.system, self.path.coupled)
+        try:
+            self.exact = self._whole(whole, self.h / self.parts, dict.fromkeys(self.system.inputs, DEGREE))
+        except NonFiniteError:
+            raise ConfigurationError(
+                f"the exact solution of '{self.system.name}' itself grows beyond all numbers before t = {stop:g}; "
+                f"choose an earlier stop time."
+            ) from None
+
+    def compare(self) -> Comparison:
+        before, rows, p = self.found.before, self.exact[:: self.parts], len(self.system.outputs)
+        last = dict(zip(self.system.outputs, rows[-1, :p].tolist(), strict=True))
+        states = rows[:, p:]
+        return Comparison(
+            stop=self.stop,
+            energy_start=self._energy(states[0]),
+            exact=Trajectory(before.exact_stable, before.exact_radius, last, None, self._energy(states[-1])),
+            monolithic=self._monolithic(),
+            uncompensated=self._cosimulated(self.path.master, before),
+            compensated=self._cosimulated(self.found.master, self.found.after),
+        )
+
+    def _monolithic(self) -> Trajectory | None:
+        try:
+            whole, order = monolithic_unit(self.system, self.path.coupled)
+        except ConfigurationError:
+            return None
+        degrees = {name: self.path.master.coupling_of(name).degree for name in self.system.inputs}
+        ticks = self.path.rhythm.ticks
+        alone = as_system(self.system, whole)
+        spectrum = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks)))
+        try:
+            rows = self._whole(whole, self.h / ticks, degrees)[::ticks]
+        except NonFiniteError as error:
+            return self._diverged(spectrum, error)
+        p = len(self.system.outputs)
+        at_once = dict.fromkeys(self.system.units, Fraction(1))
+        energy = self._energy(rows[-1, p:][np.argsort(order)])
+        return self._trajectory(spectrum, rows[:, :p], at_once, energy)
+
+    def _cosimulated(self, master: Master, spectrum: Spectrum) -> Trajectory:
+        system, shown = observed(self.system, master)
+        try:
+            result = run(system, shown, start=self.start, stop=self.stop)
+        except NonFiniteError as error:
+            return self._diverged(spectrum, error)
+        places = [result.names.index(name) for name in self.system.outputs]
+        # The energy at the last moment for which all rows are there: units read early are one row behind.
+        behind = max(int(moment < 1) for moment in self.read.values())
+        states = [
+            result.values[-1 - behind * int(self.read[system.output(name).unit] == 1), column]
+            for column, name in enumerate(result.names)
+            if name not in self.system.outputs
+        ]
+        return self._trajectory(spectrum, result.values[:, places], self.read, self._energy(np.array(states)))
+
+    def _whole(self, whole: LinearUnit, step: float, degrees: dict[str, int]) -> Array:
+        """The rows of a run of the undivided system; external inputs as polynomials of these degrees within a step."""
+        system = as_system(self.system, whole)
+        couplings = {f"{UNIT}.{name}": Hold(degree) for name, degree in degrees.items()}
+        master = masters.jacobi(system, step, couplings=couplings)
+        values: Array = run(system, master, start=self.start, stop=self.stop).values
+        return values
+
+    def _trajectory(
+        self, spectrum: Spectrum, rows: Array, read: dict[str, Fraction], energy: float | None
+    ) -> Trajectory:
+        """Final values and errors; a row's outputs belong to the moment at which they were read."""
+        nrms = {}
+        for column, name in enumerate(self.system.outputs):
+            late = int((1 - read[self.system.output(name).unit]) * self.parts)
+            first = int(late > 0)
+            exact = self.exact[first * self.parts - late :: self.parts, column]
+            ours = rows[first:, column]
+            count = min(len(exact), len(ours))
+            nrms[name] = _nrms(ours[:count], exact[:count])
+        final = dict(zip(self.system.outputs, rows[-1].tolist(), strict=True))
+        return Trajectory(spectrum.stable, spectrum.radius, final, nrms, energy)
+
+    def _diverged(self, spectrum: Spectrum, error: NonFiniteError) -> Trajectory:
+        when = error.result.time[-1] if error.result is not None and len(error.result) else self.start
+        return Trajectory(spectrum.stable, spectrum.radius, {}, {}, None, diverged=float(when))
+
+    def _energy(self, state: Array) -> float | None:
+        return None if self.weight is None else float(state @ self.weight @ state / 2)
+
+
+def observed(system: System, master: Master) -> tuple[System, Master]:
+    """The same system and master with the states of mechanical units as further outputs, which nobody uses."""
+    units: dict[str, LinearUnit] = {}
+    kept: list[int] = []
+    count = 0
+    for name, unit in require_linear(system).items():
+        units[name] = _with_states(unit) if isinstance(unit, Mechanical) else unit
+        kept += range(count, count + len(unit.outputs))
+        count += len(units[name].outputs)
+    mixers = {}
+    for name, mixer in master.mixers.items():
+        wy = np.zeros((len(mixer.ww), count))
+        wy[:, kept] = mixer.wy
+        mixers[name] = replace(mixer, wy=wy)
+    twin = System(units, system.connections, inputs=system.inputs, name=system.name)
+    return twin, replace(master, mixers=mixers)
+
+
+def _with_states(unit: Mechanical) -> LinearUnit:
+    """The unit with its positions and velocities after its own outputs."""
+    n = len(unit.M)
+    one, none = np.eye(n), np.zeros((n, n))
+    rows = {"displacement": (one, none), "velocity": (none, one), "acceleration": (none, none)}
+    maps = {name: np.vstack([getattr(unit, name), *parts]) for name, parts in rows.items()}
+    feedthrough = np.vstack([unit.direct, np.zeros((2 * n, len(unit.inputs)))])
+    outputs = [*unit.outputs, *(f"state {i + 1}" for i in range(2 * n))]
+    return rebuilt(unit, **maps, feedthrough=feedthrough, outputs=outputs)
+
+
+def _energy_matrix(system: System, A: Array) -> Array | None:
+    """W with the mechanical energy ½ xᵀ W x of the coupled system: M on velocities, K = −M A_vq on positions."""
+    masses: list[Array] = []
+    positions: list[int] = []
+    velocities: list[int] = []
+    begin = 0
+    for unit in system.units.values():
+        if not isinstance(unit, Mechanical):
+            return None
+        n = len(unit.M)
+        masses.append(unit.M)
+        positions += range(begin, begin + n)
+        velocities += range(begin + n, begin + 2 * n)
+        begin += 2 * n
+    M = scipy.linalg.block_diag(*masses)
+    K = -M @ A[np.ix_(velocities, positions)]
+    if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max(initial=1e-300):
+        return None  # forces that depend on positions without a potential
+    W = np.zeros_like(A)
+    W[np.ix_(positions, positions)], W[np.ix_(velocities, velocities)] = K, M
+    return W
+
+
+def _nrms(signal: Array, exact: Array) -> float:
+    """Eq. 42 of tamellin2022; infinite for an error of a signal that does not move."""
+    with np.errstate(over="ignore"):
+        error = float(np.sqrt(np.mean((signal - exact) ** 2)))
+    span = float(np.ptp(exact))
+    if span == 0:
+        return 0.0 if error == 0 else np.inf
+    return error / span

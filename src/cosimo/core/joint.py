@@ -1,0 +1,130 @@
+"""Couplings that look at all signals between two units at once, and learn while the run goes on.
+
+A joint coupling is given, at each communication point, the samples x_k that one unit receives from another and the
+values u_k that it sends back, and predicts the next samples x̃_{k+1}. Between samples the input follows the line through
+them. With the newest sample `−τ` old (in macro steps), samples P apart, and the nodes
+
+    X_{−1} = x_{k−1},   X_0 = x_k,   X_1 = x̃_{k+1},   X_2 = 2 X_1 − X_0
+
+the input over the coming step is c_0 + c_1 σ with j = ⌊−τ/P⌋, φ = −τ/P − j, and
+
+    c_0 = X_j + φ (X_{j+1} − X_j),      c_1 = (X_{j+1} − X_j) / P.
+
+For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski2025, Sec. 2.2).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+from cosimo.core.arrays import Array
+from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
+from cosimo.core.schedule import Repeat
+from cosimo.core.system import Link, System
+
+
+class Predictor(Protocol):
+    """Predicts and learns; what it reports of itself is recorded."""
+
+    expert: int
+    """Which of its ways to predict is in charge."""
+    error: float
+    """By how much the last prediction missed, relative to the size of the signals."""
+
+    def advance(self, x: Array, u: Array) -> Array:
+        """The samples one period ahead; x (n,) are those of now, u (p,) what is sent now."""
+
+
+class JointCoupling(Coupling):
+    """To add a coupling that learns, provide `predictor(joint, period)`: a fresh `Predictor` of the kernel's kind."""
+
+    history = 2
+    degree = 1
+    order = 1
+
+    @abstractmethod
+    def predictor(self, joint: Joint, period: float) -> Any:
+        """A predictor for these signals, sampled every `period` seconds."""
+
+    def matrices(self, sampling: Sampling) -> CouplingMatrices:
+        """It has none: it learns while the run goes on."""
+        raise ConfigurationError(
+            "a coupling that learns while running has no matrices; run the system, freeze what was learned, and analyse "
+            "that."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """All signals that `unit` receives from `source` through one joint coupling, and what it sends there.
+
+    `actions` are places among the outputs of `unit`: those that are connected to inputs of `source`.
+    """
+
+    unit: str
+    source: str
+    links: tuple[Link, ...]
+    actions: tuple[int, ...]
+    coupling: JointCoupling
+    label: str
+    """Distinguishes the joints of a unit in names of recorded signals; empty where there is one only."""
+
+    @property
+    def signals(self) -> tuple[str, str]:
+        """Names of what is recorded of the predictor: which expert is in charge, and the prediction error."""
+        return f"{self.unit}.predictor{self.label}", f"{self.unit}.prediction_error{self.label}"
+
+
+class Segment(NamedTuple):
+    """Where on the line through the nodes a coupling stands: node j and the way φ to the next; `fresh`: a new sample."""
+
+    node: int
+    phase: float
+    period: float
+    fresh: bool
+
+
+def joints(system: System, master: Master) -> tuple[Joint, ...]:
+    """The joints of a master, unit after unit."""
+    found = tuple(_joints(system, master))
+    if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
+        raise ConfigurationError(
+            f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "
+            f"master computes them and needs no prediction (use Hold(0))."
+        )
+    return found
+
+
+def _joints(system: System, master: Master) -> Iterator[Joint]:
+    for name in system.units:
+        groups: dict[tuple[str, JointCoupling], list[Link]] = {}
+        for link in system.incoming(name) if name not in master.mixers else ():
+            coupling = master.coupling_of(link.connection.target)
+            if isinstance(coupling, JointCoupling):
+                groups.setdefault((link.source.unit, coupling), []).append(link)
+        for number, ((source, coupling), links) in enumerate(groups.items(), 1):
+            sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
+            label = str(number) if len(groups) > 1 else ""
+            yield Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label)
+
+
+def segment(joint: Joint, sampling: Sampling) -> Segment:
+    """The constants of one coupling operation, from the times of the samples."""
+    newest, *earlier = sampling.stamps
+    period = newest - earlier[0] if earlier else Fraction(1)
+    way = -newest / period
+    node = way.numerator // way.denominator
+    if not -1 <= node <= 1:
+        raise ConfigurationError(
+            f"unit '{joint.unit}' sees samples of '{joint.source}' that are {float(-newest):g} macro steps old; "
+            f"predictions reach one sample ahead and a little more. Read '{joint.source}' more often, or hold."
+        )
+    # A sample of the same time as the one before replaces it: nothing new is learned.
+    fresh = 0 in sampling.kept or not earlier
+    return Segment(node, float(way - node), float(period), fresh)

@@ -1,0 +1,159 @@
+"""The two-mass oscillator of pikulinski2025, Secs. 2.1 and 3.1, with a linear or a nonlinear spring at mass 2.
+
+    wall –[k1]– m1 –[kc]– m2 –[f2]– wall          f2 = k2 sgn(x2) |x2|^p,   p = 1, or ½ (Eq. 25)
+
+Unit `one` holds mass 1 and the coupling spring: it is given the motion x2, v2 of mass 2 and returns, at once, the force
+f = −kc (x1 − x2) on its own mass; it has feedthrough. Unit `two` holds mass 2 and is given −f. Both use velocity-first
+symplectic Euler. The inferred model of Eq. 20 is of unit `two`: state [x2; v2], input f (Eq. 24 gives it for p = 1).
+
+The paper's master with plain hold is `masters.jacobi(system, step)`: f(k + 1) is formed from x1(k + 1) and the held
+x2(k). The paper uses steps of 1 ms (Fig. 2) and 10 ms (Table 1 and later), and 10 s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.result import Result
+from cosimo.core.system import Connection, System
+from cosimo.core.unit import Unit
+from cosimo.problems.checks import require_finite, require_not_negative, require_positive
+from cosimo.problems.monolithic import run_monolithic
+from cosimo.units import Mechanical
+from cosimo.units.python import PythonUnit
+
+
+@dataclass(frozen=True)
+class Oscillator:
+    """Masses in kg, stiffnesses in N/m (k2 in N/m^p), the opposite initial `speed` of both masses in m/s, p `power`."""
+
+    m1: float = 1.0
+    m2: float = 1.0
+    k1: float = 10.0
+    k2: float = 1000.0
+    kc: float = 100.0
+    speed: float = 100.0
+    power: float = 1.0
+    name: str = "oscillator-linear"
+
+    def __post_init__(self) -> None:
+        require_positive(self.name, m1=self.m1, m2=self.m2, power=self.power)
+        require_not_negative(self.name, k1=self.k1, k2=self.k2, kc=self.kc)
+        require_finite(self.name, speed=self.speed)
+        if self.power > 1:
+            raise ConfigurationError(
+                f"parameter power of problem '{self.name}' is at most 1 (a linear spring), not {self.power!r}."
+            )
+
+    def system(self) -> System:
+        """Units `one` (outputs f, x, v) and `two` (outputs x, v)."""
+        one = Mechanical(
+            self.m1,
+            0.0,
+            self.k1 + self.kc,
+            B=[[self.kc, 0.0]],
+            displacement=[[-self.kc], [1.0], [0.0]],
+            velocity=[[0.0], [0.0], [1.0]],
+            feedthrough=[[self.kc, 0.0], [0.0, 0.0], [0.0, 0.0]],
+            initial=[0.0, self.speed],
+            inputs=["x2", "v2"],
+            outputs=["f", "x", "v"],
+        )
+        # The coupling force acts on mass 2 in the opposite direction.
+        back = Connection("one.f", "two.f", gain=-1.0)
+        connections = [back, Connection("two.x", "one.x2"), Connection("two.v", "one.v2")]
+        return System({"one": one, "two": self._two()}, connections, name=self.name)
+
+    def _two(self) -> Unit:
+        if self.power != 1:
+            return PythonUnit(PowerSpringMass, mass=self.m2, stiffness=self.k2, power=self.power, speed=-self.speed)
+        return Mechanical(
+            self.m2,
+            0.0,
+            self.k2,
+            B=1.0,
+            displacement=[[1.0], [0.0]],
+            velocity=[[0.0], [1.0]],
+            initial=[0.0, -self.speed],
+            inputs=["f"],
+            outputs=["x", "v"],
+        )
+
+    def reference(self, *, step: float, stop: float) -> Result:
+        """All outputs of `system` under the same integrator on the undivided oscillator."""
+        return run_monolithic(self.system(), step=step, stop=stop)
+
+    def energy(self, result: Result) -> Array:
+        """E = ½ m1 v1² + ½ m2 v2² + ½ k1 x1² + ½ kc (x1 − x2)² + k2 |x2|^(p+1) / (p + 1), in J, row by row."""
+        x1, v1, x2, v2 = (result[signal] for signal in ("one.x", "one.v", "two.x", "two.v"))
+        kinetic = self.m1 * v1**2 + self.m2 * v2**2
+        elastic = self.k1 * x1**2 + self.kc * (x1 - x2) ** 2
+        wall = self.k2 * np.abs(x2) ** (self.power + 1) / (self.power + 1)
+        total: Array = 0.5 * (kinetic + elastic) + wall
+        return total
+
+    def inferred(self, step: float) -> Array:
+        """S with [x2; v2](k + 1) = S [x2; v2; f](k) for the linear spring, (2, 3): pikulinski2025, Eq. 24."""
+        h, rate = step, self.k2 / self.m2
+        return np.array([[1 - h * h * rate, h, -h * h / self.m2], [-h * rate, 1.0, -h / self.m2]])
+
+
+class PowerSpringMass:
+    """m ẍ = f − k sgn(x) |x|^p by velocity-first symplectic Euler (pikulinski2025, Eqs. 23 and 25)."""
+
+    inputs, outputs = ("f",), ("x", "v")
+
+    def __init__(self, mass: float, stiffness: float, power: float, speed: float) -> None:
+        self.mass, self.stiffness, self.power = mass, stiffness, power
+        self.x, self.v = 0.0, speed
+        self.f: float
+
+    def step(self, time: float, duration: float) -> None:
+        """v first, then x with the new v."""
+        spring = self.stiffness * math.copysign(abs(self.x) ** self.power, self.x)
+        self.v += duration * (self.f - spring) / self.mass
+        self.x += duration * self.v
+
+    def save(self) -> tuple[float, float]:
+        """All that changes."""
+        return self.x, self.v
+
+    def restore(self, state: tuple[float, float]) -> None:
+        """Put it back."""
+        self.x, self.v = state
+
+
+LINEAR = Oscillator()
+NONLINEAR = Oscillator(power=0.5, name="oscillator-nonlinear")
+
+
+def oscillator_linear(
+    *,
+    m1: float = 1.0,
+    m2: float = 1.0,
+    k1: float = 10.0,
+    k2: float = 1000.0,
+    kc: float = 100.0,
+    speed: float = 100.0,
+) -> System:
+    """The oscillator with linear springs: both units are linear, so that it can be analysed and exported."""
+    return Oscillator(m1, m2, k1, k2, kc, speed).system()
+
+
+def oscillator_nonlinear(
+    *,
+    m1: float = 1.0,
+    m2: float = 1.0,
+    k1: float = 10.0,
+    k2: float = 1000.0,
+    kc: float = 100.0,
+    speed: float = 100.0,
+    power: float = 0.5,
+) -> System:
+    """The oscillator whose wall spring at mass 2 follows |x|^power, by default a square root (Eq. 25)."""
+    return Oscillator(m1, m2, k1, k2, kc, speed, power, "oscillator-nonlinear").system()

@@ -1,0 +1,200 @@
+"""The figures of tamellin2022, and one beyond it. Its CPU times (Figs. 13, 23) are a matter of the benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cosimo.analysis.stiffness import DynamicStiffness
+from cosimo.core.arrays import Array
+from cosimo.problems.mechanics import Motion, coupling_signal, energy
+from cosimo.problems.random_two_mass import COUNT, Outcome, random_study
+from cosimo.problems.tamellin2022 import CASES, Case, forced_response, free_evolution
+from cosimo.reporting.figures import discrete_design
+from cosimo.reporting.figures.histories import Signal, draw_energy, draw_histories, end_of
+from cosimo.reporting.figures.picture import Picture
+from cosimo.reporting.figures.poles import IMAGINARY, REAL, draw_latent_roots, draw_primary_poles
+from cosimo.reporting.figures.style import BLUE, DARK, VERMILION, legend, letter, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Motions = dict[str, Motion]
+TWO_MASS = ("undamped 1 ms", "damped 1 ms", "damped 4 ms")
+LONGEST = 5e-3
+"""Up to which macro step Fig. 5 follows the poles."""
+MAGNIFIED = 1.5
+"""Length of the magnified views in seconds, at the end of a run, where the differences are largest."""
+CUT = 1e3
+"""Where the bars of Fig. 18 are cut: some unstable runs reach errors with dozens of digits."""
+
+
+def pictures(*, count: int = COUNT) -> Iterator[Picture]:
+    """All figures; the random study takes `count` systems."""
+    yield Picture("fig-03-primary-poles", primary_poles("undamped 1 ms", compensated=False))
+    yield Picture("fig-04-latent-roots", latent_roots(compensated=False))
+    yield Picture("fig-05-poles-over-step", pole_sweep())
+    yield Picture("fig-07-eigenloci", primary_poles("undamped 1 ms"))
+    yield Picture("fig-08-latent-roots-compensated", latent_roots(compensated=True))
+    yield Picture("fig-09-primary-poles-damped", primary_poles("damped 1 ms", "damped 4 ms"))
+    free = {key: motions(CASES[key], free_evolution) for key in CASES}
+    yield Picture("fig-11-free-undamped", histories("undamped 1 ms", free["undamped 1 ms"]))
+    yield Picture("fig-12-energy-undamped", energies({"undamped 1 ms": free["undamped 1 ms"]}))
+    yield Picture("fig-14-free-damped-1ms", histories("damped 1 ms", free["damped 1 ms"]))
+    yield Picture("fig-15-energy-damped", energies({key: free[key] for key in ("damped 1 ms", "damped 4 ms")}))
+    yield Picture("fig-16-free-damped-4ms", histories("damped 4 ms", free["damped 4 ms"]))
+    yield Picture("fig-17-energy-chirp", energies({key: motions(CASES[key], forced_response) for key in TWO_MASS}))
+    yield Picture("fig-18-random-systems", random_systems(random_study(count=count)))
+    yield Picture("fig-20-primary-poles-four-mass", primary_poles("four-mass"))
+    yield Picture("fig-21-energy-four-mass", energies({"four-mass": free["four-mass"]}))
+    yield Picture("fig-22-free-four-mass", histories("four-mass", free["four-mass"]))
+    yield Picture("beyond-discrete-design", discrete_design.figure({key: CASES[key] for key in TWO_MASS}))
+
+
+def motions(case: Case, scenario: Callable[[Case], tuple[Motion, Motions]]) -> Motions:
+    """All motions, the exact one among them."""
+    exact, others = scenario(case)
+    return {"exact": exact, **others}
+
+
+def primary_poles(*keys: str, compensated: bool = True) -> Figure:
+    """Figs. 3, 7, 9 and 20: primary poles, one panel per case."""
+    figure, axes = panels(1, len(keys), size=(2.6 + 4.6 * len(keys), 4.8))
+    for number, key in enumerate(keys):
+        draw_primary_poles(axes[number], CASES[key].assignment(), compensated=compensated)
+        title = _title(key)
+        axes[number].set_title(letter(number, title) if len(keys) > 1 else title)
+    legend(figure, axes[0], columns=3)
+    return figure
+
+
+def latent_roots(*, compensated: bool) -> Figure:
+    """Figs. 4 and 8: all roots around the origin, undamped two-mass system."""
+    figure, (axes,) = panels(1, 1, size=(7.2, 4.8))
+    draw_latent_roots(axes, CASES["undamped 1 ms"].assignment(), compensated=compensated)
+    axes.set_title(_title("undamped 1 ms"))
+    legend(figure, axes, columns=3)
+    return figure
+
+
+def pole_sweep(*, points: int = 51) -> Figure:
+    """Fig. 5: the primary poles of the damped system while the macro step grows from 0 to 5 ms, mode by mode."""
+    model = DynamicStiffness(CASES["damped 1 ms"].build(), LONGEST).laplace
+    steps = np.linspace(0.0, LONGEST, points)
+    monolithic = np.array([[pole.monolithic for pole in model.primary_poles()]])
+    poles = np.vstack([monolithic, model.sweep(steps[1:].tolist())])
+    marked = model.sweep([1e-3, 4e-3])
+    figure, axes = panels(1, 2, size=(9.6, 4.2))
+    for mode, axis in enumerate(axes):
+        path = poles[:, mode]
+        shown = axis.scatter(path.real, path.imag, c=1e3 * steps, cmap="cividis_r", s=18, zorder=3)
+        axis.plot(
+            path.real[:1], path.imag[:1], "o", color="black", fillstyle="none", markersize=10, label="monolithic, 0 ms"
+        )
+        for value, text in zip(marked[:, mode], ("1 ms", "4 ms"), strict=True):
+            axis.plot(value.real, value.imag, "o", color=VERMILION, fillstyle="none", markersize=9, zorder=4)
+            axis.annotate(text, (value.real, value.imag), xytext=(8, 5), textcoords="offset points", fontsize=8)
+        axis.set(xlabel=REAL, ylabel=IMAGINARY, title=letter(mode, f"mode {mode + 1}, upper pole"))
+        axis.ticklabel_format(useOffset=False)
+        axis.margins(0.12)
+    _critical(axes[1], model.critical_step())
+    figure.colorbar(shown, ax=axes, label="macro step / ms", shrink=0.9)
+    legend(figure, axes[0])
+    return figure
+
+
+def _critical(axes: Axes, step: float) -> None:
+    low, high = axes.get_xlim()
+    axes.axvspan(0.0, high, color=VERMILION, alpha=0.06, linewidth=0, zorder=0)
+    axes.axvline(0.0, color=DARK, linewidth=0.8, zorder=1)
+    axes.set_xlim(low, high)
+    axes.text(
+        0.0, 0.97, f" unstable beyond {1e3 * step:.2f} ms", transform=axes.get_xaxis_transform(), va="top", fontsize=8
+    )
+
+
+def histories(key: str, found: Motions) -> Figure:
+    """Figs. 11, 14, 16 and 22: the two coupling signals over the run, and at its end."""
+    case = CASES[key]
+    system = case.build()
+    coordinate, force = (2, "left.f") if key == "four-mass" else (1, "one.f")
+    name, time = f"$x_{coordinate + 1}$", found["exact"].time
+    signals = [
+        Signal(name, "m", {kind: motion.positions[:, coordinate] for kind, motion in found.items()}),
+        Signal("$f_c$", "N", {kind: coupling_signal(system, motion, force) for kind, motion in found.items()}),
+    ]
+    return draw_histories(time, signals, (end_of(time) - MAGNIFIED, end_of(time)))
+
+
+def energies(cases: dict[str, Motions]) -> Figure:
+    """Figs. 12, 15, 17 and 21: the mechanical energy, one panel per case."""
+    figure, axes = panels(1, len(cases), size=(3.3 + 3.9 * len(cases), 3.9))
+    for number, (key, found) in enumerate(cases.items()):
+        system = CASES[key].build()
+        # As in the paper the monolithic energy is left out: it lies over the exact one.
+        shown = {kind: energy(system, motion) for kind, motion in found.items() if kind != "monolithic"}
+        draw_energy(axes[number], found["exact"].time, shown)
+        axes[number].set_title(letter(number, _title(key)) if len(cases) > 1 else _title(key))
+    legend(figure, axes[0])
+    return figure
+
+
+def random_systems(study: Sequence[Outcome]) -> Figure:
+    """Fig. 18: NRMS error of the energy of every random system, and average and median; '*' over unstable ones."""
+    results = {
+        "without compensation": np.array([(o.plain_error, o.plain_radius) for o in study]).T,
+        "with compensation": np.array([(o.feedback_error, o.feedback_radius) for o in study]).T,
+    }
+    figure, (axes, summary) = panels(1, 2, size=(11.5, 4.2), sharey=True, width_ratios=[7, 1])
+    number = np.arange(1.0, len(study) + 1)
+    for (name, (errors, radii)), (shift, color) in zip(results.items(), ((-0.2, VERMILION), (0.2, BLUE)), strict=True):
+        unstable = radii > 1
+        label = f"co-simulated {name}: {unstable.sum()} of {len(study)} unstable"
+        _bars(axes, number + shift, errors, color, label)
+        for at, error in zip((number + shift)[unstable], errors[unstable], strict=True):
+            _over_bar(axes, at, error, "*" if error <= CUT else f"* {_power(error)}", color)
+        averages = np.array([errors.mean(), np.median(errors)])
+        _bars(summary, np.arange(2.0) + shift, averages, color)
+        for at, error in zip(np.arange(2.0) + shift, averages, strict=True):
+            _over_bar(summary, at, error, f"{error:.2g}" if error <= CUT else _power(error), DARK)
+    least = min(float(errors.min()) for errors, _ in results.values())
+    axes.set(yscale="log", ylim=(10 ** np.floor(np.log10(least)), 30 * CUT), xlim=(0.2, len(study) + 0.8))
+    axes.set(xlabel="random system", ylabel="NRMS error of the mechanical energy, logarithmic")
+    axes.set_title(f"bars are cut at {CUT:g}; longer ones carry their value", fontsize=8)
+    summary.set(xticks=[0, 1], xticklabels=["average", "median"], xlim=(-0.6, 1.6))
+    for panel in (axes, summary):
+        panel.grid(visible=False, axis="x")
+    legend(figure, axes)
+    return figure
+
+
+def _bars(axes: Axes, places: Array, heights: Array, color: str, label: str | None = None) -> None:
+    """Bars, cut where the view would have to be stretched too far."""
+    axes.bar(places, np.minimum(heights, CUT), width=0.4, color=color, label=label)
+
+
+def _over_bar(axes: Axes, place: float, height: float, text: str, color: str) -> None:
+    style: dict[str, Any] = {
+        "ha": "center",
+        "va": "bottom",
+        "textcoords": "offset points",
+        "fontsize": 8,
+        "rotation": 90,
+    }
+    axes.annotate(text, (place, min(height, CUT)), xytext=(0, 2), color=color, **style)
+
+
+def _power(value: float) -> str:
+    """A number by its first digit and power of ten, 4·10³; what overflowed is infinite."""
+    if not np.isfinite(value):
+        return "∞"
+    digit, power = f"{value:.0e}".split("e")
+    return f"${digit}{{\\cdot}}10^{{{int(power)}}}$"
+
+
+def _title(key: str) -> str:
+    name = CASES[key].name
+    return name if key == "four-mass" else f"two-mass {name}"
