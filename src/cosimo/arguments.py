@@ -46,7 +46,8 @@ def _shared(
     ] = None,
     order: Annotated[str | None, typer.Option(help="Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None,
     coupling: Annotated[
-        list[str] | None, typer.Option(help=f"hold0, hold1, hold2, nepce:GAIN; UNIT.INPUT=… for one input. {MANY}")
+        list[str] | None,
+        typer.Option(help=f"hold0, hold1, hold2, nepce:GAIN, dmd, dmd:WINDOW; UNIT.INPUT=… for one. {MANY}"),
     ] = None,
     sweeps: Annotated[int | None, typer.Option(help="iterative: a fixed number of sweeps.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="iterative: sweep until outputs change by less.")] = None,

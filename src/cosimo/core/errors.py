@@ -8,6 +8,7 @@
     │   ├── AlgebraicLoopError          2   outputs that cannot be solved for, with the variables on the loop
     │   └── FileError                   2   something wrong in a file, with file and line
     ├── UnsafeInputError                8   an input was refused as unsafe
+    ├── IdentificationError             3   no linear model could be had from a unit, with the reason
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
@@ -89,6 +90,12 @@ class UnsafeInputError(CosimoError):
     """An input was refused as unsafe."""
 
     exit_code = 8
+
+
+class IdentificationError(CosimoError):
+    """No linear model could be had from a unit; the message says what it did."""
+
+    exit_code = 3
 
 
 class RunError(CosimoError):

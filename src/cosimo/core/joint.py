@@ -16,7 +16,7 @@ For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski202
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -55,8 +55,8 @@ class JointCoupling(Coupling):
     def matrices(self, sampling: Sampling) -> CouplingMatrices:
         """It has none: it learns while the run goes on."""
         raise ConfigurationError(
-            "a coupling that learns while running has no matrices; run the system, freeze what was learned, and analyse "
-            "that."
+            "a coupling that learns while running has no matrices; run the system, `freeze` what was learned, "
+            "and analyse that."
         )
 
 
@@ -74,6 +74,8 @@ class Joint:
     coupling: JointCoupling
     label: str
     """Distinguishes the joints of a unit in names of recorded signals; empty where there is one only."""
+    pairs: tuple[tuple[int, int], ...]
+    """(position, velocity) among the links, as the source itself knows them."""
 
     @property
     def signals(self) -> tuple[str, str]:
@@ -82,7 +84,7 @@ class Joint:
 
 
 class Segment(NamedTuple):
-    """Where on the line through the nodes a coupling stands: node j and the way φ to the next; `fresh`: a new sample."""
+    """Where on the line through the nodes a coupling stands: node j, the way φ to the next; `fresh`: a new sample."""
 
     node: int
     phase: float
@@ -111,7 +113,17 @@ def _joints(system: System, master: Master) -> Iterator[Joint]:
         for number, ((source, coupling), links) in enumerate(groups.items(), 1):
             sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
             label = str(number) if len(groups) > 1 else ""
-            yield Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label)
+            pairs = tuple(_pairs(links, system.units[source].derivatives()))
+            yield Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs)
+
+
+def _pairs(links: list[Link], derivatives: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Links whose sources are an output and its derivative, passed on with the same gain."""
+    for i, position in enumerate(links):
+        for j, velocity in enumerate(links):
+            same = position.connection.gain == velocity.connection.gain and velocity.connection.offset == 0
+            if same and derivatives.get(position.source.index) == velocity.source.index:
+                yield i, j
 
 
 def segment(joint: Joint, sampling: Sampling) -> Segment:

@@ -101,6 +101,10 @@ class Unit(ABC):
     def feedthrough(self) -> BoolArray:
         """Which output (row) depends at once on which input (column)."""
 
+    def derivatives(self) -> Mapping[int, int]:
+        """Outputs whose time derivative is an output too: its place, by the place of the first; {} when not known."""
+        return {}
+
     def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
         """Gain and offset from this unit's output to the input of `taker`; refuses types and measures that do not fit.
 

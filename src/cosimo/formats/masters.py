@@ -12,7 +12,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
-from cosimo.couplings import Hold, Nepce
+from cosimo.couplings import Dmd, Hold, Nepce
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def parse_couplings(system: System, texts: Sequence[str]) -> tuple[Coupling | No
 
 
 def parse_coupling(text: str) -> Coupling:
-    """`hold0`, `hold1`, `hold2`, or `nepce:0.6`.
+    """`hold0`, `hold1`, `hold2`, `nepce:0.6`, `dmd` (automatic window), `dmd:100`, or `dmd:100:recursive`.
 
     >>> parse_coupling("nepce:0.6")
     Nepce(alpha=0.6)
@@ -128,7 +128,18 @@ def parse_coupling(text: str) -> Coupling:
             return Nepce(float(argument))
         except ValueError:
             raise ConfigurationError(f"coupling '{text}' needs its gain as a number, such as 'nepce:0.6'.") from None
+    if name == "dmd":
+        return _dmd(text, argument)
     holds: dict[str, Coupling] = {f"hold{order}": Hold(order) for order in (0, 1, 2)}
     if name not in holds or colon:
-        raise UnknownNameError("coupling", text, [*holds, "nepce:GAIN"])
+        raise UnknownNameError("coupling", text, [*holds, "nepce:GAIN", "dmd", "dmd:WINDOW"])
     return holds[name]
+
+
+def _dmd(text: str, argument: str) -> Dmd:
+    window, _, method = argument.partition(":")
+    if window in ("", "auto") and not method:
+        return Dmd()
+    if not window.isdigit() or method not in ("", "robust", "recursive"):
+        raise ConfigurationError(f"coupling '{text}' is not understood; write dmd, dmd:100 or dmd:100:recursive.")
+    return Dmd(window=int(window), method="recursive" if method == "recursive" else "robust")

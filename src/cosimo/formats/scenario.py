@@ -154,7 +154,7 @@ class MasterTable(Table):
         None, description="Units in order: 'a,b,c' or a list; for groups 'a,b;c' or a list of lists."
     )
     couplings: list[str] = Field(
-        [], description="hold0, hold1, hold2 or nepce:GAIN for all inputs; 'unit.input=hold1' for one."
+        [], description="hold0, hold1, hold2, nepce:GAIN, dmd or dmd:WINDOW for all inputs; 'unit.input=hold1' for one."
     )
     sweeps: int | None = Field(None, description="iterative: a fixed number of sweeps.")
     tolerance: float | None = Field(None, description="iterative: sweep until outputs change by less.")

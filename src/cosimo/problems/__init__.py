@@ -5,7 +5,10 @@ from cosimo.problems.chain import chain
 from cosimo.problems.dc_motor import dc_motor
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
 from cosimo.problems.four_mass import four_mass
+from cosimo.problems.manipulator import manipulator, manipulator_pressure, manipulator_steps
 from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.oscillators import oscillator_linear, oscillator_nonlinear
+from cosimo.problems.pendula import pendula
 from cosimo.problems.quarter_truck import quarter_truck
 from cosimo.problems.reproduction import Item, reproduce
 from cosimo.problems.tank import tank
@@ -22,7 +25,13 @@ __all__ = [
     "double_mass_spring_damper",
     "find",
     "four_mass",
+    "manipulator",
+    "manipulator_pressure",
+    "manipulator_steps",
     "motor_gearbox",
+    "oscillator_linear",
+    "oscillator_nonlinear",
+    "pendula",
     "quarter_truck",
     "reproduce",
     "tank",

@@ -13,7 +13,10 @@ from cosimo.problems.chain import chain
 from cosimo.problems.dc_motor import dc_motor
 from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
 from cosimo.problems.four_mass import four_mass
+from cosimo.problems.manipulator import manipulator, manipulator_pressure, manipulator_steps
 from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.oscillators import oscillator_linear, oscillator_nonlinear
+from cosimo.problems.pendula import pendula
 from cosimo.problems.quarter_truck import quarter_truck
 from cosimo.problems.tank import tank
 from cosimo.problems.thermal_pair import thermal_pair
@@ -74,6 +77,40 @@ _ALL = (
     Problem("dc-motor", "DC motor under a PI speed controller", "none: usual values", dc_motor, 1e-3, 0.5),
     Problem("tank", "level of a tank under a PI controller", "none: usual values", tank, 0.5, 300.0),
     Problem("thermal-pair", "small body on a large one, stiff", "none: usual values", thermal_pair, 0.05, 60.0),
+    Problem(
+        "oscillator-linear",
+        "two masses, predicted coupling",
+        "pikulinski2025, Sec. 3.1.1",
+        oscillator_linear,
+        0.01,
+        10.0,
+    ),
+    Problem(
+        "oscillator-nonlinear",
+        "the same with a square-root spring",
+        "pikulinski2025, Sec. 3.1.2",
+        oscillator_nonlinear,
+        0.01,
+        10.0,
+    ),
+    Problem("pendula", "a pendulum and a chain of pendula", "pikulinski2025, Sec. 3.2", pendula, 1e-3, 5.0),
+    Problem("manipulator", "hydraulic manipulator, sinusoid", "pikulinski2025, Sec. 3.3.1", manipulator, 0.012, 9.996),
+    Problem(
+        "manipulator-steps",
+        "hydraulic manipulator, steps",
+        "pikulinski2025, Sec. 3.3.2",
+        manipulator_steps,
+        0.012,
+        9.996,
+    ),
+    Problem(
+        "manipulator-pressure",
+        "hydraulic manipulator, pressures exchanged",
+        "pikulinski2025, Sec. 3.3",
+        manipulator_pressure,
+        0.012,
+        9.996,
+    ),
     Problem("chain", "n oscillators in a row", "none: for measuring", chain, 0.01, 10.0),
 )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cosimo.core.errors import UnknownNameError
 from cosimo.problems.claims import Claim
 from cosimo.problems.double_mass_spring_damper import claims as gomes2018
+from cosimo.problems.pikulinski2025 import claims as pikulinski2025
 from cosimo.problems.richiedei2024 import claims as richiedei2024
 from cosimo.problems.tamellin2022 import claims as tamellin2022
 from cosimo.problems.two_mass_glumac import claims as glumac2018
@@ -16,6 +17,7 @@ PAPERS: dict[str, Callable[[], Iterator[Claim]]] = {
     "glumac2018": glumac2018,
     "gomes2018": gomes2018,
     "tamellin2022": tamellin2022,
+    "pikulinski2025": pikulinski2025,
     "richiedei2024": richiedei2024,
 }
 

@@ -15,7 +15,15 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInput
 from cosimo.core.unit import Unit
 from cosimo.units.fmu_archive import GIB, open_archive, read_description, require_safe
 from cosimo.units.fmu_libraries import find_library, platforms
-from cosimo.units.fmu_variables import SETTABLE, Value, VariableInfo, check_connection, parse_value, read_variables
+from cosimo.units.fmu_variables import (
+    SETTABLE,
+    Value,
+    VariableInfo,
+    check_connection,
+    find_derivatives,
+    parse_value,
+    read_variables,
+)
 
 if TYPE_CHECKING:
     from cosimo.units.fmu_instance import FmuInstance
@@ -134,6 +142,10 @@ class Fmu(Unit):
             if known is not None:
                 through[row] = [self.owners[name] in known for name in self.inputs]
         return through
+
+    def derivatives(self) -> Mapping[int, int]:
+        """As declared by the description, or told by units of measure."""
+        return find_derivatives(self.output_infos)
 
     # ---- what else can be asked ----------------------------------------------------------------------------------
 

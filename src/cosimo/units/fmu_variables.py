@@ -7,13 +7,13 @@ Boolean is 0 or 1, an integer or enumeration value is exact up to 2^53.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.units.quantities import Conversion, UnitOfMeasure, convert
+from cosimo.units.quantities import BASE, Conversion, UnitOfMeasure, convert
 
 Value = float | int | bool | str
 
@@ -52,6 +52,8 @@ class VariableInfo:
     initial: str | None = None
     alias: bool = False
     """A further name of another variable (FMI 3.0); it is not exchanged."""
+    derivative_of: str | None = None
+    """The variable of which this one is the time derivative, where the description says so."""
 
     @property
     def numeric(self) -> bool:
@@ -94,6 +96,23 @@ def check_connection(source: VariableInfo, target: VariableInfo) -> Conversion:
             f"converted into each other; connect a variable of the same quantity, or convert in a unit of its own."
         )
     return conversion
+
+
+def find_derivatives(outputs: Sequence[VariableInfo]) -> dict[int, int]:
+    """Which output is the time derivative of which: as declared, or the only one measured in that unit per second."""
+    names = [info.name for info in outputs]
+    found = {names.index(info.derivative_of): j for j, info in enumerate(outputs) if info.derivative_of in names}
+    by_unit: dict[tuple[Any, float], list[int]] = {}
+    for place, info in enumerate(outputs):
+        if info.unit is not None and info.unit.exponents is not None and info.continuous:
+            by_unit.setdefault((info.unit.exponents, info.unit.factor), []).append(place)
+    second = BASE.index("s")
+    for (exponents, factor), places in by_unit.items():
+        slower = (*exponents[:second], exponents[second] - 1, *exponents[second + 1 :])
+        rates = by_unit.get((slower, factor), [])
+        if len(places) == len(rates) == 1:
+            found.setdefault(places[0], rates[0])
+    return found
 
 
 def parse_value(info: VariableInfo, value: object) -> Value:
@@ -199,6 +218,7 @@ def _elements(variable: Any, units: Mapping[str, UnitOfMeasure], relative: bool)
             description=variable.description or "",
             initial=variable.initial,
             alias=variable.alias is not None,
+            derivative_of=variable.derivative.name if variable.derivative is not None and not shape else None,
         )
 
 

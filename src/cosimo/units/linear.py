@@ -59,6 +59,19 @@ class LinearUnit(Unit):
         through: BoolArray = self.model.D != 0
         return through
 
+    def derivatives(self) -> Mapping[int, int]:
+        """ẏ_i = C_i A x + C_i B u is y_j where C_i B = 0, D_i = 0, C_j = C_i A and D_j = 0."""
+        model, found = self.model, {}
+        slopes, through = model.C @ model.A, model.C @ model.B
+        for i in range(len(model.C)):
+            if not model.D[i].any() and not through[i].any():
+                alike = [
+                    j for j in range(len(model.C)) if np.array_equal(model.C[j], slopes[i]) and not model.D[j].any()
+                ]
+                if alike and slopes[i].any():
+                    found[i] = alike[0]
+        return found
+
     def instantiate(self, start_time: float = 0.0) -> LinearInstance:
         """A live unit that steps by its discrete matrices."""
         return LinearInstance(self)
