@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation")),
+    *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation", "prediction")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")

@@ -64,6 +64,11 @@ class Dmd(JointCoupling):
                 if isinstance(pair, str) or len(pair) != 2:
                     raise ConfigurationError(f"a pair of a Dmd is (position, velocity), two inputs, not {pair!r}.")
 
+    def __str__(self) -> str:
+        if self.window == "auto":
+            return "dmd"
+        return f"dmd:{self.window}" + (":recursive" if self.method == "recursive" else "")
+
     def predictor(self, joint: Joint, period: float) -> Any:
         """The kernel's predictor of these signals."""
         return import_module("cosimo._kernel").Predictor(

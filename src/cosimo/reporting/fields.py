@@ -74,8 +74,11 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
         "steps_per_second": number(steps / wall_time) if wall_time > 0 else None,
         "output_file": output_file,
         "complete": result.complete,
+        "stopped_at": number(result.info.get("stopped_at")),
         "warnings": [str(warned) for warned in result.warnings],
     }
+    if "monitors" in result.info:
+        fields["monitors"] = result.info["monitors"]
     if "sweeps" in result.info:
         fields["sweeps"] = result.info["sweeps"]
         fields["largest_residual"] = number(result.info["largest_residual"])

@@ -1,0 +1,48 @@
+"""Figures of pikulinski2025 show the data they name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cosimo.problems.manipulator import manipulator_steps
+from cosimo.problems.oscillators import NONLINEAR
+from cosimo.problems.pikulinski2025 import HELD, manipulator_errors, oscillator_error, oscillator_nmse, robust_dmd
+from cosimo.reporting.figures import pikulinski2025 as drawn
+from cosimo.reporting.figures.style import look
+
+
+def curves(axes: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    return {line.get_label(): np.asarray(line.get_ydata()) for line in axes.get_lines()}  # type: ignore[attr-defined]
+
+
+def test_energy_errors() -> None:
+    with look():
+        found = curves(drawn.energy_errors(NONLINEAR, "square-root spring").axes[0])
+    np.testing.assert_allclose(found["held"][1:], oscillator_error(NONLINEAR, HELD, 0.01)[1:])
+    automatic = oscillator_error(NONLINEAR, robust_dmd("one"), 0.01)
+    np.testing.assert_allclose(found["DMD, automatic window"], np.maximum(automatic, drawn.FLOOR))
+
+
+def test_windows() -> None:
+    with look():
+        found = curves(drawn.windows_of_the_oscillator((10, 100)).axes[0])
+    expected = [oscillator_nmse(NONLINEAR, robust_dmd("one", window)) for window in (10, 100)]
+    np.testing.assert_allclose(found["DMD, kinematic start"], expected)
+    assert found["held"][0] > 100 * max(expected)
+
+
+def test_manipulator() -> None:
+    with look():
+        figure = drawn.manipulator_motion("steps", 0.02)
+    length, rate = (curves(axes) for axes in figure.axes[:2])
+    wanted = manipulator_errors(manipulator_steps(), robust_dmd("hydraulics"), step=0.02, stepped=True)
+    np.testing.assert_allclose(length["DMD, automatic window"], wanted[0])
+    np.testing.assert_allclose(rate["DMD, automatic window"], wanted[1])
+    assert np.abs(length["held"]).max() > 100
+
+
+def test_predictor_in_charge() -> None:
+    with look():
+        figure = drawn.in_charge()
+    (numbers,) = curves(figure.axes[0]).values()
+    assert len(set(numbers.tolist())) > 1
