@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 
-from benchmarks import analysis, compensation, kernel, peers, runs
+from benchmarks import analysis, compensation, kernel, monitors, peers, prediction, runs
 from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
@@ -26,11 +26,13 @@ MEASUREMENTS = (
     analysis.batched,
     kernel.against_the_bare_loop,
     kernel.threads,
+    monitors.monitors,
     runs.recording,
     runs.sweeps,
     runs.memory,
     compensation.macro_steps,
     compensation.design,
+    prediction.macro_steps,
     peers.compared,
 )
 

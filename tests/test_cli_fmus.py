@@ -181,11 +181,18 @@ def test_validate_says_all_that_is_wrong(folder: Path) -> None:
     assert document["problems"] == done.stdout.splitlines()
 
 
-def test_analyse_says_that_the_equations_of_fmus_are_not_known(folder: Path) -> None:
-    for file in ("two-mass.ssp", "masses.toml"):
-        line = refuse(folder, 2, "analyse", file)
-        assert "unit 'one'" in line
-        assert "Fmu, whose equations are not known" in line
+def test_analyse_identifies_fmus_and_python_units(folder: Path) -> None:
+    package, scenario = (
+        succeed(folder, "analyse", file, "--step-size", "4e-3") for file in ("two-mass.ssp", "masses.toml")
+    )
+    for fields in (package, scenario):
+        assert not fields["stable"]
+        assert fields["spectral_radius"] == pytest.approx(package["spectral_radius"], rel=1e-6)
+        assert {unit["name"] for unit in fields["units"]} >= {"one", "two"}
+    # The meter adds up |f|: linear where it starts, not over the whole motion.
+    assert package["confidence"] == "high"
+    assert scenario["confidence"] == "low"
+    assert scenario["expected_errors"] is None
 
 
 # ---- run -------------------------------------------------------------------------------------------------------------

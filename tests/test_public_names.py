@@ -25,10 +25,12 @@ NAMES = [
     "analyse",
     "compensate",
     "couplings",
+    "identify",
     "load",
     "masters",
     "problems",
     "run",
+    "tune",
 ]
 
 

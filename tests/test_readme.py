@@ -21,6 +21,7 @@ import typer.main
 
 import cosimo as co
 from cosimo.algebra import LinearSystem
+from cosimo.assessment import assess
 from cosimo.cli import app
 from cosimo.core import errors
 from cosimo.core.coupling import Coupling
@@ -28,13 +29,14 @@ from cosimo.core.unit import Unit
 from cosimo.formats.export import export_unit
 from cosimo.formats.information import describe
 from cosimo.problems import reproduce
-from cosimo.reporting.fields import item_fields, run_fields, verdict_fields
+from cosimo.reporting.fields import assessment_fields, item_fields, run_fields, verdict_fields
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation", "prediction")),
+    *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation")),
+    *(f"docs/{name}.md" for name in ("prediction", "monitors", "analysing-fmus", "tuning")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
@@ -207,9 +209,17 @@ def test_command_line_page_has_every_json_field(tmp_path: Path) -> None:
     run = run_fields(co.run(system, master, stop=0.01), 1.0, None)
     item = item_fields(next(iter(reproduce(["gomes2018"]))))
     fmu = describe(export_unit(system.units["one"], tmp_path / "one.fmu", name="one", fmi=2)).to_dict()
+    assessed = assessment_fields(assess(system, co.masters.jacobi(system, 1e-3), horizon=0.1, at=[0.0]))
     whole = describe("two-mass").to_dict()
-    parts = [fmu["variables"][0], whole["units"][0], whole["connections"][0]]
-    names = {*verdict, *verdict["modes"][0], *run, *item, *fmu, *whole, *(name for part in parts for name in part)}
+    parts = [
+        fmu["variables"][0],
+        whole["units"][0],
+        whole["connections"][0],
+        assessed["units"][0],
+        assessed["along"][0],
+    ]
+    parts += [assessed[name] for name in ("critical_steps", "worst_connection", "recommendation")]
+    names = {*verdict, *verdict["modes"][0], *run, *item, *fmu, *whole, *assessed, *(n for part in parts for n in part)}
     missing = [name for name in names if f"`{name}`" not in text]
     assert not missing, f"docs/command-line.md does not mention {missing}"
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cosimo.core.unit import Unit
     from cosimo.execution import run
     from cosimo.formats.loading import load_system as load
+    from cosimo.identification import identify
+    from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
 __version__ = "0.1.0"
@@ -55,10 +57,12 @@ _HOMES = {
     "analyse": "cosimo.analysis",
     "compensate": "cosimo.compensation",
     "couplings": "cosimo.couplings",
+    "identify": "cosimo.identification",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
     "load": "cosimo.formats.loading:load_system",
     "run": "cosimo.execution",
+    "tune": "cosimo.tuning",
 }
 
 __all__ = [
@@ -77,10 +81,12 @@ __all__ = [
     "analyse",
     "compensate",
     "couplings",
+    "identify",
     "load",
     "masters",
     "problems",
     "run",
+    "tune",
 ]
 
 

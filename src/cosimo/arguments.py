@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cosimo.core.master import Master
     from cosimo.core.system import System
+    from cosimo.formats.loaded import Loaded
     from cosimo.formats.masters import MasterOptions
 
 MANY = "Repeatable."
@@ -94,15 +95,21 @@ def _describe(given: dict[str, Any]) -> Described:
     return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs, scenario)
 
 
-def bare_system(
-    target: str, step_size: float | None, stop_time: float | None, set_: list[str] | None
-) -> tuple[System, float, float, float]:
-    """A system without a master: itself, the macro step, and from when to when it is run."""
+def load_target(target: str, set_: list[str] | None) -> Loaded:
+    """What a file or a name stands for; warnings go to standard error."""
     from cosimo.formats.loading import load
 
     loaded = load(target, settings={n: _number(n, v, float) for n, v in _pairs("--set", set_).items()})
     for finding in loaded.warnings:
         print(f"warning: {finding}", file=sys.stderr)
+    return loaded
+
+
+def bare_system(
+    target: str, step_size: float | None, stop_time: float | None, set_: list[str] | None
+) -> tuple[System, float, float, float]:
+    """A system without a master: itself, the macro step, and from when to when it is run."""
+    loaded = load_target(target, set_)
     step = loaded.step if step_size is None else step_size
     stop = loaded.stop if stop_time is None else stop_time
     if step is None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from cosimo.arguments import MANY, SYSTEM, Described, with_system
+from cosimo.arguments import MANY, SYSTEM, Described, load_target, with_system
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
 
 if TYPE_CHECKING:
+    from cosimo.adaptive import Adaptive
     from cosimo.core.result import Result
     from cosimo.engines import EngineOptions
     from cosimo.formats.results import ResultFile
@@ -48,11 +49,22 @@ app = typer.Typer(
 )
 
 
+ALONG = 12
+"""Times of a run at which `analyse --along` looks, unless it is told."""
+
+
 class Span(NamedTuple):
     """From when to when a run goes, in seconds."""
 
     start: float
     stop: float
+
+
+class Watching(NamedTuple):
+    """What of a run is watched beyond the usual, and whether it ends when it grows."""
+
+    stop: bool
+    power_pairs: list[tuple[str, str]]
 
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -75,19 +87,44 @@ def common(
     """Options before the verb."""
 
 
-@app.command()
+class _Analyse(TyperCommand):
+    """Lets `--along` stand alone: as many times of the run as are usual."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given: list[str] = []
+        for word, following in zip(args, [*args[1:], ""], strict=True):
+            given += [word, str(ALONG)] if word == "--along" and not following.lstrip("-").isdigit() else [word]
+        return super().parse_args(ctx, given)
+
+
+@app.command(cls=_Analyse)
 @with_system
 def analyse(
     described: Described,
     stop_time: Annotated[float | None, typer.Option(help="Horizon of the global error in seconds.")] = None,
+    at: Annotated[str | None, typer.Option(help="Also at these times of a reference run, such as 0,1.5,3.")] = None,
+    along: Annotated[
+        int | None, typer.Option(metavar="[N]", help=f"Also along a reference run, at N times (alone: {ALONG}).")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Say whether the coupling is stable, how wrong it will be, which modes move; nothing is simulated."""
-    from cosimo.analysis import analyse as analyse_system
-    from cosimo.reporting.fields import verdict_fields
+    """Say whether the coupling is stable, how wrong it will be, which modes move, and what to do.
 
-    verdict = analyse_system(described.system, described.master, horizon=stop_time)
-    _print(verdict_fields(verdict) if json_ else str(verdict))
+    Units that are not linear are identified by small experiments; the system itself is run only for --at and --along.
+    """
+    from cosimo.reporting.assessing import Question, analysis_fields, analysis_text
+
+    start, stop = described.start, described.stop
+    usual = stop - start if stop is not None and stop > start else None
+    asked = Question(described.system, described.master, start, usual, stop_time, _times(at), along)
+    _print(analysis_fields(asked) if json_ else analysis_text(asked))
+
+
+def _times(text: str | None) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in (text or "").split(",") if word.strip())
+    except ValueError:
+        raise ConfigurationError(f"--at wants times in seconds separated by commas, not '{text}'.") from None
 
 
 @app.command()
@@ -101,6 +138,21 @@ def run(
     every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1,
     engine: Annotated[str, typer.Option(help="kernel (compiled) or reference (plain Python).")] = "kernel",
     parallel: Annotated[bool | None, typer.Option(help="Step units in threads; default: where it pays.")] = None,
+    stop_on_divergence: Annotated[
+        bool, typer.Option("--stop-on-divergence", help="End a run that becomes unstable.")
+    ] = False,
+    power_pair: Annotated[
+        list[str] | None, typer.Option(help=f"UNIT.INPUT,UNIT.OUTPUT whose product is a power. {MANY}")
+    ] = None,
+    adaptive: Annotated[
+        str | None, typer.Option(help="Choose macro steps by energy (residuals) or doubling (restores states).")
+    ] = None,
+    tolerance_relative: Annotated[
+        float | None, typer.Option(help="adaptive: error per step, of the largest value so far.")
+    ] = None,
+    tolerance_absolute: Annotated[float | None, typer.Option(help="adaptive: added to the relative one.")] = None,
+    shortest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
+    longest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; what was completed before an error or Ctrl-C is written too."""
@@ -116,10 +168,39 @@ def run(
     patterns = tuple(variable) if variable else described.outputs
     output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
     options = EngineOptions(kind=cast(Any, engine), parallel=parallel)
-    _run(described, Span(start, stop), output, options, json_)
+    watching = Watching(stop_on_divergence, [_pair(text) for text in power_pair or ()])
+    lengths = {"shortest": shortest_step, "longest": longest_step}
+    chosen = _adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths})
+    _run(described, Span(start, stop), output, options, watching, chosen, json_)
 
 
-def _run(described: Described, span: Span, output: ResultFile | None, engine: EngineOptions, as_json: bool) -> None:
+def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
+    from cosimo.adaptive import Adaptive
+
+    said = {name: value for name, value in given.items() if value is not None}
+    if kind is None:
+        if said:
+            raise ConfigurationError("tolerances and lengths of steps are those of --adaptive energy or doubling.")
+        return None
+    return Adaptive(cast(Any, kind), **cast(Any, said))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    into, _, out = text.partition(",")
+    if not into or not out:
+        raise ConfigurationError(f"--power-pair wants UNIT.INPUT,UNIT.OUTPUT, not '{text}'.")
+    return into.strip(), out.strip()
+
+
+def _run(
+    described: Described,
+    span: Span,
+    output: ResultFile | None,
+    engine: EngineOptions,
+    watching: Watching,
+    adaptive: Adaptive | None,
+    as_json: bool,
+) -> None:
     from cosimo.execution import run as run_system
 
     begin = time.perf_counter()
@@ -135,6 +216,9 @@ def _run(described: Described, span: Span, output: ResultFile | None, engine: En
             output=output,
             engine=engine,
             metadata=described.scenario,
+            adaptive=adaptive,
+            power_pairs=watching.power_pairs,
+            stop_on_divergence=watching.stop,
         )
     except RunError as error:
         if error.result is None:
@@ -157,7 +241,12 @@ def _report_run(result: Result, wall: float, path: object, as_json: bool, failur
     for warned in result.warnings:
         print(f"warning: {warned}", file=sys.stderr)
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"
+    if fields["stopped_at"] is not None:
+        print(f"stopped at t = {fields['stopped_at']:g} s: the run grows without bound")
     print(f"{fields['steps']} macro steps to t = {fields['end_time']:g} s in {wall:.3g} s ({speed})")
+    if fields.get("longest_step") is not None:
+        lengths = f"of {fields['shortest_step']:.3g} s to {fields['longest_step']:.3g} s"
+        print(f"steps {lengths}; {fields['rejected']} attempts rejected")
     if path is not None:
         print(f"{len(result.names)} signals in {path}")
 
@@ -217,6 +306,81 @@ def compare(
         _print(comparison_fields(wanted, trials, str(drawn) if drawn else None))
     else:
         _print("\n".join(comparison_lines(wanted, trials)))
+
+
+@app.command()
+def tune(
+    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
+    step_size: Annotated[float | None, typer.Option(help="A fixed macro step in seconds; default: searched.")] = None,
+    order: Annotated[str | None, typer.Option(help="A fixed calling order, 'a,b,c'; default: all that differ.")] = None,
+    masters: Annotated[
+        str, typer.Option(help="Families to try, separated by commas.")
+    ] = "jacobi,gauss-seidel,iterative",
+    couplings: Annotated[str, typer.Option(help="Couplings to try, separated by commas.")] = "hold0,hold1,hold2,nepce",
+    objectives: Annotated[
+        str, typer.Option(help="Separated by commas: error, robustness, cost, radius, defect.")
+    ] = "error,robustness,cost",
+    evaluations: Annotated[int, typer.Option(help="Candidates to try at most.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
+    method: Annotated[str, typer.Option(help="auto, nsga2 or grid (every point of a grid).")] = "auto",
+    budget: Annotated[float | None, typer.Option(help="The most that a simulated second may cost.")] = None,
+    workers: Annotated[int, typer.Option(help="Units that step side by side share the cost.")] = 1,
+    measure_cost: Annotated[
+        bool, typer.Option("--measure-cost", help="Time the units: cost in seconds per simulated second.")
+    ] = False,
+    compensation: Annotated[
+        bool, typer.Option("--compensation", help="Also try corrected inputs, as by 'compensate'.")
+    ] = False,
+    verify: Annotated[int, typer.Option(metavar="N", help="Run the N best and show predicted beside measured.")] = 0,
+    stop_time: Annotated[float | None, typer.Option(help="Horizon of the errors in seconds.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep evaluations here and go on from it.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the front, such as front.png.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+    json_: Json = False,
+) -> None:
+    """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
+    from cosimo.reporting.tuning import draw_front, progress_bar, tuned_fields
+    from cosimo.tuning import Cost, Settings, Space, measured_weights
+    from cosimo.tuning import tune as tune_system
+    from cosimo.tuning.result import verification_lines
+    from cosimo.tuning.structures import parse_kinds
+
+    loaded = load_target(target, set_)
+    system, horizon = loaded.system, loaded.stop if stop_time is None else stop_time
+    space = Space(
+        steps=step_size,
+        families=_words(masters),
+        order=_words(order) if order else None,
+        kinds=parse_kinds(_words(couplings)),
+        compensation=compensation,
+        budget=budget,
+    )
+    weights = measured_weights(system, step_size or loaded.step or 1e-3) if measure_cost else {}
+    settings = Settings(method=cast(Any, method), cost=Cost(weights, workers), resume=resume)
+    goals = _words(objectives)
+    with progress_bar(evaluations) as report:
+        found = tune_system(
+            system,
+            space,
+            goals,
+            seed=seed,
+            evaluations=evaluations,
+            horizon=horizon,
+            settings=settings,
+            progress=report,
+        )
+    verified = found.verify(verify) if verify else ()
+    drawn = str(draw_front(found, figure)) if figure else None
+    if json_:
+        _print(tuned_fields(found, verified, drawn))
+    else:
+        _print("\n".join([str(found), *(verification_lines(verified) if verified else [])]))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 @app.command()

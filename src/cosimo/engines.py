@@ -12,13 +12,14 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.lowering import Lowering
+from cosimo.monitoring import Findings, Monitor, Watch
 from cosimo.reference import Interpreter, named, non_finite, unit_failed
 from cosimo.units.native import BadStatus
 
 INTERVAL = 0.25
 """Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
 
-OK, BAD_STATUS, NON_FINITE, STOPPED = range(4)
+OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED = range(5)
 """What the kernel returns."""
 NOT_EXACT = 101
 """The kernel's status for a value that the type of a variable cannot hold."""
@@ -32,12 +33,14 @@ class EngineOptions:
 
     `kind`: "kernel" (compiled) or "reference" (plain Python, slow, for comparison). `parallel`: None steps the units of
     a stage in several threads where the first steps show that it pays, True always, False never; `threads` limits them
-    (default: as many as there are processors).
+    (default: as many as there are processors). `monitors`: whether the run is watched (monitoring.py); off only to
+    measure what that costs.
     """
 
     kind: Literal["kernel", "reference"] = "kernel"
     parallel: bool | None = None
     threads: int | None = None
+    monitors: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("kernel", "reference"):
@@ -63,12 +66,17 @@ class Engine(Protocol):
 
     made: int
     """How many macro steps the last `advance` completed, also when it raised."""
+    diverged: bool
+    """Whether the run was found to grow and shall end here."""
 
     def advance(self, first: int, rows: Array) -> None:
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """Sweeps and last residual of every iteration since this was asked before."""
+
+    def findings(self) -> Findings | None:
+        """What was seen in the run; asked once, at its end. None where nobody watched."""
 
     def close(self) -> None:
         """Let go of the units, before they are closed themselves."""
@@ -77,11 +85,16 @@ class Engine(Protocol):
 class ReferenceEngine:
     """The plain interpreter as an engine."""
 
-    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
+    def __init__(self, interpreter: Interpreter, names: Sequence[str], watch: Watch | None = None) -> None:
         self._interpreter = interpreter
         told = sum(len(joint.signals) for joint in interpreter.joints)
         self._inputs = len(names) > len(interpreter.system.outputs) + told
-        self.made = 0
+        self.made, self.diverged = 0, False
+        self._monitor: Monitor | None = None
+        if watch is not None:
+            places = {name: place for place, name in enumerate(interpreter.system.input_names)}
+            self._watched = [places[name] for name in watch.inputs]
+            self._monitor = Monitor(watch, *self._signals())
 
     def advance(self, first: int, rows: Array) -> None:
         """One macro step at a time."""
@@ -92,9 +105,21 @@ class ReferenceEngine:
                 self._macro_step(k)
                 rows[self.made] = self.row(k + 1)
                 self.made += 1
+                if self._monitor is not None and self._monitor.observe(*self._signals()):
+                    self.diverged = True
+                    return
 
     def _macro_step(self, k: int) -> None:
         self._interpreter.macro_step(k)
+
+    def _signals(self) -> tuple[Array, Array]:
+        """All outputs, and the inputs that are watched."""
+        inputs = self._interpreter.inputs()
+        return np.array(self._interpreter.outputs()), np.array([inputs[place] for place in self._watched])
+
+    def findings(self) -> Findings | None:
+        """As the plain monitors saw them."""
+        return None if self._monitor is None else self._monitor.findings()
 
     def row(self, k: int) -> list[float]:
         """The row after k macro steps."""
@@ -115,14 +140,19 @@ class ReferenceEngine:
 class KernelEngine:
     """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
 
-    def __init__(self, interpreter: Interpreter, names: Sequence[str], options: EngineOptions) -> None:
+    def __init__(
+        self, interpreter: Interpreter, names: Sequence[str], options: EngineOptions, watch: Watch | None = None
+    ) -> None:
         self._interpreter = interpreter
         self._lowering = Lowering(interpreter, names)
         self._program: Any = self._lowering.program
         threads = options.threads or len(os.sched_getaffinity(0))
         mode = -1 if options.parallel is None else int(options.parallel)
+        self._watched = watch is not None
+        if watch is not None:
+            self._lowering.watch(watch)
         self._program.finish(threads, mode, INTERVAL)
-        self.made = 0
+        self.made, self.diverged = 0, False
 
     def advance(self, first: int, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer when the interval is over."""
@@ -141,7 +171,8 @@ class KernelEngine:
             self.made = self._program.made
         if outcome == STOPPED:
             raise KeyboardInterrupt
-        if outcome != OK:
+        self.diverged = outcome == DIVERGED
+        if outcome not in (OK, DIVERGED):
             self._raise(outcome)
 
     def _failure(self) -> Failure:
@@ -179,6 +210,10 @@ class KernelEngine:
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """As the kernel counted them."""
         return self._program.take_sweeps()  # type: ignore[no-any-return]
+
+    def findings(self) -> Findings | None:
+        """As the compiled loop saw them."""
+        return Findings.told(self._program.findings()) if self._watched else None
 
     def close(self) -> None:
         """End the threads and free saved states."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
+from cosimo.adaptive import Adaptive, run_adaptive
+from cosimo.adaptive.session import Span
+from cosimo.bonds import power_bonds
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, Interrupted, RunError, StepDiscarded
 from cosimo.core.joint import joints
@@ -18,6 +22,8 @@ from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import Inlet, System
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
 from cosimo.interrupts import Interrupts
+from cosimo.monitor_report import MonitorReport
+from cosimo.monitoring import Watch
 from cosimo.recording import Output, Recorder
 from cosimo.reference import Interpreter
 from cosimo.rollback import CarefulEngine
@@ -41,19 +47,34 @@ def run(
     record: Literal["outputs", "all"] = "outputs",
     output: Output | None = None,
     engine: EngineOptions | None = None,
+    adaptive: Adaptive | None = None,
     progress: Progress | None = None,
     metadata: Mapping[str, Any] | None = None,
+    power_pairs: Sequence[tuple[str, str]] = (),
+    stop_on_divergence: bool = False,
 ) -> Result:
     """Run `system` under `master` from `start` to `stop`; one row per macro step, the initial one included.
 
     Rows stay in memory, or go to `output` while the run goes on (the result then holds no rows but all else), together
     with `metadata`, plain data that says where the run comes from. Errors while running carry the rows completed so far
-    in `.result`.
+    in `.result`. With `adaptive`, macro steps are as long as its tolerances allow, by the plain interpreter; `step` is
+    recorded too.
+
+    Runs are watched (monitoring.py): what is found is in the result's warnings and in `info["monitors"]`. `power_pairs`
+    are pairs (input, output) of one unit whose product is the power that enters it, beside those that are detected.
+    `stop_on_divergence` ends a run that is found to be unstable; `info["stopped_at"]` is then the time.
     """
+    if adaptive is not None:
+        if stop_on_divergence:
+            raise ConfigurationError("an adaptive run is not watched for growth; leave stop_on_divergence out.")
+        span = Span(start, stop, power_pairs)
+        return _run_adaptive(system, master, adaptive, span, record, output, engine, progress, metadata)
     steps, warnings = _count(start, stop, master.step)
     warnings += _cut(system, master, start)
     if record not in ("outputs", "all"):
         raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
+    options = engine or EngineOptions()
+    watch = _watch(system, options, power_pairs, stop_on_divergence)
     names = system.outputs + (system.input_names if record == "all" else ())
     names += tuple(signal for joint in joints(system, master) for signal in joint.signals)
     info: dict[str, Any] = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
@@ -61,7 +82,7 @@ def run(
     recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
     with recorder:
         recorder.reserve(steps + 1)
-        session = _Session(system, master, start, names, engine or EngineOptions())
+        session = _Session(system, master, start, names, options, watch)
         try:
             with session.interrupts:
                 session.run(steps, recorder, progress)
@@ -74,15 +95,53 @@ def run(
             raise interrupted from None
         finally:
             session.release()
-        return session.close(recorder, warnings, complete=True)
+        if session.stopped_at is not None:
+            warnings = [warned for warned in warnings if warned.time <= session.stopped_at]
+        return session.close(recorder, warnings, complete=session.stopped_at is None)
+
+
+def _run_adaptive(
+    system: System,
+    master: Master,
+    adaptive: Adaptive,
+    span: Span,
+    record: str,
+    output: Output | None,
+    engine: EngineOptions | None,
+    progress: Progress | None,
+    metadata: Mapping[str, Any] | None,
+) -> Result:
+    if record not in ("outputs", "all"):
+        raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
+    if engine is not None and (engine.parallel or engine.threads):
+        raise ConfigurationError("an adaptive run steps its units one after the other; leave parallel and threads out.")
+    span = replace(span, warnings=_cut(system, master, span.start))
+    return run_adaptive(
+        system,
+        master,
+        adaptive,
+        span,
+        inputs=record == "all",
+        output=output,
+        progress=progress,
+        metadata=metadata or {},
+    )
 
 
 class _Session:
     """One run: the live units, the engine that moves them, and how far it got."""
 
     def __init__(
-        self, system: System, master: Master, start: float, names: tuple[str, ...], options: EngineOptions
+        self,
+        system: System,
+        master: Master,
+        start: float,
+        names: tuple[str, ...],
+        options: EngineOptions,
+        watch: Watch | None,
     ) -> None:
+        self.watch = watch
+        self.stopped_at: float | None = None
         self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
         self.interpreter = Interpreter(system, master, start)
         self.made = self.recorded = 0
@@ -140,13 +199,16 @@ class _Session:
                     self.iterations.add(*engine.sweeps())
             if progress is not None:
                 progress(self.reached, self.start + count * self.master.step)
+            if engine.diverged:
+                self.stopped_at = self.reached
+                return
 
     def _make(self, careful: bool) -> Engine:
         if careful:
-            return CarefulEngine(self.interpreter, self.names)
+            return CarefulEngine(self.interpreter, self.names, self.watch)
         if self.options.kind == "kernel":
-            return KernelEngine(self.interpreter, self.names, self.options)
-        return ReferenceEngine(self.interpreter, self.names)
+            return KernelEngine(self.interpreter, self.names, self.options, self.watch)
+        return ReferenceEngine(self.interpreter, self.names, self.watch)
 
     def _record(self, recorder: Recorder, number: int, rows: Array) -> None:
         """Hand on rows `number`, `number` + 1, …, except those recorded before a new beginning."""
@@ -171,6 +233,10 @@ class _Session:
             info["rollbacks"] = self.engine.rollbacks
         if self.interpreter.joints:
             info["learned"] = self.interpreter.learned()
+        if self.engine is not None and self.watch is not None and (seen := self.engine.findings()) is not None:
+            report = MonitorReport(self.watch, seen, lambda k: self.interpreter.time(k, 0.0), self.master.step)
+            warned += report.warnings()
+            info |= {"monitors": report.info(), "stopped_at": self.stopped_at}
         found = recorder.close(complete, warned, info=info)
         if found is None:
             empty = np.empty(0)
@@ -216,6 +282,17 @@ class _Iterations:
     def info(self) -> dict[str, Any]:
         """For the result: all sweeps, the largest residual at the end of an iteration, and how many failed."""
         return {"sweeps": self.sweeps, "largest_residual": self.worst, "unconverged": self.failed}
+
+
+def _watch(
+    system: System, options: EngineOptions, pairs: Sequence[tuple[str, str]], stop_on_divergence: bool
+) -> Watch | None:
+    """What is watched, or nothing."""
+    if options.monitors:
+        return Watch(system, power_bonds(system, pairs), stop_on_divergence)
+    if stop_on_divergence or pairs:
+        raise ConfigurationError("monitors are switched off; nothing can be said of power pairs or divergence.")
+    return None
 
 
 def _cut(system: System, master: Master, start: float) -> list[Warned]:

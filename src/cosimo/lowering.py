@@ -23,8 +23,10 @@ from cosimo.core.joint import Joint, Segment, segment
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
 from cosimo.core.settling import settled
+from cosimo.core.signals import mixer_of
 from cosimo.core.sources import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
+from cosimo.monitoring import Watch
 from cosimo.reference import Interpreter
 from cosimo.units.linear import LinearInstance
 from cosimo.units.native import NativeInstance
@@ -224,7 +226,9 @@ class Lowering:
 
     def _mix(self, operation: TimedCouple) -> None:
         name = operation.unit
-        mixer, links, m = self.master.mixers[name], self.system.incoming(name), len(self.system.units[name].inputs)
+        mixer, links = mixer_of(self.system, self.master, name), self.system.incoming(name)
+        assert mixer is not None
+        m = len(self.system.units[name].inputs)
         targets = [self.c[name] + power * m + link.target.index for power in range(mixer.degree + 1) for link in links]
         update, uw = np.hstack([mixer.ww, mixer.wy]).ravel().tolist(), mixer.uw_at(operation.time).ravel().tolist()
         offsets = [link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links))
@@ -286,6 +290,24 @@ class Lowering:
         self.program.end_repeat()
         self._kind = None
 
+    def watch(self, watch: Watch) -> None:
+        """Let the compiled loop watch the run."""
+        links = [link.connection for link in self.system.links]
+        self.program.watch(
+            [(place, link.gain, link.offset) for place, link in zip(watch.sources, links, strict=True)],
+            [self._value_now(name) for name in watch.inputs],
+            [(bond.forward.number, bond.back.number, bond.ratio) for bond in watch.bonds],
+            watch.owners,
+            watch.groups,
+            watch.stop,
+        )
+
+    def _value_now(self, name: str) -> tuple[int, int, list[float]]:
+        """Where an input's polynomial begins, how far its powers are apart, and what evaluates it at the end."""
+        variable = self.system.input(name)
+        clock, c = self.interpreter.timeline.clocks[variable.unit], self.interpreter.c[variable.unit]
+        return self.c[variable.unit] + variable.index, c.shape[1], value_row(len(c) - 1, clock.now).tolist()
+
     # ---- rows ----------------------------------------------------------------------------------------------------
 
     def _columns(self, names: Sequence[str]) -> None:
@@ -302,10 +324,7 @@ class Lowering:
             if name in outputs:
                 self.program.column(outputs[name], 0, [])
                 continue
-            variable = self.system.input(name)
-            clock, c = self.interpreter.timeline.clocks[variable.unit], self.interpreter.c[variable.unit]
-            weights = value_row(len(c) - 1, clock.now).tolist()
-            self.program.column(self.c[variable.unit] + variable.index, c.shape[1], weights)
+            self.program.column(*self._value_now(name))
 
 
 def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from cosimo.core.joint import Joint, Segment, joints, segment
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save
-from cosimo.core.signals import input_degree
+from cosimo.core.signals import input_degree, mixer_of
 from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
@@ -119,7 +119,7 @@ class Interpreter:
         return [value for predictor in self.predictors for value in (float(predictor.expert), predictor.error)]
 
     def learned(self) -> list[dict[str, Any]]:
-        """The models that predictors hold now, as plain data: x_{k+1} = S z_k + b, z = [x; u] of one or more samples."""
+        """The models that predictors hold now, as plain data: x_{k+1} = S z_k + b, z = [x; u] of one sample or more."""
         found = []
         for joint, predictor in zip(self.joints, self.predictors, strict=True):
             samples, S, b = predictor.model()
@@ -133,6 +133,7 @@ class Interpreter:
                     "samples": samples,
                     "S": np.reshape(S, (len(joint.links), -1)).tolist(),
                     "b": list(b),
+                    "experts": list(predictor.experts),
                 }
             )
         return found
@@ -196,7 +197,7 @@ class Interpreter:
     def _mix(self, operation: TimedCouple) -> Callable[[Array], None] | None:
         """Sets the connected inputs of a unit that has a mixer."""
         name = operation.unit
-        mixer = self.master.mixers.get(name)
+        mixer = mixer_of(self.system, self.master, name)
         if mixer is None:
             return None
         links = self.system.incoming(name)

@@ -11,6 +11,7 @@ from typing import Any
 
 from cosimo.core.errors import StepDiscarded
 from cosimo.engines import ReferenceEngine
+from cosimo.monitoring import Watch
 from cosimo.reference import Interpreter
 
 HALVINGS = 10
@@ -20,8 +21,8 @@ HALVINGS = 10
 class CarefulEngine(ReferenceEngine):
     """The plain interpreter with a safety net: every macro step begins with saving all units."""
 
-    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
-        super().__init__(interpreter, names)
+    def __init__(self, interpreter: Interpreter, names: Sequence[str], watch: Watch | None = None) -> None:
+        super().__init__(interpreter, names, watch)
         self._levels = [interpreter]
         self.rollbacks = 0
 

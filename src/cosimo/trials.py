@@ -15,8 +15,8 @@ import numpy as np
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
+from cosimo.analysis.measures import nrms
 from cosimo.compensation.whole import as_system, exact_unit
-from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError, RunError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
@@ -103,7 +103,7 @@ def _words(what: str, text: str) -> list[str]:
 
 
 def reference(system: System, *, step: float, start: float = 0.0, stop: float, kind: str = "auto") -> Reference:
-    """The solution at every macro step; `kind` is "exact", "fine", "monolithic" (fresh exchange, same step) or "auto"."""
+    """The solution at every macro step; `kind`: "exact", "fine", "monolithic" (fresh exchange, same step) or "auto"."""
     linear = all(isinstance(unit, LinearUnit) for unit in system.units.values())
     if kind == "auto":
         kind = "exact" if linear else "fine"
@@ -125,14 +125,6 @@ def try_masters(
     return [_try(system, candidate, wanted.result, start, stop) for candidate in candidates]
 
 
-def nrms(signal: Array, wanted: Array) -> float:
-    """√(mean (y − y_ref)²) / (max y_ref − min y_ref); NaN where the reference does not move."""
-    span = float(np.ptp(wanted))
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = float(np.sqrt(np.mean((signal - wanted) ** 2)))
-    return size / span if span > 0 else (0.0 if size == 0 else np.nan)
-
-
 def _try(system: System, candidate: Candidate, wanted: Result, start: float, stop: float) -> Trial:
     names = (candidate.master, candidate.coupling)
     if isinstance(candidate.built, str):
@@ -147,7 +139,9 @@ def _try(system: System, candidate: Candidate, wanted: Result, start: float, sto
         return Trial(*names, {}, np.inf, None, None, 0.0, str(error))
     seconds, result = min(float(found.info["stepping_time"]) for found in runs), runs[0]
     errors = _errors(system, master, result, wanted)
-    worst = max((error for error in errors.values() if not np.isnan(error)), default=0.0)
+    # Where the reference stays at rest there is no range to compare an error with.
+    moving = [error for name, error in errors.items() if np.ptp(wanted[name]) > 0]
+    worst = max(moving, default=0.0)
     return Trial(*names, errors, worst, _radius(system, master), None, seconds / max(1, len(result) - 1))
 
 

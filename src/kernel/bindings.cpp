@@ -25,6 +25,8 @@ using Numbers = std::vector<double>;
 using Indices = std::vector<std::uint32_t>;
 using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 using Sources = std::vector<std::tuple<std::uint32_t, double, double>>;
+using Inputs = std::vector<std::tuple<std::uint32_t, std::uint32_t, Numbers>>;
+using Bonds = std::vector<std::tuple<std::uint32_t, std::uint32_t, double>>;
 using Taps = std::vector<std::vector<std::pair<std::uint32_t, double>>>;
 using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -264,6 +266,45 @@ public:
         program.columns.push_back({first, stride, powers, std::move(weights), false});
     }
     void memory_column(std::uint32_t first) { program.columns.push_back({first, 0, 0, {}, true}); }
+    // What is watched: per link its source, gain and offset; the inputs of the links, then external ones; bonds between
+    // links; per output its unit, and per unit the outputs near it.
+    void watch(const Sources &links, Inputs inputs, const Bonds &bonds, Indices owners, std::vector<Indices> groups, bool stop) {
+        auto made = std::make_unique<Monitor>();
+        const Machine &machine = program.machine;
+        for (double y : machine.y) made->outputs.push_back({y, 0.0, 0.0, Interval{y, -y}});
+        for (auto [source, gain, offset] : links) made->links.push_back({source, gain, offset});
+        for (auto &[first, stride, weights] : inputs) made->inputs.push_back({first, stride, std::move(weights)});
+        for (auto [forward, back, ratio] : bonds) made->bonds.push_back({forward, back, ratio});
+        Numbers start = machine.y;
+        for (std::size_t i = links.size(); i < made->inputs.size(); ++i) start.push_back(machine.c[made->inputs[i].first]);
+        made->growth.begin(start, std::move(owners), std::move(groups));
+        made->stop = stop;
+        made->prepare();
+        program.monitor = std::move(made);
+    }
+    nb::tuple findings() {
+        Monitor &monitor = *program.monitor;
+        monitor.finish();
+        auto all = [](const auto &parts, auto member) {
+            nb::list found;
+            for (const auto &part : parts) found.append(part.*member);
+            return found;
+        };
+        nb::list grown;
+        for (const Grown &one : monitor.growth.found)
+            grown.append(nb::make_tuple(one.output, one.step, one.first, one.last, one.over));
+        nb::list high, low;
+        for (const auto &output : monitor.outputs) {
+            high.append(output.seen[0]);
+            low.append(-output.seen[1]);
+        }
+        const auto &links = monitor.links;
+        const auto &outputs = monitor.outputs;
+        return nb::make_tuple(monitor.steps, all(links, &Monitor::Link::largest), all(links, &Monitor::Link::when),
+                              all(links, &Monitor::Link::squares), high, low, all(outputs, &Monitor::Output::sum),
+                              all(outputs, &Monitor::Output::squares), all(monitor.bonds, &Monitor::Bond::residual),
+                              all(monitor.bonds, &Monitor::Bond::exchanged), grown);
+    }
     // threads: how many may run units at once; mode −1: where it pays, 0: never, 1: always. The loop returns to its
     // caller at least every `interval` seconds, or after the macro step that takes longer.
     void finish(unsigned threads, int mode, double interval) {
@@ -424,6 +465,8 @@ NB_MODULE(_kernel, m) {
         .def("barrier", &Builder::barrier)
         .def("column", &Builder::column)
         .def("memory_column", &Builder::memory_column)
+        .def("watch", &Builder::watch)
+        .def("findings", &Builder::findings)
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &Builder::run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())

@@ -42,7 +42,7 @@ void Predictor::advance(const double *x, const double *u, double *next) {
         double sum = 0.0;
         for (std::size_t i = 0; i < n; ++i) {
             const double miss = peaks[i] > 0.0 ? (x[i] - last[i]) / peaks[i] : x[i] - last[i];
-            sum += miss * miss;
+            sum += std::min(miss * miss, 1e200);
         }
         memory_[error_] = std::sqrt(sum / static_cast<double>(n));
     }

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dmd_memory.hpp"
@@ -26,7 +27,7 @@ struct Options {
     std::size_t delays = 0;    // earlier samples in z
     std::vector<Pair> pairs;   // the prior advances these positions by h times their velocities
     double step = 0.0;         // h, needed by pairs
-    double tolerance = 1e-9;   // directions of z smaller than this, relative to the largest samples, are not learned
+    double tolerance = 1e-6;   // directions of z smaller than this, relative to the largest samples, are not learned
 };
 
 // x_{k+1} = S z + b; z holds `samples` samples [x; u], the newest first.
@@ -61,7 +62,7 @@ public:
     // mean square over the components, each relative to its largest magnitude so far.
     std::size_t expert() const { return static_cast<std::size_t>(memory_[expert_]); }
     double error() const { return memory_[error_]; }
-    virtual std::size_t experts() const { return 1; }
+    virtual std::vector<std::string> experts() const = 0;
 
     static constexpr double largest = 1e150;  // squares of what is learned from must not overflow
 

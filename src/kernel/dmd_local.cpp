@@ -14,21 +14,13 @@ Local::Local(Memory &memory, const Options &options, bool centred, double tolera
       means_(memory.take(rows_.q + rows_.n)),
       ready_(memory.take(1)),
       change_(rows_.q, rows_.n, tolerance),
+      absorb_(absorb_for(rows_.q, rows_.q + rows_.n)),
       plain_(rows_.q * (rows_.q + rows_.n)),
       first_(rows_.q + rows_.n),
       sums_(rows_.q + rows_.n) {
     double *S = memory_->at(S_);
     for (std::size_t i = 0; i < rows_.n; ++i) S[i * rows_.q + i] = 1.0;
     for (const auto &pair : pairs_) S[pair.position * rows_.q + pair.velocity] = step_;
-}
-
-void Local::reset(const Scales &scales) {
-    double *S = memory_->at(S_);
-    std::fill(S, S + rows_.n * rows_.q, 0.0);
-    for (std::size_t i = 0; i < rows_.n; ++i) S[i * rows_.q + i] = 1.0;
-    for (const auto &pair : pairs_)
-        S[pair.position * rows_.q + pair.velocity] = step_ * (scales[pair.velocity] / scales[pair.position]);
-    (*memory_)[ready_] = 0.0;
 }
 
 void Local::rescale(const Scales &scales) {
@@ -54,7 +46,7 @@ void Local::learn(const double *factor, std::size_t count) {
     for (std::size_t i = 0; i < q; ++i)
         std::copy(factor + (1 + i) * columns + 1, factor + (2 + i) * columns, plain_.data() + i * width);
     std::copy(factor + 1, factor + columns, first_.data());
-    absorb(plain_.data(), q, width, first_.data(), 1, false, sums_.data());
+    absorb_(plain_.data(), q, width, first_.data(), 1, false, sums_.data());
     change_.update(plain_.data(), width, static_cast<double>(count), S);
 }
 
@@ -72,20 +64,6 @@ bool Local::predict(const double *z, double *next) const {
         next[i] = sum;
     }
     return true;
-}
-
-double Local::leverage(const double *factor, std::size_t count, const double *z) {
-    const std::size_t q = rows_.q, stride = centred_ ? rows_.columns() : q + rows_.n;
-    const double *F = centred_ ? factor + rows_.columns() + 1 : plain_.data();
-    double sum = centred_ ? 1.0 / static_cast<double>(std::max<std::size_t>(count, 1)) : 0.0;
-    for (std::size_t j = 0; j < q; ++j) {
-        double v = centred_ ? z[j] - factor[1 + j] / factor[0] : z[j];
-        for (std::size_t i = 0; i < j; ++i) v -= sums_[i] * F[i * stride + j];
-        const double r = F[j * stride + j];
-        sums_[j] = std::abs(r) < 1e-9 ? 0.0 : v / r;
-        sum += sums_[j] * sums_[j];
-    }
-    return std::min(sum, 1e4);
 }
 
 Model Local::model(const Scales &scales) const {

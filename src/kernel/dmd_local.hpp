@@ -18,17 +18,16 @@ struct Rows {
     std::size_t columns() const { return 1 + q + n; }
 };
 
+// It starts from the prior that positions advance by h times their velocities and all else holds.
 class Local {
 public:
     Local(Memory &memory, const Options &options, bool centred, double tolerance);
 
-    void reset(const Scales &scales);  // back to the prior: positions advance by h times velocities, the rest holds
     void rescale(const Scales &scales);
     void learn(const double *factor, std::size_t count);
     // z (q) and next (n) scaled. False for a centred model that has not seen a pair yet.
     bool predict(const double *z, double *next) const;
     Model model(const Scales &scales) const;
-    double leverage(const double *factor, std::size_t count, const double *z);
 
 private:
     Memory *memory_;
@@ -38,6 +37,7 @@ private:
     bool centred_;
     std::size_t S_, means_, ready_;
     LeastChange change_;
+    Absorb absorb_;
     std::vector<double> plain_, first_, sums_;
 };
 

@@ -34,7 +34,7 @@ public:
           Pz_(q_) {
         for (std::size_t i = 0; i < n_; ++i) memory_.at(S_)[i * q_ + i] = 1.0;
     }
-    std::size_t experts() const override { return 3; }
+    std::vector<std::string> experts() const override { return {"hold", "batch", "recursion"}; }
 
 protected:
     void learn(const double *, double *next) override {

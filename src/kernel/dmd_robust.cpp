@@ -13,6 +13,9 @@ public:
           samples_(memory_, options_),
           windows_(memory_, {options_.window}, Rows(options_).pivots(), Rows(options_).columns()),
           local_(memory_, options_, options_.centred, options_.tolerance) {}
+    std::vector<std::string> experts() const override {
+        return {(options_.centred ? "centred window " : "window ") + std::to_string(options_.window)};
+    }
 
 protected:
     void learn(const double *x, double *next) override {

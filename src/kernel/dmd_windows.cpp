@@ -8,7 +8,12 @@
 namespace cosimo::dmd {
 
 Windows::Windows(Memory &memory, std::vector<std::size_t> lengths, std::size_t pivots, std::size_t columns)
-    : memory_(&memory), lengths_(std::move(lengths)), pivots_(pivots), columns_(columns), size_(pivots * columns) {
+    : memory_(&memory),
+      lengths_(std::move(lengths)),
+      pivots_(pivots),
+      columns_(columns),
+      size_(pivots * columns),
+      absorb_(absorb_for(pivots, columns)) {
     first_long_ = 0;
     while (first_long_ < lengths_.size() && lengths_[first_long_] <= short_length) ++first_long_;
     ring_ = memory.take(lengths_.back() * columns_);
@@ -42,7 +47,7 @@ void Windows::push(const double *given) {
             memory[stacks.front_count] -= 1.0;
         }
         std::copy(given, given + columns_, block_.begin());
-        absorb(memory.at(stacks.back), pivots_, columns_, block_.data(), 1, false, sums_.data());
+        absorb_(memory.at(stacks.back), pivots_, columns_, block_.data(), 1, false, sums_.data());
         memory[stacks.back_count] += 1.0;
     }
     const std::size_t capacity = lengths_.back(), newest = static_cast<std::size_t>(memory[newest_]);
@@ -64,7 +69,7 @@ void Windows::turn(std::size_t s) {
         else
             std::copy(factor - size_, factor, factor);
         std::copy(row(i), row(i) + columns_, block_.begin());
-        absorb(factor, pivots_, columns_, block_.data(), 1, false, sums_.data());
+        absorb_(factor, pivots_, columns_, block_.data(), 1, false, sums_.data());
     }
     memory[stacks.front_count] = static_cast<double>(count);
     memory[stacks.back_count] = 0.0;
@@ -107,7 +112,7 @@ void Windows::refresh() {
         const std::size_t until = count(w);
         for (std::size_t age = covered; age < until; ++age)
             std::copy(row(age), row(age) + columns_, block_.data() + (age - covered) * columns_);
-        absorb(factor, pivots_, columns_, block_.data(), until - covered, false, sums_.data());
+        absorb_(factor, pivots_, columns_, block_.data(), until - covered, false, sums_.data());
         covered = until;
     }
     for (std::size_t s = 0; s < stacks_.size(); ++s) {
@@ -119,8 +124,35 @@ void Windows::refresh() {
         if (count == 0) continue;
         const double *front = memory_->at(stacks.front) + (count - 1) * size_;
         std::copy(front, front + size_, block_.begin());
-        absorb(factor, pivots_, columns_, block_.data(), pivots_, true, sums_.data());
+        absorb_(factor, pivots_, columns_, block_.data(), pivots_, true, sums_.data());
     }
+}
+
+Growing::Growing(Memory &memory, std::size_t pivots, std::size_t columns)
+    : memory_(&memory),
+      pivots_(pivots),
+      columns_(columns),
+      factor_(memory.take(pivots * columns)),
+      count_(memory.take(1)),
+      absorb_(absorb_for(pivots, columns)),
+      row_(columns),
+      sums_(columns) {}
+
+void Growing::push(const double *row) {
+    std::copy(row, row + columns_, row_.begin());
+    absorb_(memory_->at(factor_), pivots_, columns_, row_.data(), 1, false, sums_.data());
+    (*memory_)[count_] += 1.0;
+}
+
+void Growing::clear() {
+    std::fill(memory_->at(factor_), memory_->at(factor_) + pivots_ * columns_, 0.0);
+    (*memory_)[count_] = 0.0;
+}
+
+void Growing::rescale(const double *factors) {
+    double *factor = memory_->at(factor_);
+    for (std::size_t i = 0; i < pivots_; ++i)
+        for (std::size_t c = 0; c < columns_; ++c) factor[i * columns_ + c] *= factors[c];
 }
 
 Scales::Scales(Memory &memory, std::size_t width)

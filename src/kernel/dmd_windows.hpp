@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "dmd_factor.hpp"
 #include "dmd_memory.hpp"
 
 namespace cosimo::dmd {
@@ -43,10 +44,28 @@ private:
     Memory *memory_;
     std::vector<std::size_t> lengths_;
     std::size_t pivots_, columns_, size_;
+    Absorb absorb_;
     std::size_t ring_, newest_, count_;
     std::vector<Stacks> stacks_;  // of the long windows
     std::size_t first_long_;
     std::vector<double> factors_, block_, sums_;
+};
+
+// All rows since the last `clear`, as one factor.
+class Growing {
+public:
+    Growing(Memory &memory, std::size_t pivots, std::size_t columns);
+    void push(const double *row);
+    void clear();
+    void rescale(const double *factors);
+    std::size_t count() const { return static_cast<std::size_t>((*memory_)[count_]); }
+    const double *factor() const { return memory_->at(factor_); }
+
+private:
+    Memory *memory_;
+    std::size_t pivots_, columns_, factor_, count_;
+    Absorb absorb_;
+    std::vector<double> row_, sums_;
 };
 
 // Powers of two not below the largest magnitude so far, one per component of a sample [x; u]: multiplying by them is

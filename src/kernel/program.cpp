@@ -441,6 +441,8 @@ int Program::run(long long first, long long count, const double *given, std::siz
         machine.k = first + i + 1;
         write(rows);
         rows += width;
+        if (monitor && monitor->observe(machine.y.data(), machine.c.data())) [[unlikely]]
+            return diverged;
         if (attention.load(std::memory_order_relaxed) != watch.calm) [[unlikely]]
             return interrupts.load(std::memory_order_acquire) != watch.interrupts_before ? stopped : ok;
     }

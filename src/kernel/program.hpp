@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fmi.hpp"
+#include "monitor.hpp"
 #include "pool.hpp"
 #include "unit.hpp"
 
@@ -254,6 +255,7 @@ public:
     Pool *pool = nullptr;
     std::unique_ptr<Pool> own_pool;
     bool with_python = false;
+    std::unique_ptr<Monitor> monitor;  // none: nothing is watched
 
     // Make `count` macro steps from number `first` on and write a row (time, then columns) for each. Returns the outcome;
     // `made` says how far it got.

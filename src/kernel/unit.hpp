@@ -6,7 +6,7 @@
 namespace cosimo {
 
 // What an instruction returns; anything but ok ends the run.
-enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3 };
+enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3, diverged = 4 };
 
 constexpr int raised = -1;
 

@@ -12,14 +12,19 @@ import numpy as np
 import pytest
 
 from cosimo import masters
+from cosimo.analysis.measures import nrms
 from cosimo.compensation import compare, compensate
+from cosimo.compensation.comparison import observed
+from cosimo.compensation.whole import rebuilt, require_linear
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.couplings import Dmd
 from cosimo.execution import run
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_undamped
+from cosimo.problems.mechanics import coupling_signal, monolithic_motion
 from cosimo.reporting.compensating import compensation_fields, compensation_text
-from cosimo.units import ForwardEuler, Mechanical, StateSpace
+from cosimo.units import ForwardEuler, Mechanical, PythonUnit, StateSpace
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -156,3 +161,84 @@ def test_wrong_input_ends_with_one_line_and_code_2(arguments: list[str], message
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_one_rule_decides_what_is_stable() -> None:
+    """Rigid motion: the verdict on the design and the table of runs say the same."""
+    system = two_mass(k1=0.0, k2=0.0, damping=0.0)
+    for target in ("monolithic", "exact"):
+        found = compensate(system, masters.jacobi(system, 1e-3), target=target)  # type: ignore[arg-type]
+        compared = compare(found, stop=1.0)
+        assert found.stable
+        assert compared.compensated.stable
+        assert compared.monolithic is not None
+        assert compared.monolithic.stable
+        assert not compared.uncompensated.stable
+
+
+def test_spectral_radii_are_per_macro_step() -> None:
+    system = two_mass()
+    found = compensate(system, masters.multirate(system, 4e-3, multiples={"one": 2, "two": 3}))
+    compared = compare(found, stop=1.0)
+    assert compared.monolithic is not None
+    assert compared.monolithic.radius == pytest.approx(found.target_radius, rel=1e-10)
+    assert compared.monolithic.radius == pytest.approx(compared.compensated.radius, rel=1e-8)
+
+
+def test_what_feeds_inputs_through_is_the_monolithic_force_when_read_early() -> None:
+    """And unit 1's own states always; under jacobi the force shows the corrected input, and is marked."""
+    system, h, steps = two_mass(), 4e-3, 2000
+    for build, error in ((masters.jacobi, (5e-3, 5e-2)), (masters.jacobi_early_read, (0.0, 1e-12))):
+        found = compensate(system, build(system, h))
+        late = int(build is masters.jacobi_early_read)
+        twin, master = observed(system, found.master)
+        ours = run(twin, master, stop=(steps + 1) * h)
+        motion = monolithic_motion(system, h, steps)
+        for name, wanted in (("one.state 1", motion.positions[:, 0]), ("one.state 2", motion.velocities[:, 0])):
+            assert np.abs(ours[name][late : steps + 1 + late] - wanted).max() <= 1e-10 * np.abs(wanted).max()
+        force = coupling_signal(system, motion, "one.f")
+        gap = np.abs(ours["one.f"][late : steps + 1 + late] - force)[1:].max() / np.abs(force).max()
+        assert error[0] <= gap <= error[1]
+        compared = compare(found, stop=0.1)
+        assert compared.fed_through == (() if late else ("one.f",))
+        text = compensation_text(found, compared)
+        assert ("one.f*, end" in text and "  * compensated: shows" in text) == (not late)
+
+
+def test_couplings_that_learn_are_refused_with_advice() -> None:
+    system = two_mass()
+    with pytest.raises(ConfigurationError, match=r"'two\.f' learns while running.*inputs are held \(Hold\(0\)\)"):
+        compensate(system, masters.jacobi(system, 4e-3, coupling=Dmd()))
+
+
+def test_units_that_are_not_linear_are_refused_with_advice() -> None:
+    class Still:
+        inputs: tuple[str, ...] = ()
+        outputs = ("y",)
+        y = 1.0
+
+        def step(self, time: float, duration: float) -> None:
+            """Nothing happens."""
+
+    system = System({"a": PythonUnit(Still)})
+    with pytest.raises(ConfigurationError, match="Design it on linear units with the same names"):
+        compensate(system, masters.jacobi(system, 0.01))
+
+
+def test_micro_steps_are_refused_with_their_own_reason() -> None:
+    system = two_mass()
+    units = {name: rebuilt(unit, micro_steps=2) for name, unit in require_linear(system).items()}
+    fine = System(units, system.connections)
+    with pytest.raises(ConfigurationError, match="2 micro steps use one constant input; use micro_steps=1") as caught:
+        compensate(fine, masters.jacobi(fine, 4e-3))
+    assert "use target 'monolithic'" not in str(caught.value)
+
+
+def test_nrms() -> None:
+    """One measure for all: the range of the reference; at rest 0 or infinite, never NaN."""
+    rest, moved = np.zeros(3), np.array([0.0, 2.0, 4.0])
+    assert nrms(rest, rest) == 0
+    assert nrms(moved, rest) == np.inf
+    assert nrms(moved + 1, moved) == 0.25
+    assert nrms(np.array([0.0, np.inf, 1e300]), moved) == np.inf
+    assert nrms(np.array([0.0, np.nan, 1.0]), moved) == np.inf

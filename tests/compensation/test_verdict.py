@@ -160,3 +160,16 @@ def test_designing_the_four_mass_compensator_takes_less_than_50_ms() -> None:
         compensate(system, master)
         times.append(time.perf_counter() - begin)
     assert min(times) < 0.05
+
+
+def test_growing_with_the_target_is_not_stable() -> None:
+    """Near the limit of symplectic Euler a wrong model makes the target itself grow, and the run with it."""
+    system = two_mass_undamped()
+    found = compensate(system, masters.jacobi(system, 0.06))
+    worst = found.worst_change
+    assert worst is not None
+    assert worst.target_radius > 1.9
+    assert worst.follows
+    assert not worst.stable
+    line = next(line for line in str(found).splitlines() if "wrong model" in line)
+    assert "grows as its target does; at worst" in line

@@ -78,7 +78,7 @@ def test_does_what_a_linear_unit_with_micro_steps_does(order: int, engine: str) 
         system = System({"tank": unit, "feeder": feeder}, [("tank.drain", "feeder.u"), ("feeder.y", "tank.inflow")])
         master = masters.jacobi(system, 0.1, coupling=Hold(order))
         results.append(run(system, master, stop=2.0, record="all", engine=EngineOptions(engine)))  # type: ignore[arg-type]
-    assert not results[0].warnings
+    assert not any("slope" in warned.message for warned in results[0].warnings)
     assert results[0].values == pytest.approx(results[1].values, abs=1e-13)
 
 

@@ -22,7 +22,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Restore, Save
-from cosimo.core.signals import ONE, Block, Kind, Layout, input_degree
+from cosimo.core.signals import ONE, Block, Kind, Layout, input_degree, mixer_of
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import DiscreteModel, LinearModel
@@ -151,7 +151,8 @@ class Operations:
 
     def _mix(self, op: TimedCouple, parts: _Parts) -> None:
         """w' = F^ww w + F^wy y and u = F^uw w' + offset, for the connected inputs."""
-        mixer, u, m = self.master.mixers[op.unit], Block("u", op.unit), Block("m", op.unit)
+        mixer, u, m = mixer_of(self.system, self.master, op.unit), Block("u", op.unit), Block("m", op.unit)
+        assert mixer is not None
         links, uw = self.system.incoming(op.unit), mixer.uw_at(op.time)
         count, slots = len(self.system.units[op.unit].inputs), range(len(mixer.ww))
         targets = [power * count + link.target.index for power in range(mixer.degree + 1) for link in links]

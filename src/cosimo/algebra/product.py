@@ -21,7 +21,7 @@ from cosimo.algebra.coupled import CoupledModel, coupled_model
 from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.operations import Operations, Update
 from cosimo.core.arrays import Array
-from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import value_row
 from cosimo.core.signals import ONE, Block
@@ -235,6 +235,18 @@ class LinearSystem:
         z: Array = self._start(x[:, None], y[:, None], (coupled.L @ y + b)[:, None])[:, 0]
         return z
 
+    def _mixer_start(self, unit: str) -> Array:
+        """The map from all units' states to a mixer's memory, which needs the units in the order of its design."""
+        mixer = self.master.mixers[unit]
+        order = tuple(dict.fromkeys(name.partition(".")[0] for name in mixer.outputs))
+        own = tuple(name for name in self.system.units if name in order)
+        if order and own != order:
+            raise ConfigurationError(
+                f"the compensated master was designed for the units in the order {', '.join(order)}; they stand as "
+                f"{', '.join(own)}. Put them in that order, or design it anew."
+            )
+        return mixer.start_map
+
     def _start(self, x: Any, y: Any, u: Any) -> Any:
         """The rows of z from those of all states, outputs and inputs (constant over time)."""
         parts = {"x": x, "y": y, "u": u}
@@ -244,7 +256,7 @@ class LinearSystem:
         for block in self.layout.blocks:
             width = self.layout.width(block)
             if block.kind == "m":
-                rows[block] = self.master.mixers[str(block.owner)].start_map @ x
+                rows[block] = self._mixer_start(str(block.owner)) @ x
                 continue
             if block.kind == "w":
                 row = number[self.system.links[int(block.owner)].connection.target]

@@ -127,7 +127,9 @@ class _Freezing:
             if not row.any() and len(kept) == 1:
                 start[slot] = start[next(iter(kept))]
         x0 = np.concatenate([unit.initial_state for unit in self.system.units.values()])
-        return Mixer(ww, wy, uw, start @ x0, start, degree=self.degree)
+        inputs = tuple(link.connection.target for link in self.links)
+        names = self.system.outputs
+        return Mixer(ww, wy, uw, start @ x0, start, degree=self.degree, outputs=names, inputs=inputs)
 
     def _plain(self, link: Link, f: Any) -> None:
         first = len(self.rows)

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from scipy.optimize import brentq
 
 from cosimo.algebra import connection_matrix, coupled_model
-from cosimo.analysis.roots import Region, refine_pair, roots_in
+from cosimo.analysis.continuation import follow, upper_pairs
+from cosimo.analysis.roots import Region, roots_in
 from cosimo.analysis.spectrum import Mode
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
@@ -45,8 +47,10 @@ class Delay:
     def __post_init__(self) -> None:
         if self.order not in (0, 1, 2):
             raise ConfigurationError(f"a hold has order 0, 1 or 2, not {self.order}.")
-        if self.send < 0 or self.receive < 0:
-            raise ConfigurationError("delays of sending and receiving cannot be negative.")
+        if not (0 <= self.send < np.inf and 0 <= self.receive < np.inf):
+            raise ConfigurationError(
+                f"delays of sending and receiving are finite and not negative, unlike {self.send}, {self.receive}."
+            )
 
     def transfer(self, s: ComplexArray, step: float) -> ComplexArray:
         """D(s) for an array of points."""
@@ -85,12 +89,11 @@ class LaplaceModel:
     def __init__(
         self, system: System, step: float, *, delay: Delay | None = None, delays: Mapping[str, Delay] | None = None
     ) -> None:
-        if not step > 0:
-            raise ConfigurationError(f"the macro step must be a positive number, not {step}.")
+        require_step(step)
         models = {name: _require(system, name) for name in system.units}
         self.coupled = coupled_model(system, models)
         self.step = step
-        self.units = LinearModel(*(_diagonal([getattr(m, letter) for m in models.values()]) for letter in "ABCD"))
+        self.units = LinearModel(*(block_diagonal([getattr(m, letter) for m in models.values()]) for letter in "ABCD"))
         """All units side by side, not coupled."""
         self.connections: Array = connection_matrix(system).toarray()
         for target in delays or {}:
@@ -99,16 +102,22 @@ class LaplaceModel:
 
     def with_step(self, step: float) -> LaplaceModel:
         """The same system with another macro step."""
+        require_step(step)
         other = copy.copy(self)
         other.step = step
+        return other
+
+    def shortened(self, share: float) -> LaplaceModel:
+        """The same system with D(share · s): macro step and constant delays times `share`; 0 is monolithic."""
+        other = copy.copy(self)
+        other.step = share * self.step
+        other.delays = tuple(replace(d, send=share * d.send, receive=share * d.receive) for d in self.delays)
         return other
 
     def matrix(self, s: Any) -> ComplexArray:
         """N(s), (…, n, n) for points s (…)."""
         points = np.asarray(s, dtype=complex)
-        transfers = {kind: kind.transfer(points, self.step) for kind in set(self.delays)}
-        held = np.stack([transfers[kind] for kind in self.delays], axis=-1)
-        L = held[..., None] * self.connections
+        L = held_signals(self.delays, points, self.step)[..., None] * self.connections
         inner: Any = L @ self.units.C
         if self.units.D.any():
             inner = np.linalg.solve(np.eye(len(self.delays)) - L @ self.units.D, inner)
@@ -117,14 +126,16 @@ class LaplaceModel:
         return found
 
     def primary_poles(self) -> tuple[PrimaryPole, ...]:
-        """The exact poles and shapes that the monolithic ones turn into (one of each conjugate pair), slowest first."""
-        values, shapes = np.linalg.eig(self.coupled.A)
-        order = sorted((i for i in range(len(values)) if values[i].imag >= 0), key=lambda i: abs(values[i]))
-        found = []
-        for i in order:
-            pole, shape = refine_pair(self.matrix, complex(values[i]), shapes[:, i].astype(complex))
-            found.append(PrimaryPole(complex(values[i]), pole, _normalised(shapes[:, i]), _normalised(shape)))
-        return tuple(found)
+        """The exact poles and shapes that the monolithic ones turn into (one of each conjugate pair), slowest first.
+
+        Followed from D(0) = 1 to D(s) while macro step and delays grow; refused where two meet off the real axis.
+        """
+        pairs = upper_pairs(self.coupled.A)
+        followed = follow(lambda share: self.shortened(share).matrix, pairs)
+        return tuple(
+            PrimaryPole(before, after, _normalised(shape), _normalised(moved))
+            for (before, shape), (after, moved) in zip(pairs, followed, strict=True)
+        )
 
     def sweep(self, steps: Sequence[float]) -> ComplexArray:
         """The primary poles at each of the macro steps, (steps, modes): how they move as the step grows."""
@@ -135,22 +146,24 @@ class LaplaceModel:
 
         Searched up to the step at which the fastest monolithic mode turns by one radian.
         """
-        fastest = float(np.abs(np.linalg.eigvals(self.coupled.A)).max())
+        fastest = float(np.abs(np.linalg.eigvals(self.coupled.A)).max(initial=0.0))
+        if fastest == 0:
+            return float("inf")  # nothing moves, or all drifts freely: no step is long
         grid = np.geomspace(1e-4, 1.0, 60) / fastest
 
-        def rightmost(h: float) -> float:
-            return float(max(pole.cosimulated.real for pole in self.with_step(h).primary_poles()))
+        def beyond(h: float) -> float:
+            # Poles of rigid motion stay at 0, up to rounding: that is no crossing.
+            return float(max(p.cosimulated.real for p in self.with_step(h).primary_poles())) - 1e-10 * fastest
 
-        crossed = next((i for i, h in enumerate(grid.tolist()) if rightmost(h) > 1e-9 * fastest), None)
+        crossed = next((i for i, h in enumerate(grid.tolist()) if beyond(h) > 0), None)
         if crossed is None:
             return float("inf")
         if crossed == 0:
             return 0.0
-        return float(brentq(rightmost, grid[crossed - 1], grid[crossed], rtol=1e-10))
+        return float(brentq(beyond, grid[crossed - 1], grid[crossed], rtol=1e-10))
 
     def roots(self, region: Region) -> ComplexArray:
         """All roots of det N(s) in a rectangle, as many as the argument principle counts there."""
-        # Between roots log det N turns at most like e^{−3sT} per held signal; a tenth of that is resolved.
         return roots_in(self.matrix, region, spacing=0.3 / self.step)
 
 
@@ -161,12 +174,24 @@ def _require(system: System, name: str) -> LinearModel:
     return model
 
 
-def _diagonal(blocks: list[Array]) -> Array:
-    total: Array = np.zeros((sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)))
-    row = column = 0
-    for block in blocks:
-        total[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
+def require_step(step: float) -> None:
+    """A macro step is a positive number."""
+    if not 0 < step < np.inf:
+        raise ConfigurationError(f"the macro step must be a positive number, not {step}.")
+
+
+def held_signals(delays: Sequence[Delay], points: ComplexArray, step: float) -> ComplexArray:
+    """D(s) of all inputs, (…, inputs) for points s (…)."""
+    transfers = {kind: kind.transfer(points, step) for kind in set(delays)}
+    found: ComplexArray = np.zeros((*points.shape, len(delays)), dtype=complex)
+    for column, kind in enumerate(delays):
+        found[..., column] = transfers[kind]
+    return found
+
+
+def block_diagonal(blocks: Sequence[Array]) -> Array:
+    """Matrices side by side."""
+    total: Array = scipy.linalg.block_diag(*blocks)
     return total
 
 

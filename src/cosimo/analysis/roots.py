@@ -2,14 +2,14 @@
 
 The number of roots inside a closed curve is how often det N(s) turns around zero along it (argument principle).
 Rectangles are cut until each holds one root; the curve then also gives its place, (1/2πi) ∮ s d log f, which Newton's
-method refines. What is returned has been counted: a root found twice or lost raises an error instead.
+method refines. Both sides of a cut use the same points, so that the counts of two halves always add up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,14 @@ from cosimo.core.arrays import ComplexArray
 from cosimo.core.errors import ConfigurationError
 
 Matrix = Callable[[ComplexArray], ComplexArray]
-TURN = 0.6
-"""Largest change of phase between neighbouring points (radians) that counts as resolved."""
-DEPTH = 40
-NEWTON = 60
+TURN = 1.0
+"""Largest |d log det N| (radians) between neighbouring points that counts as resolved, by both ends' derivatives."""
+PROBE = 1e-4
+"""Length over which the derivative of log det N is formed, in parts of the spacing."""
+REFINED = 40
+SPLITS = 46
+CUTS = (0.5123, 0.4711, 0.5537)
+"""Where a rectangle is cut: a little off the middle (roots like to lie on axes of symmetry), or elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -35,114 +39,185 @@ class Region:
     def __post_init__(self) -> None:
         if not (self.left < self.right and self.bottom < self.top):
             raise ConfigurationError("a region needs left < right and bottom < top.")
+        if not np.isfinite([self.left, self.right, self.bottom, self.top]).all():
+            raise ConfigurationError("the edges of a region must be finite numbers.")
 
-    @property
-    def corners(self) -> ComplexArray:
-        """The corners against the clock, the first one again at the end."""
-        low, high = 1j * self.bottom, 1j * self.top
-        return np.array([self.left + low, self.right + low, self.right + high, self.left + high, self.left + low])
+    def __contains__(self, s: complex) -> bool:
+        return self.left <= s.real <= self.right and self.bottom <= s.imag <= self.top
 
-    def halves(self) -> tuple[Region, Region]:
-        """Cut across the longer side, a little off the middle (roots like to lie on axes of symmetry)."""
-        if self.right - self.left > self.top - self.bottom:
-            cut = self.left + 0.5123 * (self.right - self.left)
-            return Region(self.left, cut, self.bottom, self.top), Region(cut, self.right, self.bottom, self.top)
-        cut = self.bottom + 0.5123 * (self.top - self.bottom)
-        return Region(self.left, self.right, self.bottom, cut), Region(self.left, self.right, cut, self.top)
+
+class _EdgeError(Exception):
+    """A root lies on a line along which log det N was wanted."""
+
+
+class _Line(NamedTuple):
+    """Points on a straight line, derivatives of log det N there along it, and its increments between neighbours."""
+
+    points: ComplexArray
+    slopes: ComplexArray
+    increments: ComplexArray
+
+    def reversed(self) -> _Line:
+        return _Line(self.points[::-1], -self.slopes[::-1], -self.increments[::-1])
 
 
 class _LogDeterminant:
-    """log det N(s) along curves, refined where its phase turns quickly."""
+    """log det N(s) along lines, with points as close as its derivative demands.
+
+    Where |f'/f| ds < 1 at both ends of an interval, no root is near enough to be passed unseen: a root at distance d
+    from the line contributes 1 / d to f'/f, and every one beside the interval counts.
+    """
 
     def __init__(self, matrix: Matrix, spacing: float) -> None:
         self._matrix, self._spacing = matrix, spacing
 
-    def along(self, region: Region) -> tuple[ComplexArray, ComplexArray]:
-        """Points around the region, and the increments of log det between neighbours."""
-        corners = region.corners
-        sides = []
-        for a, b in pairwise(corners):
-            parts = max(8, int(np.ceil(abs(b - a) / self._spacing)))
-            sides.append(a + (b - a) * np.arange(parts) / parts)
-        points = np.append(np.concatenate(sides), corners[0])
-        sign, size = np.linalg.slogdet(self._matrix(points))
-        for _ in range(DEPTH):
+    def between(self, a: complex, b: complex) -> _Line:
+        """The line from a to b."""
+        parts = max(4, int(np.ceil(abs(b - a) / self._spacing)))
+        points: ComplexArray = (a + (b - a) * np.arange(parts + 1) / parts).astype(np.complex128)
+        points[-1] = b
+        probe = PROBE * self._spacing * (b - a) / abs(b - a)
+        sign, size, slopes = self._at(points, probe)
+        for _ in range(REFINED):
+            way = np.abs(np.diff(points)) / abs(probe)
             turn = np.angle(sign[1:] / sign[:-1])
-            coarse = np.flatnonzero(np.abs(turn) > TURN)
+            steep = np.maximum(np.abs(slopes[1:]), np.abs(slopes[:-1])) * way
+            coarse = np.flatnonzero((np.abs(turn) > TURN) | ~(steep <= TURN))
             if not len(coarse):
-                return points, (size[1:] - size[:-1]) + 1j * turn
-            middle = (points[coarse] + points[coarse + 1]) / 2
-            new_sign, new_size = np.linalg.slogdet(self._matrix(middle))
+                return _Line(points, slopes, np.diff(size) + 1j * turn)
+            middle: ComplexArray = (points[coarse] + points[coarse + 1]) / 2
+            new = self._at(middle, probe)
             points = np.insert(points, coarse + 1, middle)
-            sign, size = np.insert(sign, coarse + 1, new_sign), np.insert(size, coarse + 1, new_size)
-        raise ConfigurationError("a root lies on the edge of the region; move the edge a little.")
+            sign, size, slopes = (
+                np.insert(old, coarse + 1, part) for old, part in zip((sign, size, slopes), new, strict=True)
+            )
+        raise _EdgeError
+
+    def _at(self, points: ComplexArray, probe: complex) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Phase and log of the size of det N, and the change of log det N over the probe."""
+        sign, size = np.linalg.slogdet(self._matrix(np.concatenate([points, points + probe])))
+        if not np.isfinite(size).all():
+            raise _EdgeError
+        n = len(points)
+        return sign[:n], size[:n].astype(complex), size[n:] - size[:n] + 1j * np.angle(sign[n:] / sign[:n])
+
+    def split(self, line: _Line, at: complex) -> tuple[_Line, _Line]:
+        """The line up to a point on it, and from there on."""
+        where = int(np.searchsorted(np.abs(line.points - line.points[0]), abs(at - line.points[0]), side="left"))
+        i = min(max(where - 1, 0), len(line.increments) - 1)
+        before, after = self.between(line.points[i], at), self.between(at, line.points[i + 1])
+        low, high = slice(0, i), slice(i + 1, None)
+        return (
+            _joined(_Line(line.points[: i + 1], line.slopes[: i + 1], line.increments[low]), before),
+            _joined(after, _Line(line.points[i + 1 :], line.slopes[i + 1 :], line.increments[high])),
+        )
+
+
+def _joined(first: _Line, second: _Line) -> _Line:
+    return _Line(*(np.concatenate([a, b[skip:]]) for a, b, skip in zip(first, second, (1, 1, 0), strict=True)))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A rectangle with its four sides against the clock: bottom, right, top, left."""
+
+    region: Region
+    sides: tuple[_Line, _Line, _Line, _Line]
+
+    @property
+    def count(self) -> int:
+        """How many roots lie inside."""
+        return round(float(sum(side.increments.imag.sum() for side in self.sides)) / (2 * np.pi))
+
+    @property
+    def centre(self) -> complex:
+        """The mean of the roots inside, (1/2πi) ∮ s d log f / count."""
+        moments = (((s.points[1:] + s.points[:-1]) / 2 * s.increments).sum() for s in self.sides)
+        return complex(sum(moments)) / (2j * np.pi * self.count)
+
+    def halves(self, curve: _LogDeterminant, cut: float) -> tuple[_Part, _Part]:
+        """Cut across the longer side."""
+        r, (bottom, right, top, left) = self.region, self.sides
+        if r.right - r.left > r.top - r.bottom:
+            x = r.left + cut * (r.right - r.left)
+            low, high = complex(x, r.bottom), complex(x, r.top)
+            middle = curve.between(low, high)
+            (b1, b2), (t2, t1) = curve.split(bottom, low), curve.split(top, high)
+            first = _Part(Region(r.left, x, r.bottom, r.top), (b1, middle, t1, left))
+            return first, _Part(Region(x, r.right, r.bottom, r.top), (b2, right, t2, middle.reversed()))
+        y = r.bottom + cut * (r.top - r.bottom)
+        low, high = complex(r.left, y), complex(r.right, y)
+        middle = curve.between(low, high)
+        (r1, r2), (l2, l1) = curve.split(right, high), curve.split(left, low)
+        first = _Part(Region(r.left, r.right, r.bottom, y), (bottom, r1, middle.reversed(), l1))
+        return first, _Part(Region(r.left, r.right, y, r.top), (middle, r2, top, l2))
+
+
+def _whole(curve: _LogDeterminant, region: Region) -> _Part:
+    a, b = complex(region.left, region.bottom), complex(region.right, region.bottom)
+    c, d = complex(region.right, region.top), complex(region.left, region.top)
+    try:
+        part = _Part(region, (curve.between(a, b), curve.between(b, c), curve.between(c, d), curve.between(d, a)))
+    except _EdgeError:
+        raise ConfigurationError("a root lies on the edge of the region; move the edge a little.") from None
+    if part.count < 0:
+        raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there.")
+    return part
 
 
 def count_roots(matrix: Matrix, region: Region, *, spacing: float) -> int:
     """How many roots of det N(s) lie in the region, by the argument principle.
 
-    `spacing` is a distance over which the phase of det N(s) cannot turn by more than half a circle away from roots.
+    `spacing` is where refinement starts: a distance over which det N(s) turns by a moderate angle away from roots.
     """
-    _, increments = _LogDeterminant(matrix, spacing).along(region)
-    return round(float(increments.imag.sum()) / (2 * np.pi))
+    return _whole(_LogDeterminant(matrix, spacing), region).count
 
 
 def roots_in(matrix: Matrix, region: Region, *, spacing: float) -> ComplexArray:
     """All roots of det N(s) in the region, sorted by real part, rightmost first; multiple ones repeated."""
     curve = _LogDeterminant(matrix, spacing)
-    pending, found = [(region, 0)], []
-    total = count_roots(matrix, region, spacing=spacing)
+    pending, found = [(_whole(curve, region), 0)], []
     while pending:
         part, depth = pending.pop()
-        points, increments = curve.along(part)
-        count = round(float(increments.imag.sum()) / (2 * np.pi))
+        count = part.count
         if count < 0:
             raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there.")
         if count == 0:
             continue
-        if count > 1 and depth < DEPTH:
-            pending += [(half, depth + 1) for half in part.halves()]
-            continue
-        middles = (points[1:] + points[:-1]) / 2
-        guess = complex((middles * increments).sum() / (2j * np.pi)) / count
-        root = _newton(matrix, guess)
-        inside = part.left <= root.real <= part.right and part.bottom <= root.imag <= part.top
-        if not inside and depth < DEPTH:
-            pending += [(half, depth + 1) for half in part.halves()]
-            continue
-        found += [root] * count
-    if len(found) != total:
-        raise ConfigurationError(f"{len(found)} roots were found where {total} were counted; choose another region.")
+        if count == 1:
+            root = newton(matrix, part.centre)
+            if root in part.region:
+                found.append(root)
+                continue
+        halves = _cut(curve, part) if depth < SPLITS else None
+        if halves is None:  # as small as can be told apart: a multiple root, or one on the edge
+            found += [newton(matrix, part.centre)] * count
+        else:
+            pending += [(half, depth + 1) for half in halves]
     return np.array(sorted(found, key=lambda s: (-s.real, s.imag)), dtype=complex)
 
 
-def _newton(matrix: Matrix, s: complex) -> complex:
-    """Newton's method on det N(s): the step is 1 / tr(N⁻¹ N')."""
+def _cut(curve: _LogDeterminant, part: _Part) -> tuple[_Part, _Part] | None:
+    """Two halves; None where roots lie on every cut, so near together that rounding cannot part them."""
+    for cut in CUTS:
+        try:
+            return part.halves(curve, cut)
+        except _EdgeError:
+            continue
+    return None
+
+
+def newton(matrix: Matrix, s: complex, known: tuple[complex, ...] = ()) -> complex:
+    """Newton's method on det N(s) / Π (s − known): the step is 1 / (tr(N⁻¹ N') − Σ 1 / (s − known))."""
     for _ in range(50):
         shift = 1e-6 * max(1.0, abs(s))
         before, here, after = matrix(np.array([s - shift, s, s + shift]))
         slope = (after - before) / (2 * shift)
         try:
-            step = 1 / complex(np.trace(np.linalg.solve(here, slope)))
+            step = 1 / (complex(np.trace(np.linalg.solve(here, slope))) - sum(1 / (s - other) for other in known))
         except (np.linalg.LinAlgError, ZeroDivisionError):
             return s
         s -= step
         if abs(step) <= 1e-13 * max(1.0, abs(s)):
             break
     return s
-
-
-def refine_pair(matrix: Matrix, s: complex, shape: ComplexArray) -> tuple[complex, ComplexArray]:
-    """Newton's method on N(s) v = 0 with v normalised against its first guess: the root and shape near (s, shape)."""
-    v = shape / np.linalg.norm(shape)
-    fixed = v.conj()
-    for _ in range(NEWTON):
-        shift = 1e-6 * max(1.0, abs(s))
-        before, here, after = matrix(np.array([s - shift, s, s + shift]))
-        slope = (after - before) / (2 * shift)
-        system = np.block([[here, (slope @ v)[:, None]], [fixed[None, :], np.zeros((1, 1))]])
-        change = np.linalg.solve(system, -np.append(here @ v, fixed @ v - 1))
-        v, s = v + change[:-1], s + complex(change[-1])
-        if abs(change[-1]) <= 1e-13 * max(1.0, abs(s)):
-            break
-    return s, v

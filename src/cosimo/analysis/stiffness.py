@@ -10,14 +10,14 @@ the perturbation by the co-simulation interface (Eq. 6). Both follow from units 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
-from cosimo.analysis.laplace import Delay, LaplaceModel
+from cosimo.analysis.continuation import upper_pairs
+from cosimo.analysis.laplace import Delay, LaplaceModel, block_diagonal, held_signals
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
@@ -57,6 +57,7 @@ class DynamicStiffness:
 
     def transfer(self, target: str, s: Any) -> ComplexArray:
         """D(s) of the connection into the input `target`."""
+        self.system.input(target)  # refuses a name nobody knows
         delay = self.laplace.delays[self.system.input_names.index(target)]
         return delay.transfer(np.asarray(s, dtype=complex), self.step)
 
@@ -68,8 +69,7 @@ class DynamicStiffness:
     def cosimulated(self, s: Any) -> ComplexArray:
         """G_t(s) + ΔG_c(s), (…, N, N)."""
         points = np.asarray(s, dtype=complex)
-        held = [delay.transfer(points, self.step) for delay in self.laplace.delays]
-        return self._assemble(points, np.stack(held, axis=-1))
+        return self._assemble(points, held_signals(self.laplace.delays, points, self.step))
 
     def perturbation(self, s: Any) -> ComplexArray:
         """ΔG_c(s), (…, N, N)."""
@@ -85,24 +85,12 @@ class DynamicStiffness:
 
     def eigenpairs(self) -> tuple[EigenPair, ...]:
         """(λ_i, w_i) with G_t(λ_i) w_i = 0, slowest first (tamellin2022, Eq. 5)."""
-        positions = self._positions()
-        values, shapes = np.linalg.eig(self.laplace.coupled.A)
-        upper = [i for i in range(len(values)) if values[i].imag >= 0]
+        positions, _ = state_places(len(unit.M) for unit in self.units.values())
         found = []
-        for i in sorted(upper, key=lambda i: float(abs(values[i]))):
-            shape = shapes[positions, i].astype(complex)
-            found.append(EigenPair(complex(values[i]), shape / shape[np.abs(shape).argmax()]))
+        for pole, states in upper_pairs(self.laplace.coupled.A):
+            shape = states[positions]
+            found.append(EigenPair(pole, shape / shape[np.abs(shape).argmax()]))
         return tuple(found)
-
-    def _positions(self) -> list[int]:
-        """Where positions stand among the states [q; q̇] of all units."""
-        found: list[int] = []
-        begin = 0
-        for unit in self.units.values():
-            n = len(unit.M)
-            found += range(begin, begin + n)
-            begin += 2 * n
-        return found
 
     def _assemble(self, s: ComplexArray, held: Any) -> ComplexArray:
         p, z = self._parts, s[..., None, None]
@@ -129,6 +117,18 @@ def mechanical_units(system: System) -> dict[str, Mechanical]:
     return found
 
 
+def state_places(counts: Iterable[int]) -> tuple[list[int], list[int]]:
+    """Where all positions, and all velocities, stand among the states [q; q̇] of units with so many coordinates each."""
+    positions: list[int] = []
+    velocities: list[int] = []
+    begin = 0
+    for n in counts:
+        positions += range(begin, begin + n)
+        velocities += range(begin + n, begin + 2 * n)
+        begin += 2 * n
+    return positions, velocities
+
+
 def _coordinates(units: Mapping[str, Mechanical]) -> Iterator[Coordinate]:
     for name, unit in units.items():
         for index in range(len(unit.M)):
@@ -136,5 +136,4 @@ def _coordinates(units: Mapping[str, Mechanical]) -> Iterator[Coordinate]:
 
 
 def _side_by_side(units: Mapping[str, Mechanical], letter: str) -> Array:
-    blocks: Array = scipy.linalg.block_diag(*(getattr(unit, letter) for unit in units.values()))
-    return blocks
+    return block_diagonal([getattr(unit, letter) for unit in units.values()])

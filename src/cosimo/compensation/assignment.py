@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import linear_sum_assignment, minimize
 
+from cosimo.analysis.continuation import follow
 from cosimo.analysis.laplace import PrimaryPole
-from cosimo.analysis.roots import Region, refine_pair, roots_in
+from cosimo.analysis.roots import Matrix, Region, roots_in
 from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.forces import Force, Signal, available_forces
+from cosimo.compensation.forces import Force, available_forces
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 
@@ -57,8 +58,11 @@ class Assignment:
 
     @property
     def assignable(self) -> bool:
-        """Whether L k = n has a solution (Eq. 33)."""
-        return self.rank == self.rank_augmented
+        """Whether the gains solve L k = n (Eq. 33), judged by what is left of the equations.
+
+        In exact arithmetic that is rank L = rank [L n]; near the limit of rounding ranks would refuse good gains.
+        """
+        return self.residual <= SOLVED
 
     @property
     def residual(self) -> float:
@@ -85,7 +89,7 @@ class Assignment:
     def regular(self) -> bool:
         """Whether the compensated pencil is regular: det not zero for every s."""
         # At points among the poles but off the axis; a singular pencil is singular at each of them.
-        radius = 0.93 * max(abs(pair.pole) for pair in self.stiffness.eigenpairs())
+        radius = 0.93 * (max(abs(pair.pole) for pair in self.stiffness.eigenpairs()) or 1 / self.stiffness.step)
         points = radius * np.exp(1j * np.array([0.4, 1.3, 2.1]))
         return bool((_distance(self.matrix(points)) > REGULAR * _distance(self.stiffness.monolithic(points))).all())
 
@@ -95,43 +99,57 @@ class Assignment:
 
     def primary_poles(self) -> tuple[PrimaryPole, ...]:
         """The compensated pole and shape next to each monolithic one."""
-        found = []
-        for pair in self.stiffness.eigenpairs():
-            pole, shape = refine_pair(self.matrix, pair.pole, pair.shape)
-            found.append(PrimaryPole(pair.pole, pole, pair.shape, shape / shape[np.abs(shape).argmax()]))
-        return tuple(found)
+        pairs = self.stiffness.eigenpairs()
+
+        def family(share: float) -> Matrix:
+            """G_t(s) with a share of all that co-simulation and compensation add to it."""
+            return lambda s: (1 - share) * self.stiffness.monolithic(s) + share * self.matrix(s)
+
+        followed = follow(family, [(pair.pole, pair.shape) for pair in pairs])
+        return tuple(
+            PrimaryPole(pair.pole, pole, pair.shape, shape / shape[np.abs(shape).argmax()])
+            for pair, (pole, shape) in zip(pairs, followed, strict=True)
+        )
 
     def rightmost_latent_root(self) -> complex:
         """The root with the largest real part that is not a primary pole; where all lie far left, −12 / T stands."""
         T = self.stiffness.step
-        roots = self.roots(Region(-12.017 / T, 3.011 / T, -0.0313 / T, 14.03 / T))
-        primary = np.array([pole.cosimulated for pole in self.primary_poles()])
-        left = [s for s in roots if np.abs(primary - s).min() > 1e-6 * abs(s) and s.imag >= -1e-9 * abs(s)]
-        latent = [s for s in left if np.abs(primary.conj() - s).min() > 1e-6 * abs(s)]
+        upper = np.array([pole.cosimulated for pole in self.primary_poles()], dtype=complex)
+        primary = np.concatenate([upper, upper[upper.imag != 0].conj()])
+        roots = self._roots_around(T)
+        # One to one: of a rigid-body pole at 0 and a latent root beside it only one is taken away.
+        distance = np.abs(roots[:, None] - primary)
+        largest = float(np.abs(primary).max(initial=0.0)) or 1 / T
+        near = 1e-6 * np.maximum(np.abs(roots)[:, None], largest)
+        rows, columns = linear_sum_assignment(distance)
+        matched = {int(i) for i, j in zip(rows, columns, strict=True) if distance[i, j] <= near[i, 0]}
+        latent = [s for i, s in enumerate(roots.tolist()) if i not in matched and s.imag >= -1e-9 * abs(s)]
         return complex(max(latent, key=lambda s: s.real, default=-12.0 / T))
 
+    def _roots_around(self, T: float) -> ComplexArray:
+        """All roots from −12 / T to 3 / T, above the real axis; edges are moved where a root lies on one."""
+        for shift in (1.0, 1.013, 1.029):
+            try:
+                return self.roots(
+                    Region(-12.017 / T * shift, 3.011 / T * shift, -0.0313 / T * shift, 14.03 / T * shift)
+                )
+            except ConfigurationError as error:
+                failure = error
+        raise failure
+
     def missing(self) -> tuple[str, ...]:
-        """What would make the eigenstructure assignable: single signals or forces, each sufficient alone."""
-        if self.assignable:
-            return ()
-        found = []
-        for number, force, signal in _further_signals(self.stiffness, self.forces):
-            more = replace(force, sees=(*force.sees, signal))
-            trial = (*self.forces[:number], more, *self.forces[number + 1 :])
-            if assign(self.stiffness, trial).assignable:
-                where = " and ".join(str(place.coordinate) for place in force.acts_on)
-                found.append(f"signal {signal} in the force on {where}")
-        for force in available_forces(self.stiffness):
-            if force not in self.forces and assign(self.stiffness, (*self.forces, force)).assignable:
-                found.append(f"an independent {force}")
-        return tuple(found)
+        """What would make the eigenstructure assignable: signals or forces, or sets of them, each entry sufficient."""
+        from cosimo.compensation.lacking import missing  # which assigns, too
+
+        return missing(self)
 
     def require(self) -> Assignment:
         """Itself, or an error that names what is missing."""
-        # Judged by what is left of the equations: near the limit of rounding the rank test alone would refuse good gains.
-        if self.residual > SOLVED:
+        if not self.assignable:
             lacks = self.missing()
-            remedy = f"missing: {'; or '.join(lacks)}" if lacks else "no single signal or force would suffice; add more"
+            remedy = (
+                f"missing: {'; or '.join(lacks)}" if lacks else "no signals and forces of these units would suffice"
+            )
             raise ConfigurationError(
                 f"the eigenstructure cannot be assigned with {'; '.join(map(str, self.forces)) or 'no forces'}: "
                 f"rank L = {self.rank}, rank [L n] = {self.rank_augmented}; {remedy}."
@@ -192,7 +210,7 @@ def _distance(pencil: ComplexArray) -> Array:
         size = np.abs(pencil).max(axis=axis, keepdims=True)
         pencil = pencil / np.where(size > 0, size, 1.0)
     sizes = np.linalg.svd(pencil, compute_uv=False).astype(float)
-    part: Array = sizes[..., -1] / sizes[..., 0]
+    part: Array = sizes[..., -1] / np.where(sizes[..., 0] > 0, sizes[..., 0], 1.0)
     return part
 
 
@@ -203,17 +221,6 @@ def _flat(gains: Iterable[Array]) -> Array:
 def _shaped(k: Array, forces: tuple[Force, ...]) -> tuple[Array, ...]:
     ends = np.cumsum([3 * len(force.sees) for force in forces])[:-1]
     return tuple(part.reshape(3, -1) for part in np.split(k, ends)) if forces else ()
-
-
-def _further_signals(stiffness: DynamicStiffness, forces: tuple[Force, ...]) -> list[tuple[int, Force, Signal]]:
-    """Signals that a force does not use: first those its unit can see, then those that would have to be exchanged."""
-    visible = {force.acts_on[0].coordinate.unit: force.sees for force in available_forces(stiffness)}
-    found = []
-    for number, force in enumerate(forces):
-        used = {signal.coordinate for signal in force.sees}
-        own = force.acts_on[0].coordinate.unit
-        found += [(number, force, signal) for signal in visible.get(own, ()) if signal.coordinate not in used]
-    return found
 
 
 def _searched(found: Assignment, k: Array, evaluations: int, small: float) -> Assignment:

@@ -6,9 +6,11 @@ signal. A run that diverges is a result like any other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -16,12 +18,16 @@ import scipy.linalg
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
+from cosimo.analysis.measures import nrms
+from cosimo.analysis.stiffness import state_places
 from cosimo.compensation.outcome import Compensation
+from cosimo.compensation.verdict import bounded
 from cosimo.compensation.whole import UNIT, as_system, exact_unit, monolithic_unit, rebuilt, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.core.timing import TimedRead
 from cosimo.couplings import Hold
 from cosimo.execution import run
 from cosimo.units import Mechanical
@@ -34,7 +40,7 @@ FINER = 8
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One run: whether it is stable and with which spectral radius, and how it ended.
+    """One run: whether it is stable and with which spectral radius per macro step, and how it ended.
 
     `final` and `nrms` are per output: the last value, and the error against the exact solution (None for the exact
     solution itself). A run that left the range of numbers says when (`diverged`), and has neither. `energy` is the
@@ -52,7 +58,11 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs side by side; `monolithic` is None where units with different integrators have no common one."""
+    """The runs side by side; `monolithic` is None where units with different integrators have no common one.
+
+    `fed_through` are outputs that show a unit's corrected input of the step before rather than the target's signal:
+    they are read at the end of a step and feed the input, as it was given at its start, through.
+    """
 
     stop: float
     energy_start: float | None
@@ -60,6 +70,7 @@ class Comparison:
     monolithic: Trajectory | None
     uncompensated: Trajectory
     compensated: Trajectory
+    fed_through: tuple[str, ...] = ()
 
     @property
     def runs(self) -> dict[str, Trajectory]:
@@ -71,6 +82,13 @@ class Comparison:
 def compare(found: Compensation, *, start: float = 0.0, stop: float) -> Comparison:
     """Run the system of a compensation without and with it, the whole system monolithically and exactly."""
     return _Runs(found, start, stop).compare()
+
+
+class _Verdict(NamedTuple):
+    """What eigenvalues say of a run, all by the rule of `Compensation.stable`."""
+
+    stable: bool
+    radius: float
 
 
 class _Runs:
@@ -93,7 +111,13 @@ class _Runs:
             ) from None
 
     def compare(self) -> Comparison:
-        before, rows, p = self.found.before, self.exact[:: self.parts], len(self.system.outputs)
+        before, after, rows, p = (
+            self.found.before,
+            self.found.after,
+            self.exact[:: self.parts],
+            len(self.system.outputs),
+        )
+        plain = _Verdict(bounded(before.eigenvalues, before), before.radius)
         last = dict(zip(self.system.outputs, rows[-1, :p].tolist(), strict=True))
         states = rows[:, p:]
         return Comparison(
@@ -101,9 +125,18 @@ class _Runs:
             energy_start=self._energy(states[0]),
             exact=Trajectory(before.exact_stable, before.exact_radius, last, None, self._energy(states[-1])),
             monolithic=self._monolithic(),
-            uncompensated=self._cosimulated(self.path.master, before),
-            compensated=self._cosimulated(self.found.master, self.found.after),
+            uncompensated=self._cosimulated(self.path.master, plain),
+            compensated=self._cosimulated(self.found.master, _Verdict(self.found.stable, after.radius)),
+            fed_through=tuple(self._fed_through()),
         )
+
+    def _fed_through(self) -> Iterator[str]:
+        late = {op.unit for op in self.path.operations if isinstance(op, TimedRead) and op.elapsed > 0}
+        for name in self.system.outputs:
+            place = self.system.output(name)
+            links = [link.target.index for link in self.system.incoming(place.unit)]
+            if place.unit in late and self.path.units[place.unit].model.D[place.index, links].any():
+                yield name
 
     def _monolithic(self) -> Trajectory | None:
         try:
@@ -113,22 +146,24 @@ class _Runs:
         degrees = {name: self.path.master.coupling_of(name).degree for name in self.system.inputs}
         ticks = self.path.rhythm.ticks
         alone = as_system(self.system, whole)
-        spectrum = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks)))
+        # Its own step is the base step; all runs are judged per macro step.
+        values = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks))).eigenvalues ** ticks
+        verdict = _Verdict(bounded(values, self.found.before), float(np.abs(values).max(initial=0.0)))
         try:
             rows = self._whole(whole, self.h / ticks, degrees)[::ticks]
         except NonFiniteError as error:
-            return self._diverged(spectrum, error)
+            return self._diverged(verdict, error)
         p = len(self.system.outputs)
         at_once = dict.fromkeys(self.system.units, Fraction(1))
         energy = self._energy(rows[-1, p:][np.argsort(order)])
-        return self._trajectory(spectrum, rows[:, :p], at_once, energy)
+        return self._trajectory(verdict, rows[:, :p], at_once, energy)
 
-    def _cosimulated(self, master: Master, spectrum: Spectrum) -> Trajectory:
+    def _cosimulated(self, master: Master, verdict: _Verdict) -> Trajectory:
         system, shown = observed(self.system, master)
         try:
             result = run(system, shown, start=self.start, stop=self.stop)
         except NonFiniteError as error:
-            return self._diverged(spectrum, error)
+            return self._diverged(verdict, error)
         places = [result.names.index(name) for name in self.system.outputs]
         # The energy at the last moment for which all rows are there: units read early are one row behind.
         behind = max(int(moment < 1) for moment in self.read.values())
@@ -137,7 +172,7 @@ class _Runs:
             for column, name in enumerate(result.names)
             if name not in self.system.outputs
         ]
-        return self._trajectory(spectrum, result.values[:, places], self.read, self._energy(np.array(states)))
+        return self._trajectory(verdict, result.values[:, places], self.read, self._energy(np.array(states)))
 
     def _whole(self, whole: LinearUnit, step: float, degrees: dict[str, int]) -> Array:
         """The rows of a run of the undivided system; external inputs as polynomials of these degrees within a step."""
@@ -148,23 +183,23 @@ class _Runs:
         return values
 
     def _trajectory(
-        self, spectrum: Spectrum, rows: Array, read: dict[str, Fraction], energy: float | None
+        self, verdict: _Verdict, rows: Array, read: dict[str, Fraction], energy: float | None
     ) -> Trajectory:
         """Final values and errors; a row's outputs belong to the moment at which they were read."""
-        nrms = {}
+        errors = {}
         for column, name in enumerate(self.system.outputs):
             late = int((1 - read[self.system.output(name).unit]) * self.parts)
             first = int(late > 0)
             exact = self.exact[first * self.parts - late :: self.parts, column]
             ours = rows[first:, column]
             count = min(len(exact), len(ours))
-            nrms[name] = _nrms(ours[:count], exact[:count])
+            errors[name] = nrms(ours[:count], exact[:count])
         final = dict(zip(self.system.outputs, rows[-1].tolist(), strict=True))
-        return Trajectory(spectrum.stable, spectrum.radius, final, nrms, energy)
+        return Trajectory(verdict.stable, verdict.radius, final, errors, energy)
 
-    def _diverged(self, spectrum: Spectrum, error: NonFiniteError) -> Trajectory:
+    def _diverged(self, verdict: _Verdict, error: NonFiniteError) -> Trajectory:
         when = error.result.time[-1] if error.result is not None and len(error.result) else self.start
-        return Trajectory(spectrum.stable, spectrum.radius, {}, {}, None, diverged=float(when))
+        return Trajectory(verdict.stable, verdict.radius, {}, {}, None, diverged=float(when))
 
     def _energy(self, state: Array) -> float | None:
         return None if self.weight is None else float(state @ self.weight @ state / 2)
@@ -172,20 +207,11 @@ class _Runs:
 
 def observed(system: System, master: Master) -> tuple[System, Master]:
     """The same system and master with the states of mechanical units as further outputs, which nobody uses."""
-    units: dict[str, LinearUnit] = {}
-    kept: list[int] = []
-    count = 0
-    for name, unit in require_linear(system).items():
-        units[name] = _with_states(unit) if isinstance(unit, Mechanical) else unit
-        kept += range(count, count + len(unit.outputs))
-        count += len(units[name].outputs)
-    mixers = {}
-    for name, mixer in master.mixers.items():
-        wy = np.zeros((len(mixer.ww), count))
-        wy[:, kept] = mixer.wy
-        mixers[name] = replace(mixer, wy=wy)
-    twin = System(units, system.connections, inputs=system.inputs, name=system.name)
-    return twin, replace(master, mixers=mixers)
+    units = {
+        name: _with_states(unit) if isinstance(unit, Mechanical) else unit
+        for name, unit in require_linear(system).items()
+    }
+    return System(units, system.connections, inputs=system.inputs, name=system.name), master
 
 
 def _with_states(unit: Mechanical) -> LinearUnit:
@@ -201,18 +227,10 @@ def _with_states(unit: Mechanical) -> LinearUnit:
 
 def _energy_matrix(system: System, A: Array) -> Array | None:
     """W with the mechanical energy ½ xᵀ W x of the coupled system: M on velocities, K = −M A_vq on positions."""
-    masses: list[Array] = []
-    positions: list[int] = []
-    velocities: list[int] = []
-    begin = 0
-    for unit in system.units.values():
-        if not isinstance(unit, Mechanical):
-            return None
-        n = len(unit.M)
-        masses.append(unit.M)
-        positions += range(begin, begin + n)
-        velocities += range(begin + n, begin + 2 * n)
-        begin += 2 * n
+    masses = [unit.M for unit in system.units.values() if isinstance(unit, Mechanical)]
+    if len(masses) < len(system.units):
+        return None
+    positions, velocities = state_places(map(len, masses))
     M = scipy.linalg.block_diag(*masses)
     K = -M @ A[np.ix_(velocities, positions)]
     if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max(initial=1e-300):
@@ -220,13 +238,3 @@ def _energy_matrix(system: System, A: Array) -> Array | None:
     W = np.zeros_like(A)
     W[np.ix_(positions, positions)], W[np.ix_(velocities, velocities)] = K, M
     return W
-
-
-def _nrms(signal: Array, exact: Array) -> float:
-    """Eq. 42 of tamellin2022; infinite for an error of a signal that does not move."""
-    with np.errstate(over="ignore"):
-        error = float(np.sqrt(np.mean((signal - exact) ** 2)))
-    span = float(np.ptp(exact))
-    if span == 0:
-        return 0.0 if error == 0 else np.inf
-    return error / span

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cosimo.analysis.stiffness import Coordinate, mechanical_units
+from cosimo.analysis.stiffness import Coordinate, mechanical_units, state_places
 from cosimo.compensation.assignment import Assignment
 from cosimo.compensation.forces import Force, Signal
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
+from cosimo.core.schedule import Repeat, Step
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.units import Mechanical
@@ -42,7 +43,12 @@ class _Correction:
 
 
 def with_feedback(assignment: Assignment, master: Build) -> tuple[System, Master]:
-    """The system whose units hold their own feedback, and `master(system, step)` with the corrections across."""
+    """The system whose units hold their own feedback, and `master(system, step)` with the corrections across.
+
+    Refused are gains that do not assign the eigenstructure, and schedules other than one step of every unit per macro
+    step: D(s) of the design is that of one exchange per macro step.
+    """
+    assignment.require()
     system = assignment.stiffness.system
     corrections = {name: _corrections(assignment, name) for name in system.units}
     shown = {s.coordinate for found in corrections.values() for c in found for s in c.signals}
@@ -59,8 +65,20 @@ def with_feedback(assignment: Assignment, master: Build) -> tuple[System, Master
     plain = master(changed, assignment.stiffness.step)
     if plain.coupling != Hold(0) or any(coupling != Hold(0) for coupling in plain.couplings.values()):
         raise ConfigurationError("the papers' compensator is designed for signals that are held; use Hold(0).")
+    _require_one_step(plain, assignment.stiffness.step)
     mixers = {name: _mixer(assignment, changed, name, found) for name, found in corrections.items() if found}
     return changed, replace(plain, name=f"{plain.name}+feedback", mixers=mixers)
+
+
+def _require_one_step(master: Master, step: float) -> None:
+    operations = master.schedule.operations
+    steps = [operation for operation in operations if isinstance(operation, Step)]
+    repeated = any(isinstance(operation, Repeat) for operation in operations)
+    if repeated or master.step != step or any(steps.count(Step(name)) != 1 for name in master.schedule.units):
+        raise ConfigurationError(
+            f"the papers' compensator is designed for one step of every unit per macro step of {step:g} s; master "
+            f"'{master.name}' does otherwise. Use jacobi, jacobi_early_read or gauss_seidel, or `compensate`."
+        )
 
 
 def _corrections(assignment: Assignment, name: str) -> list[_Correction]:
@@ -96,7 +114,7 @@ def _changed(assignment: Assignment, name: str, corrections: list[_Correction], 
             if place.unit == name == signal.coordinate.unit:
                 for matrix, gain in zip(inner.values(), gains[:, number], strict=True):
                     matrix[place.index, signal.coordinate.index] += force.acts_on[0].gain * gain
-    n, m = unit.B.shape
+    n = len(unit.M)
     own = [c.index for c in sorted(shown, key=lambda c: c.index) if c.unit == name]
     rows, none = np.eye(n)[own], np.zeros((len(own), n))
     extra = len(corrections)
@@ -146,14 +164,12 @@ def _mixer(assignment: Assignment, system: System, name: str, corrections: list[
         place = _velocity(assignment, coordinate)
         start[v] = states[place] - h * A[place]
     x0 = np.concatenate([unit.initial_state for unit in mechanical_units(system).values()])
-    return Mixer(ww, wy, uw, start @ x0, start)
+    inputs = tuple(link.connection.target for link in links)
+    return Mixer(ww, wy, uw, start @ x0, start, outputs=outputs, inputs=inputs)
 
 
 def _velocity(assignment: Assignment, coordinate: Coordinate) -> int:
     """The place of a coordinate's velocity among the states [q; q̇] of all units."""
-    begin = 0
-    for name, unit in assignment.stiffness.units.items():
-        if name == coordinate.unit:
-            return begin + len(unit.M) + coordinate.index
-        begin += 2 * len(unit.M)
-    raise AssertionError("coordinates belong to units of the system")
+    stiffness = assignment.stiffness
+    _, velocities = state_places(len(unit.M) for unit in stiffness.units.values())
+    return velocities[stiffness.coordinates.index(coordinate)]

@@ -1,7 +1,7 @@
 """Where a compensator acts and what it sees: derived from what crosses the interface (tamellin2022, Eqs. 24 and 47).
 
 A compensator adds virtual forces u = −ΔG_R(s) q, each a position, velocity and acceleration feedback of the coordinates
-that its unit can see: its own at once, and those of another unit with the delay D(s) of the connection that brings them.
+that its unit can see: its own at once, and those of another unit with the delay D(s) of the connection bringing them.
 
 - A connected output that is one coordinate or its derivative shows that coordinate to the receiving unit.
 - Any other connected output is a force; the sender can add a feedback of all its own coordinates to it (Eqs. 37-40), so
@@ -48,6 +48,10 @@ class Force:
 
     acts_on: tuple[Placement, ...]
     sees: tuple[Signal, ...]
+
+    def __post_init__(self) -> None:
+        if not self.acts_on:
+            raise ConfigurationError("a force must act on at least one coordinate; give it a Placement.")
 
     def __str__(self) -> str:
         where = " and ".join(str(place.coordinate) for place in self.acts_on)

@@ -99,7 +99,7 @@ class Compensation:
 
         None where there is nothing to change.
         """
-        return max(self.sensitivity, key=lambda change: (not change.stable, change.excess), default=None)
+        return max(self.sensitivity, key=_severity, default=None)
 
     def __str__(self) -> str:
         used = ", ".join(f"{name}: {count}" for name, count in self.levels.items()) or "none: nothing is connected"
@@ -126,10 +126,9 @@ class Compensation:
         worst = self.worst_change
         if worst is None:
             return []
-        word = "stable" if worst.stable else "UNSTABLE"
         return [
-            f"  10 % wrong model     {word}; at worst {worst.radius:.9f} with {worst.factor:g} {worst.matrix} of "
-            f"'{worst.unit}', target {worst.target_radius:.9f}"
+            f"  10 % wrong model     {worst.verdict}; at worst {worst.radius:.9f} with {worst.factor:g} {worst.matrix} "
+            f"of '{worst.unit}', target {worst.target_radius:.9f}"
         ]
 
     def _mode_table(self) -> list[str]:
@@ -140,6 +139,11 @@ class Compensation:
         if len(self.modes) > SHOWN_MODES:
             rows.append(f"  … {len(self.modes)} in all")
         return rows
+
+
+def _severity(change: Change) -> tuple[bool, bool, float]:
+    """Worst is what grows faster than its target, then what grows with it."""
+    return not (change.stable or change.follows), not change.stable, change.excess
 
 
 def _pole_text(pole: complex) -> str:

@@ -91,7 +91,8 @@ class Start:
         x0 = np.concatenate([unit.initial_state for unit in path.units.values()])
         moments = [Fraction(turn * span, path.rhythm.ticks) for turn in range(turns)]
         later = dict(zip(moments[1:], uw[1:], strict=True))
-        return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later)
+        inputs = tuple(link.connection.target for link in path.system.incoming(name))
+        return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later, path.system.outputs, inputs)
 
 
 def _trimmed(lacking: list[tuple[Array, Array]], samples: float, inputs: float) -> list[tuple[Array, Array]]:

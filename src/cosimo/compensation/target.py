@@ -12,6 +12,7 @@ from cosimo.compensation.rhythm import rhythm
 from cosimo.compensation.whole import dense, monolithic_unit, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.joint import JointCoupling
 from cosimo.core.master import Master
 from cosimo.core.polynomial import value_row
 from cosimo.core.system import System
@@ -36,6 +37,8 @@ class Target:
     def __init__(self, system: System, master: Master, target: str) -> None:
         self.system, self.master, self.h = system, master, master.step
         self.units = require_linear(system)
+        _require_fixed_couplings(system, master)
+        self.target = target
         self.linear = LinearSystem(system, master)
         self.coupled = dense(self.linear.coupled)
         self.operations = self.linear.operations.timeline.operations
@@ -116,6 +119,11 @@ class Target:
         reach = f"unit '{name}' cannot follow the target: its connected inputs do not reach all states in one step"
         if not isinstance(self.units[name].integrator, SymplecticEuler):
             return f"{reach}; connect more inputs."
+        if self.target == "monolithic" and self.units[name].micro_steps > 1:
+            return (
+                f"{reach}, because its {self.units[name].micro_steps} micro steps use one constant input; use "
+                f"micro_steps=1 with a shorter macro step."
+            )
         if self.rhythm.spans[name] > 1:
             return f"{reach}; let it step as often as the others, or connect a force to every degree of freedom."
         return f"{reach}; use target 'monolithic', or connect a force to every degree of freedom."
@@ -178,6 +186,16 @@ class Target:
         for row, link in enumerate(links):
             gains[row, self.used.index(self.system.outputs.index(link.connection.source))] = link.connection.gain
         return gains
+
+
+def _require_fixed_couplings(system: System, master: Master) -> None:
+    for link in system.links:
+        target = link.connection.target
+        if link.target.unit not in master.mixers and isinstance(master.coupling_of(target), JointCoupling):
+            raise ConfigurationError(
+                f"the coupling of '{target}' learns while running, so that nothing can be designed for it; compensate "
+                f"a master whose inputs are held (Hold(0)): the correction takes the place of the prediction."
+            )
 
 
 def target_map(system: System, coupled: CoupledModel, h: float, target: str) -> Array:

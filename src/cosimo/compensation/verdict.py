@@ -54,7 +54,7 @@ class Change:
 
     `radius` is ρ(Φ) of the compensated co-simulation of the changed system, `target_radius` that of the changed
     system's own target (its monolithic run, or its exact flow). `stable` tells whether the co-simulation stays bounded,
-    or grows no faster than that target.
+    `follows` whether it grows no faster than that target.
     """
 
     unit: str
@@ -63,6 +63,12 @@ class Change:
     radius: float
     target_radius: float
     stable: bool
+    follows: bool
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "stable" if self.stable else "grows as its target does" if self.follows else "UNSTABLE"
 
     @property
     def excess(self) -> float:
@@ -129,8 +135,8 @@ def sensitivity(path: Target, master: Master, target: str) -> tuple[Change, ...]
         linear = LinearSystem(changed, master)
         F = target_map(changed, dense(linear.coupled), master.step / ticks, target)
         own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
-        stable = bounded(spectrum.eigenvalues, spectrum) or spectrum.radius <= own * (1 + ROUNDING)
-        changes.append(Change(name, matrix, factor, spectrum.radius, own, stable))
+        stable, follows = bounded(spectrum.eigenvalues, spectrum), spectrum.radius <= own * (1 + ROUNDING)
+        changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))
     return tuple(changes)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cosimo.algebra import CoupledModel
+from cosimo.analysis.stiffness import state_places
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
@@ -26,7 +26,10 @@ def require_linear(system: System) -> dict[str, LinearUnit]:
     units: dict[str, LinearUnit] = {}
     for name, unit in system.units.items():
         if not isinstance(unit, LinearUnit):
-            raise ConfigurationError(f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units.")
+            raise ConfigurationError(
+                f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units. Design it on linear units "
+                f"with the same names, inputs and outputs, and run the master that comes of it on this system."
+            )
         units[name] = unit
     return units
 
@@ -66,9 +69,7 @@ def monolithic_unit(system: System, coupled: CoupledModel) -> tuple[LinearUnit, 
     if not isinstance(integrator, SymplecticEuler):
         return _unit(system, coupled, order, integrator=integrator, micro_steps=micro_steps), order
     # Symplectic Euler wants all positions first, then all velocities.
-    begins = np.cumsum([0, *(len(unit.model.A) for unit in units.values())])
-    halves = [np.array_split(np.arange(a, b), 2) for a, b in pairwise(begins)]
-    order = np.concatenate([part[0] for part in halves] + [part[1] for part in halves])
+    order = np.concatenate(state_places(len(unit.model.A) // 2 for unit in units.values())).astype(np.intp)
     return _unit(system, coupled, order, integrator=integrator, micro_steps=micro_steps), order
 
 

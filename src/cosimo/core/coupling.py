@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+import numpy as np
+
 from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Mixer:
     It takes the place of the couplings of these inputs. ww (d, d), wy (d, all outputs), uw (connected inputs, d); the
     memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x. Inputs of a
     `degree` above 0 are polynomials in time: below the rows of uw for c_0 are those for c_1, … A unit that is coupled
-    several times in a macro step may use another uw each time: `later` has them by the unit's local time.
+    several times in a macro step may use another uw each time: `later` has them by the unit's local time. `outputs` and
+    `inputs` name the columns of wy and the rows of uw, so that it fits systems whose variables stand in another order.
     """
 
     ww: Array
@@ -62,6 +66,27 @@ class Mixer:
     start_map: Array
     degree: int = 0
     later: Mapping[Fraction, Array] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+    def placed(self, outputs: tuple[str, ...], inputs: tuple[str, ...]) -> Mixer:
+        """The same mixer for all `outputs` of a system and the connected `inputs` of its unit, as they stand there."""
+        own_outputs, own_inputs = self.outputs or outputs, self.inputs or inputs
+        if (own_outputs, own_inputs) == (outputs, inputs) and self._fits(len(outputs), len(inputs)):
+            return self
+        missing = [name for name in own_outputs if name not in outputs]
+        if missing or sorted(own_inputs) != sorted(inputs) or not self._fits(len(own_outputs), len(own_inputs)):
+            lacks = f"output {missing[0]}" if missing else f"connected inputs {', '.join(own_inputs)}"
+            raise ConfigurationError(f"a compensated master was designed for a system with {lacks}; design it anew.")
+        wy = np.zeros((len(self.ww), len(outputs)))
+        wy[:, [outputs.index(name) for name in own_outputs]] = self.wy
+        order = [own_inputs.index(name) for name in inputs]
+        rows = [power * len(inputs) + place for power in range(self.degree + 1) for place in order]
+        later = {time: uw[rows] for time, uw in self.later.items()}
+        return replace(self, wy=wy, uw=self.uw[rows], later=later, outputs=outputs, inputs=inputs)
+
+    def _fits(self, outputs: int, inputs: int) -> bool:
+        return self.wy.shape[1] == outputs and len(self.uw) == (self.degree + 1) * inputs
 
     def uw_at(self, time: Fraction) -> Array:
         """F^uw of the coupling at local `time`."""

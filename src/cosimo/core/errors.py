@@ -12,6 +12,7 @@
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
+    │   ├── StepTooShort                3   an adaptive step would have to be shorter than allowed
     │   ├── NonFiniteError              6   NaN or infinity came out of a unit
     │   └── Interrupted               130   Ctrl-C (143 on termination)
     └── OutputError                     7   results could not be written
@@ -118,6 +119,12 @@ class StepDiscarded(RunError):
     def __init__(self, message: str, last_successful_time: float) -> None:
         super().__init__(message)
         self.last_successful_time = last_successful_time
+
+
+class StepTooShort(RunError):
+    """The error of an adaptive step stays above its tolerance even at the shortest length allowed."""
+
+    exit_code = 3
 
 
 class NonFiniteError(RunError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from cosimo.core.coupling import Mixer
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
@@ -69,3 +70,11 @@ def input_degree(system: System, master: Master, unit: str) -> int:
     coupled = [inlet for inlet in system.inlets[unit] if inlet.source or (inlet.link and mixer is None)]
     degrees = [master.coupling_of(inlet.target).degree for inlet in coupled]
     return max([*degrees, 0 if mixer is None else mixer.degree], default=0)
+
+
+def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:
+    """The mixer of a unit, its rows and columns as the variables stand in this system."""
+    mixer = master.mixers.get(unit)
+    if mixer is None:
+        return None
+    return mixer.placed(system.outputs, tuple(link.connection.target for link in system.incoming(unit)))

@@ -26,12 +26,13 @@ class Dmd(JointCoupling):
     """Predicted inputs. Give one object to all inputs of a unit that belong together, or to a whole master.
 
     `window`: how many pairs the model is learned from, or "auto": a bank of predictors is scored by one-step errors,
-    the best one is in charge (recorded as UNIT.predictor), and jumps are kept out. `method`: "robust" (sliding least
-    squares that never downdates, truncated, smallest change from what was known before) or "recursive" (the paper's
-    update and downdate, Eqs. 12-19 with Eq. 19 corrected; loses digits with short windows and at rest). `centred`:
-    learn deviations from the window's mean. `delays`: earlier samples in z, for units with hidden states. `pairs`:
-    which inputs are position and velocity, ("x", "v"), so that x + h v is expected before anything is learned; "detect"
-    asks the units, () declares none. Directions of z smaller than `tolerance` of the largest are not learned.
+    their weighted mean predicts (the best one is recorded as UNIT.predictor), and jumps are kept out. `method`:
+    "robust" (sliding least squares that never downdates, truncated, smallest change from what was known before) or
+    "recursive" (the paper's update and downdate, Eqs. 12-19 with Eq. 19 corrected; loses digits with short windows and
+    at rest). `centred`: learn deviations from the window's mean. `delays`: earlier samples in z, for units with hidden
+    states. `pairs`: which inputs are position and velocity, ("x", "v"), so that x + h v is expected before anything is
+    learned; "detect" asks the units, () declares none. Directions of z smaller than `tolerance` of the largest are not
+    learned.
 
     >>> Dmd(window=100)
     Dmd(window=100, method='robust', centred=False, delays=0, pairs='detect', tolerance=1e-09)

@@ -11,13 +11,25 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cosimo.analysis.stiffness import DynamicStiffness, mechanical_units
+from cosimo.analysis.measures import nrms
+from cosimo.analysis.stiffness import DynamicStiffness, mechanical_units, state_places
 from cosimo.compensation.comparison import observed
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten
 from cosimo.core.system import System
 from cosimo.execution import run
+
+__all__ = [
+    "Motion",
+    "cosimulated_motion",
+    "coupling_signal",
+    "energy",
+    "exact_forced_motion",
+    "exact_motion",
+    "monolithic_motion",
+    "nrms",
+]
 
 Excitation = Callable[[float], float]
 
@@ -34,13 +46,6 @@ class Motion:
     def states(self) -> Array:
         """[q; q̇] side by side, coordinates as in `positions`."""
         return np.hstack([self.positions, self.velocities])
-
-
-def nrms(signal: Array, reference: Array) -> float:
-    """√(mean (x − x_ref)²) / (max x_ref − min x_ref), tamellin2022, Eq. 42; infinite when the signal is."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = float(np.sqrt(np.mean((signal - reference) ** 2)) / np.ptp(reference))
-    return size if np.isfinite(size) else np.inf
 
 
 def energy(system: System, motion: Motion) -> Array:
@@ -117,14 +122,7 @@ def _first_order(system: System) -> tuple[Array, Array]:
 
 def _unit_order(system: System) -> list[int]:
     """Places of all positions, then of all velocities, among the units' states [q; q̇] one after the other."""
-    positions: list[int] = []
-    velocities: list[int] = []
-    begin = 0
-    for unit in mechanical_units(system).values():
-        n = len(unit.M)
-        positions += range(begin, begin + n)
-        velocities += range(begin + n, begin + 2 * n)
-        begin += 2 * n
+    positions, velocities = state_places(len(unit.M) for unit in mechanical_units(system).values())
     return positions + velocities
 
 

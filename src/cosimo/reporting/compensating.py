@@ -37,6 +37,7 @@ def compensation_fields(found: Compensation, compared: Comparison) -> dict[str, 
                 "spectral_radius": number(change.radius),
                 "target_spectral_radius": number(change.target_radius),
                 "stable": change.stable,
+                "follows_target": change.follows,
             }
             for change in found.sensitivity
         ],
@@ -78,8 +79,11 @@ def _side_by_side(compared: Comparison) -> list[str]:
             _line(f"energy ({start:.5g} J)", ["–" if t.energy is None else f"{t.energy:.5g} J" for t in runs.values()])
         )
     for name in compared.exact.final:
-        lines.append(_line(f"{name}, end", [_value(t.final.get(name)) for t in runs.values()]))
+        mark = "*" if name in compared.fed_through else ""
+        lines.append(_line(f"{name}{mark}, end", [_value(t.final.get(name)) for t in runs.values()]))
         lines.append(_line("  NRMS error", [_share((t.nrms or {}).get(name), t) for t in runs.values()]))
+    if compared.fed_through:
+        lines.append("  * compensated: shows the corrected input of the step, not the force at its end")
     return lines
 
 

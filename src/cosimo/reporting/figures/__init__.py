@@ -11,11 +11,12 @@ from pathlib import Path
 
 from cosimo.core.errors import UnknownNameError
 from cosimo.problems.reproduction import PAPERS
-from cosimo.reporting.figures import pikulinski2025, richiedei2024, style, tamellin2022
+from cosimo.reporting.figures import glumac2018, pikulinski2025, richiedei2024, style, tamellin2022
 from cosimo.reporting.figures.picture import Picture, make_folder
 
 FIGURES: dict[str, Callable[[], Iterator[Picture]]] = {
     "tamellin2022": tamellin2022.pictures,
+    "glumac2018": glumac2018.pictures,
     "pikulinski2025": pikulinski2025.pictures,
     "richiedei2024": richiedei2024.pictures,
 }

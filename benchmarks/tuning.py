@@ -1,0 +1,92 @@
+"""How many masters are evaluated per second: on all cores, and on a graphics processor.
+
+`python -m benchmarks.tuning gpu` needs NumPy, SciPy and PyTorch (or CuPy: `gpu cupy`) and the sources on the path,
+nothing compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import Table, seconds
+from cosimo.problems.two_mass_glumac import paper_masters, two_mass_glumac
+from cosimo.tuning.backends import Backend, find_backend
+from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
+
+NOTE = (
+    "Control21 on two-mass-glumac in double precision: ρ to 1e-10 with its label, and δ (k = 2, 2-norm), of every "
+    "master; setting up, transfers and threads included."
+)
+COLUMNS = ("what", "masters per second", "largest difference to NumPy")
+COMPARED = 20_000
+
+
+def _masters(count: int, *, grid: bool) -> dict[str, Any]:
+    """Steps and gains: a grid with 200 steps, or all different."""
+    if grid:
+        return {
+            "steps": np.geomspace(1e-3, 10, 200)[None, :],
+            "gains": {"two.F": np.linspace(0, 0.99, count // 200)[:, None]},
+        }
+    rng = np.random.default_rng(0)
+    return {"steps": rng.uniform(1e-3, 10, count), "gains": {"two.F": rng.uniform(0, 0.99, count)}}
+
+
+def _evaluate(count: int, *, grid: bool, backend: Backend, workers: int | None = None) -> Any:
+    system = two_mass_glumac()
+    master = paper_masters(system, 1.0)["Control21"]
+    evaluation = Evaluation(system, master, backend=backend, workers=workers, **_masters(count, grid=grid))
+    return evaluation.compute(Stability(), Consistency(k=2, norm=2))
+
+
+def cpu(count: int = 200_000) -> Table:
+    """ρ and δ of (α, h) pairs with NumPy, one thread and all cores."""
+    table = Table("Masters evaluated per second, all cores", COLUMNS, note=NOTE)
+    cores = os.cpu_count() or 1
+    for name, grid in (("grid of 200 steps", True), ("all steps different", False)):
+        for workers in dict.fromkeys((1, cores)):
+
+            def work(grid: bool = grid, workers: int = workers) -> None:
+                _evaluate(count, grid=grid, backend=Backend(), workers=workers)
+
+            threads = "1 thread" if workers == 1 else f"{workers} threads"
+            table.add(f"CPU, {count:,} masters, {name}, {threads}", f"{count / seconds(work):,.0f}", "-")
+    return table
+
+
+def gpu(count: int = 8_000_000, library: str = "auto") -> Table:
+    """The same on a graphics processor, where there is one."""
+    table = Table("Masters evaluated per second, graphics processor", COLUMNS, note=NOTE)
+    backend = find_backend(library)
+    if backend.name == "numpy" or getattr(backend, "place", "cuda") == "cpu":
+        table.add("GPU", "no graphics processor here", "-")
+        return table
+    for name, grid in (("grid of 200 steps", True), ("all steps different", False)):
+        reference = _evaluate(COMPARED, grid=grid, backend=Backend())
+        found = _evaluate(COMPARED, grid=grid, backend=backend)
+        columns = ("spectral_radius", "consistency")
+        difference = max(float(np.abs(found[c] - reference[c]).max()) for c in columns)
+        labels = int((found.stable != reference.stable).sum())
+
+        def work(grid: bool = grid) -> None:
+            _evaluate(count, grid=grid, backend=backend)
+
+        work()  # Kernels are loaded and memory is taken once.
+        table.add(
+            f"GPU ({backend.device}), {count:,} masters, {name}",
+            f"{count / seconds(work):,.0f}",
+            f"{difference:.1e} on {COMPARED:,} masters, {labels} labels",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:] or ["cpu"]
+    if chosen[0] == "gpu":
+        print(gpu(library=chosen[1] if len(chosen) > 1 else "auto").markdown())
+    else:
+        print(cpu().markdown())

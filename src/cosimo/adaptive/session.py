@@ -1,0 +1,142 @@
+"""One run with an adaptive step: the live units, the rows they give, and what is told at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosimo.adaptive.doubling import DoublingStepper
+from cosimo.adaptive.indicators import Tolerances
+from cosimo.adaptive.options import Adaptive, choose_lengths, order_of, require_adaptable
+from cosimo.adaptive.stepping import EnergyStepper, Plan, Stepper
+from cosimo.adaptive.variable import VariableInterpreter
+from cosimo.bonds import power_bonds
+from cosimo.core.errors import Interrupted, RunError
+from cosimo.core.master import Master
+from cosimo.core.result import Result, Warned
+from cosimo.core.system import System
+from cosimo.interrupts import Interrupts
+from cosimo.recording import Output, Recorder
+
+STEP = "step"
+"""The recorded signal that holds the length of the macro step before each row; 0 at the start."""
+
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when a run goes, the power pairs that are declared, and what is warned of before it begins."""
+
+    start: float
+    stop: float
+    power_pairs: Sequence[tuple[str, str]] = ()
+    warnings: Sequence[Warned] = ()
+
+
+def run_adaptive(
+    system: System,
+    master: Master,
+    adaptive: Adaptive,
+    span: Span,
+    *,
+    inputs: bool,
+    output: Output | None,
+    progress: Progress | None,
+    metadata: Mapping[str, Any],
+) -> Result:
+    """As `execution.run`, with one row per accepted macro step; `inputs` are recorded too if wanted."""
+    require_adaptable(system, master, adaptive)
+    lengths = choose_lengths(adaptive, master.step, span.start, span.stop)
+    order = adaptive.order or order_of(system, master)
+    tolerances = Tolerances(adaptive.relative, adaptive.absolute)
+    plan = Plan(lengths, order, tolerances, power_bonds(system, span.power_pairs))
+    names = (*system.outputs, *(system.input_names if inputs else ()), STEP)
+    info = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
+    info |= {"adaptive": adaptive.to_dict(), **metadata}
+    recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
+    with recorder:
+        session = _Session(VariableInterpreter(system, master, lengths.grid, lengths.first), plan, inputs)
+        try:
+            with session.interrupts, np.errstate(over="ignore", invalid="ignore"):
+                session.run(adaptive, recorder, progress)
+        except RunError as error:
+            error.result = session.close(recorder, [], complete=False)
+            raise
+        except KeyboardInterrupt:
+            interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
+            interrupted.result = session.close(recorder, [], complete=False)
+            raise interrupted from None
+        finally:
+            session.live.close()
+        return session.close(recorder, span.warnings, complete=True)
+
+
+class _Session:
+    def __init__(self, live: VariableInterpreter, plan: Plan, inputs: bool) -> None:
+        self.live, self.plan, self.lengths, self.inputs = live, plan, plan.lengths, inputs
+        self.interrupts = Interrupts()
+        self.stepper: Stepper | None = None
+        self.place = self.accepted = 0
+        self.extremes = (plan.lengths.grid.total, 0)
+        self.stepping = 0.0
+
+    @property
+    def reached(self) -> float:
+        """The time of the last accepted macro step."""
+        return self.lengths.grid.time(self.place)
+
+    def run(self, adaptive: Adaptive, recorder: Recorder, progress: Progress | None) -> None:
+        """Initialise, and go on until the end is reached exactly."""
+        live, grid = self.live, self.lengths.grid
+        live.initialise()
+        recorder.record([self.row(0, 0)])
+        kind = EnergyStepper if adaptive.kind == "energy" else DoublingStepper
+        stepper = self.stepper = kind(live, self.plan, self.row)
+        while self.place < grid.total:
+            begin = time.perf_counter()
+            try:
+                done = stepper.advance(self.place)
+            finally:
+                self.stepping += time.perf_counter() - begin
+            with self.interrupts.held():
+                recorder.record(done.rows)
+                self.place += sum(done.lengths)
+                self.accepted += len(done.lengths)
+                least, most = self.extremes
+                self.extremes = min(least, *done.lengths), max(most, *done.lengths)
+            if progress is not None:
+                progress(self.reached, grid.stop)
+
+    def row(self, place: int, length: int) -> list[float]:
+        """Time, outputs, inputs if wanted, and the macro step that led here."""
+        live, grid = self.live, self.lengths.grid
+        values = live.outputs() + (live.inputs() if self.inputs else [])
+        return [grid.time(place), *values, length * grid.quantum]
+
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
+        """End the recording; the result has all rows, or with a file none of them."""
+        quantum = self.lengths.grid.quantum
+        info: dict[str, Any] = {
+            "steps": self.accepted,
+            "end": self.reached,
+            "stepping_time": self.stepping,
+            "accepted": self.accepted,
+            "rejected": 0,
+            "quantum": quantum,
+        }
+        if self.accepted:
+            info |= {"shortest_step": self.extremes[0] * quantum, "longest_step": self.extremes[1] * quantum}
+        warned = list(warnings)
+        if self.stepper is not None:
+            info |= self.stepper.told()
+            warned += self.stepper.warnings()
+        found = recorder.close(complete, warned, info=info)
+        if found is None:
+            empty = np.empty((0, len(recorder.names)))
+            return Result(recorder.names, np.empty(0), empty, tuple(warned), complete, info)
+        return found

@@ -1,0 +1,127 @@
+"""What `cosimo tune` shows: a bar while it searches, the front, predicted beside measured, and a picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.errors import OutputError
+from cosimo.reporting.fields import number
+from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, VERMILION, look, panels, require
+from cosimo.tuning import Point, Tuned, Verified
+from cosimo.tuning import Progress as Standing
+from cosimo.tuning.goals import MOST_ROBUST
+from cosimo.tuning.search import Report
+
+LABELS = {
+    "error": "error of the worst output",
+    "robustness": "change that rates and gains may have",
+    "cost": "cost per simulated second",
+    "radius": "spectral radius ρ",
+    "defect": "consistency δ",
+}
+
+
+@contextmanager
+def progress_bar(evaluations: int) -> Iterator[Report | None]:
+    """A bar on standard error with the hypervolume of the front so far; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:8}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("front {task.fields[front]}, hypervolume {task.fields[volume]:.4f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("grid", total=evaluations, front=0, volume=0.0)
+
+        def report(now: Standing) -> None:
+            bar.update(task, description=now.stage, completed=now.evaluations, front=now.front, volume=now.hypervolume)
+
+        yield report
+
+
+def tuned_fields(tuned: Tuned, verified: Sequence[Verified], figure: str | None) -> dict[str, Any]:
+    """What `tune --json` prints."""
+    return {
+        "system": tuned.system,
+        "objectives": [goal.name for goal in tuned.goals],
+        "horizon": tuned.horizon,
+        "evaluations": tuned.evaluations,
+        "recommended": point_fields(tuned.chosen),
+        "reason": tuned.reason,
+        "knee": point_fields(tuned.knee),
+        "front": [point_fields(point) for point in tuned.front],
+        "verified": [
+            {
+                "master": entry.point.master.name,
+                "step_size": entry.point.step,
+                "predicted": number(entry.point.error),
+                "measured": number(entry.measured.error),
+                "deviation": number(entry.deviation),
+                "diverged_at": number(entry.measured.diverged),
+                "errors": {name: number(value) for name, value in entry.measured.errors.items()},
+            }
+            for entry in verified
+        ],
+        "figure": figure,
+        "notes": list(tuned.notes),
+    }
+
+
+def point_fields(point: Point) -> dict[str, Any]:
+    """One entry of `front`."""
+    return {
+        "master": point.master.name,
+        "schedule": str(point.master),
+        "step_size": point.step,
+        "options": point.options,
+        "stable": point.stable,
+        "error": number(point.error),
+        "robustness": number(point.robustness),
+        "cost": number(point.cost),
+        "spectral_radius": number(point.radius),
+        "defect": number(point.defect),
+        "cheaper_than_jacobi": number(point.cheaper),
+        "sentence": point.sentence,
+    }
+
+
+def draw_front(tuned: Tuned, path: Path) -> Path:
+    """The first goal against the last; the colour is the one in between; the recommended point has a ring."""
+    require()
+    first, last = tuned.goals[0], tuned.goals[-1]
+    with look():
+        figure, (axes,) = panels(1, 1, size=(7.2, 4.4))
+
+        def values(name: str) -> Any:
+            found = [getattr(point, name) for point in tuned.front]
+            return np.minimum(found, MOST_ROBUST) if name == "robustness" else np.array(found)
+
+        x, y = values(last.name), values(first.name)
+        if len(tuned.goals) > 2:
+            shown = axes.scatter(x, y, c=values(tuned.goals[1].name), cmap="viridis", s=36, zorder=3)
+            figure.colorbar(shown, ax=axes, label=LABELS[tuned.goals[1].name])
+        else:
+            axes.scatter(x, y, color=BLUE, s=36, zorder=3)
+        x_chosen, y_chosen = ([getattr(tuned.chosen, goal.name)] for goal in (last, first))
+        axes.scatter(x_chosen, y_chosen, s=160, zorder=4, facecolors="none", edgecolors=VERMILION, linewidths=1.8)
+        axes.set(xlabel=LABELS[last.name], ylabel=LABELS[first.name])
+        axes.set(xscale="log" if last.logarithmic else "linear", yscale="log" if first.logarithmic else "linear")
+        axes.set_title(f"{tuned.system}: {tuned.chosen.words}", fontsize=9)
+        try:
+            figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None} if path.suffix == ".png" else None)
+        except (OSError, ValueError) as error:
+            raise OutputError(f"cannot write '{path}': {error}; choose another file, such as front.png.") from None
+    return path

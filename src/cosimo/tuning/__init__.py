@@ -1,0 +1,56 @@
+"""Choosing the master: the Pareto front of a space, how robust a master is, and in which order its units go."""
+
+from cosimo.tuning.choosing import Settings, tune
+from cosimo.tuning.costing import measured_weights
+from cosimo.tuning.objectives import Cost
+from cosimo.tuning.orders import (
+    ErrorOfOrders,
+    OrderChoice,
+    RadiusOfOrders,
+    Sequential,
+    best_order,
+    feedback_order,
+    orientations,
+)
+from cosimo.tuning.result import Point, Tuned, Verified, Wanted
+from cosimo.tuning.robustness import (
+    Crossing,
+    Radius,
+    Structure,
+    first_crossing,
+    parameter_structure,
+    relative_radius,
+    stability_radius,
+    unit_structure,
+)
+from cosimo.tuning.search import Progress
+from cosimo.tuning.space import Range, Space
+
+__all__ = [
+    "Cost",
+    "Crossing",
+    "ErrorOfOrders",
+    "OrderChoice",
+    "Point",
+    "Progress",
+    "Radius",
+    "RadiusOfOrders",
+    "Range",
+    "Sequential",
+    "Settings",
+    "Space",
+    "Structure",
+    "Tuned",
+    "Verified",
+    "Wanted",
+    "best_order",
+    "feedback_order",
+    "first_crossing",
+    "measured_weights",
+    "orientations",
+    "parameter_structure",
+    "relative_radius",
+    "stability_radius",
+    "tune",
+    "unit_structure",
+]

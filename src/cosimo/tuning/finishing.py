@@ -1,0 +1,223 @@
+"""From what a search evaluated to the result: the points that stand for the front, in full, and the recommendation."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import cached_property
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis import Spectrum
+from cosimo.analysis.accuracy import global_error
+from cosimo.analysis.consistency import consistency
+from cosimo.compensation import compensate
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.master import Master
+from cosimo.masters import jacobi
+from cosimo.tuning.fronts import nondominated, thinned
+from cosimo.tuning.goals import MOST_ROBUST
+from cosimo.tuning.pool import COLUMNS, Pool
+from cosimo.tuning.predicting import Judge
+from cosimo.tuning.relative import relative_radius
+from cosimo.tuning.result import Point, Tuned, Wanted, goal_values, recommend
+from cosimo.tuning.scene import Scene
+from cosimo.tuning.space import Range, Resolved, Space
+
+COMPENSATED = 10
+"""Steps at which a compensation is designed."""
+SHELLS = 32
+"""Sizes of change that the relative radius of a point of the front looks at in every direction."""
+SPARE = 6
+"""Candidates beyond those that stand for the front: the cheapest that seem good enough."""
+
+
+def _fewer_digits(step: float) -> float:
+    """The next smaller number of three digits."""
+    size = 10.0 ** (math.floor(math.log10(step)) - 2)
+    return float(f"{math.floor(step / size * (1 + 1e-12)) * size:.3g}")
+
+
+class Finish:
+    """From what was evaluated to the result."""
+
+    def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int) -> None:
+        self.pool, self.space, self.wanted, self.most = pool, space, wanted, points
+        self.scene: Scene = pool.scene
+        self.resolved: Resolved = pool.space
+        self.judge = Judge(self.scene.system, self.scene.horizon)
+        self.values = np.zeros((0, len(pool.goals)))
+        self.notes = list(self.resolved.notes)
+        names = {goal.name for goal in pool.goals}
+        self.robust = "robustness" in names
+        # What is shown is what is used; only an optimum of ρ or δ needs all its digits.
+        self.rounded = not names & {"radius", "defect"}
+
+    def result(self, seconds: float) -> Tuned:
+        """The front, best first goal first; `seconds` were spent before."""
+        begin = time.perf_counter()
+        points = self._points()
+        if self.space.compensation:
+            points += self._compensated()
+        names = {goal.name for goal in self.pool.goals}
+        allowed = [p for p in points if p.stable or self.scene.grows]
+        allowed = [p for p in allowed if "error" not in names or p.error <= 1] or allowed
+        if self.scene.grows:
+            self.notes.append("The coupled system itself is unstable, whatever the master: stability is not asked for.")
+        elif not allowed:
+            self.notes.append("No stable master was found in this space; what is shown is unstable.")
+        points = allowed or points
+        points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
+        front = tuple(sorted(points, key=lambda p: tuple(goal_values([p], self.pool.goals)[0].tolist())))
+        chosen, bend, reason = recommend(front, self.pool.goals, self.wanted)
+        if self.scene.worst_case and not self.scene.left_out:
+            self.notes.append(
+                "The system is at rest and nothing drives it: errors are those of the worst initial state."
+            )
+        if self.scene.left_out:
+            self.notes.append(
+                "External inputs that vary, and offsets, are left out while searching; the errors shown include them."
+            )
+        return Tuned(
+            system=self.scene.system.name,
+            goals=self.pool.goals,
+            front=front,
+            chosen=chosen,
+            reason=reason,
+            knee=bend,
+            horizon=self.scene.horizon,
+            evaluations=self.pool.count,
+            seconds=seconds + time.perf_counter() - begin,
+            notes=tuple(self.notes),
+            judge=self.judge,
+            values=self.values,
+            wanted=self.wanted,
+            priced=bool(self.pool.cost.weights),
+        )
+
+    def _points(self) -> list[Point]:
+        """What stands for the front, evaluated in full."""
+        rows, columns = self.pool.rows, self.pool.columns
+        violation = self.pool.violation(columns)
+        good = violation == 0
+        if not good.any():
+            # Nothing is allowed: what comes nearest to it.
+            within = violation <= np.quantile(violation, 0.1)
+            if self.space.budget is not None and (columns[:, COLUMNS.index("cost")] > self.space.budget).all():
+                raise ConfigurationError(
+                    f"no master in the space costs less than {self.space.budget:g} per simulated second; allow longer "
+                    f"steps, or a larger budget."
+                )
+            good = within
+        rows, columns = rows[good], columns[good]
+        values = self.pool.scaled(columns)
+        best = nondominated(values)
+        rows, columns, values = rows[best], columns[best], values[best]
+        self.values = columns[:, [COLUMNS.index(goal.name) for goal in self.pool.goals]]
+        chosen = list(dict.fromkeys([*thinned(values, self.most), *self._spare(columns)]))
+        return [self._point(rows[i]) for i in chosen]
+
+    def _spare(self, columns: Array) -> list[int]:
+        """The cheapest that seem good enough: one of them will be recommended."""
+        error, margin, cost = (columns[:, COLUMNS.index(name)] for name in ("error", "robustness", "cost"))
+        if np.isnan(error).all() or np.isnan(cost).all():
+            return []
+        wanted = self.wanted
+        fine = error <= 0.97 * wanted.error
+        if self.robust:
+            fine &= margin >= wanted.robustness
+        places = np.flatnonzero(fine)
+        return [int(i) for i in places[cost[places].argsort(kind="stable")][:SPARE]]
+
+    def _point(self, row: Array) -> Point:
+        structure = self.resolved.structures[int(self.resolved.structure_of(row[None])[0])]
+        step = float(self.resolved.steps_of(row[None])[0])
+        gains = {target: float(gain[0]) for target, gain in self.resolved.gains_of(row[None], structure).items()}
+        if self.rounded and isinstance(self.resolved.steps, Range):
+            step = max(_fewer_digits(step), self.resolved.steps.low)
+        gains = {target: round(gain, 3) if self.rounded else gain for target, gain in gains.items()}
+        master = structure.master(self.scene.system, step, gains)
+        return self._judged(master, structure.words(gains), structure.options(step, gains))
+
+    def _judged(self, master: Master, words: str, options: str) -> Point:
+        system = self.scene.system
+        linear = LinearSystem(system, master)
+        spectrum = Spectrum(linear)
+        cost = self.pool.cost.per_step(system, master) / master.step
+        error = self._error(linear)
+        robustness = np.nan
+        if self.robust:
+            robustness = (
+                relative_radius(system, master, limit=MOST_ROBUST, shells=SHELLS).change if spectrum.stable else 0.0
+            )
+        defect = np.nan
+        if any(goal.name == "defect" for goal in self.pool.goals):
+            defect = consistency(linear, k=2, norm=2)
+        return Point(
+            master=master,
+            words=words,
+            options=options,
+            stable=spectrum.stable,
+            error=error,
+            robustness=float(robustness),
+            cost=cost,
+            radius=spectrum.radius,
+            defect=float(defect),
+            cheaper=self._cheaper(error, cost),
+        )
+
+    def _error(self, linear: LinearSystem) -> float:
+        """Of the run from the start of the system; where that is at rest and nothing drives it, of the worst start."""
+        if not self.scene.worst_case or self.scene.left_out:
+            return self.judge.predicted(linear.master)
+        worst = global_error(linear, steps=self.judge.steps(linear.master))
+        return max(worst.outputs.values(), default=0.0)
+
+    def _cheaper(self, error: float, cost: float) -> float:
+        """How many times cheaper than plain Jacobi at the same error, by its candidates: between them, and up to a
+        decade beyond the most accurate one by the slope of the last two (its error is of first order).
+        """
+        costs, errors = self._plain
+        if len(errors) < 2 or not 0.1 * errors[0] <= error <= errors[-1]:
+            return float("nan")
+        e, c = np.log(errors), np.log(costs)
+        beyond = min(0.0, float(np.log(error) - e[0])) * (c[1] - c[0]) / (e[1] - e[0])
+        return float(np.exp(np.interp(np.log(error), e, c) + beyond) / cost)
+
+    @cached_property
+    def _plain(self) -> tuple[Array, Array]:
+        """Costs and errors of stable plain Jacobi masters, most accurate first, without those that others beat."""
+        plain = [
+            i
+            for i, s in enumerate(self.resolved.structures)
+            if s.family == "jacobi" and all(kind == 0 for _, kind in s.kinds)
+        ]
+        columns = self.pool.columns[np.isin(self.resolved.structure_of(self.pool.rows), plain)]
+        error, cost = columns[:, COLUMNS.index("error")], columns[:, COLUMNS.index("cost")]
+        good = (columns[:, 0] == 1) & np.isfinite(error) & (error > 0) & np.isfinite(cost)
+        pairs = np.column_stack([error[good], cost[good]])
+        pairs = pairs[nondominated(pairs)] if len(pairs) else pairs
+        pairs = pairs[pairs[:, 0].argsort()]
+        return pairs[:, 1], pairs[:, 0]
+
+    def _compensated(self) -> list[Point]:
+        """Jacobi corrected by `compensate` with the target "exact", where there is a design that follows it."""
+        steps = self.resolved.steps
+        tried = np.geomspace(steps.low, steps.high, COMPENSATED).tolist() if isinstance(steps, Range) else list(steps)
+        found, refusal = [], ""
+        for step in tried:
+            try:
+                corrected = compensate(self.scene.system, jacobi(self.scene.system, step), target="exact")
+                if not corrected.stable:
+                    continue
+                point = self._judged(corrected.master, "Jacobi, compensated (target exact)", "")
+            except CosimoError as error:
+                refusal = str(error)
+                continue
+            if point.error <= 1 and (self.space.budget is None or point.cost <= self.space.budget):
+                found.append(point)
+        if not found:
+            self.notes.append(f"No compensation is on the front: {refusal or 'no design is stable.'}")
+        return found

@@ -1,0 +1,192 @@
+"""What is computed for every master of a batch.
+
+An objective is a small frozen object. To add one, derive from `Objective` and provide `compute`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cosimo.algebra.batch import Norm
+from cosimo.analysis.spectrum import ROUNDING
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.master import Master
+from cosimo.core.schedule import Convergence, Operation, Repeat, Step
+from cosimo.core.system import System
+from cosimo.tuning.backends import Backend, Stack
+from cosimo.tuning.binding import Bound
+from cosimo.tuning.norms import norms
+from cosimo.tuning.radius import spectral_radii
+
+Columns = dict[str, Any]
+
+
+class Objective(ABC):
+    """Something to know about every master."""
+
+    @abstractmethod
+    def compute(self, bound: Bound) -> Columns:
+        """The columns by name, one number (or truth value) per master each."""
+
+
+@dataclass(frozen=True)
+class Stability(Objective):
+    """`spectral_radius` ρ(Φ) to a relative `accuracy`, and whether the master is `stable`, as `Spectrum` says it.
+
+    ρ is infinite where Φ is not finite (an iteration without a fixed point, or overflow).
+    """
+
+    accuracy: float = 1e-10
+
+    def compute(self, bound: Bound) -> Columns:
+        found = spectral_radii(bound.cycle, bound.backend, accuracy=self.accuracy)
+        host = bound.backend.host(found.stable).copy()
+        return {"spectral_radius": found.value, "stable": self._with_rigid_motion(bound, found.value, host)}
+
+    @staticmethod
+    def _with_rigid_motion(bound: Bound, value: Stack, stable: Any) -> Any:
+        """Multiple eigenvalues 1 of rigid motion are rounded no better than in exp(A_c h): as in `Spectrum.stable`."""
+        for number in bound.program.rigid:
+            coupled = bound.program.linear[number].coupled
+            which = bound.varied.which
+            own = np.ones(bound.count, dtype=bool) if which is None else which == number
+            radius = bound.backend.host(value)
+            doubtful = np.flatnonzero(own & ~stable & (radius < 1 + 1e-3))
+            for place in doubtful.tolist():
+                flow = np.abs(np.linalg.eigvals(coupled.flow(bound.varied.steps[place]))).max(initial=0.0)
+                stable[place] = radius[place] <= 1 + ROUNDING + 10 * max(0.0, float(flow) - 1)
+        return stable
+
+
+@dataclass(frozen=True)
+class Consistency(Objective):
+    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.consistency`)."""
+
+    k: int = 2
+    norm: Norm = 2
+
+    def __post_init__(self) -> None:
+        if self.k < 1 or self.norm not in (1, 2):
+            raise ConfigurationError(f"δ needs k ≥ 1 and the norm 1 or 2, not k = {self.k} and norm {self.norm}.")
+
+    def compute(self, bound: Bound) -> Columns:
+        rows = bound.start()
+        for _ in range(self.k):
+            rows = bound.macro_step(rows)
+        defect = bound.full(bound.observe(bound.program.defects, rows))
+        return {"consistency": norms(defect, bound.backend, norm=self.norm)}
+
+
+@dataclass(frozen=True)
+class Accuracy(Objective):
+    """`global_error` = max_k ‖S_y Φ^k E − C_c exp(A_c k h)‖₂ for k h ≤ `horizon`, and `relative_error`.
+
+    All communication points count where there are at most `samples` of them; where there are more, every q-th does,
+    with the smallest whole q that makes them few enough. The relative error divides by max_k ‖C_c exp(A_c k h)‖₂.
+    """
+
+    horizon: float
+    samples: int = 200
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.horizon) and self.horizon > 0) or self.samples < 1:
+            raise ConfigurationError("the global error needs a positive horizon and at least one sample.")
+
+    def points(self, steps: Array) -> tuple[Array, Array]:
+        """How many macro steps lie between two samples, and how many samples there are; at least one each."""
+        # A horizon of a whole number of steps must not lose the last one by rounding.
+        count = np.maximum(np.floor(self.horizon / steps * (1 + 1e-12)), 1.0)
+        stride = np.ceil(count / self.samples)
+        return stride.astype(np.int64), np.floor(count / stride).astype(np.int64)
+
+    def compute(self, bound: Bound) -> Columns:
+        backend, xp, program = bound.backend, bound.backend.xp, bound.program
+        stride, samples = self.points(bound.varied.steps)
+        blocks = program.needed()
+        end = bound.macro_step(bound.identity(blocks))
+        with backend.quiet():
+            Phi = bound.full(bound.gather(end, blocks))
+            y = bound.full(bound.observe(program.outputs, end))
+            C = bound.chosen(program.exact_outputs)
+            exact = program.exact_flow.at(bound.grid, 1.0, backend)
+            # y_k = Y Φ^(k−1) E: the samples k = q, 2q, … begin with Φ^(q−1).
+            z = bound.gather(bound.start(), blocks)
+            z = backend.multiply(_powers(Phi, stride - 1, backend), bound.full(z))
+            x = flow = _powers(exact, stride, backend)
+            leap = _powers(Phi, stride, backend)
+            error = backend.zeros(bound.count)
+            scale = bound.full(norms(bound.full(C), backend, norm=2)[None, None, :])[0, 0]
+            number = backend.array(samples)
+            for sample in range(1, int(samples.max()) + 1):
+                true = backend.multiply(C, x)
+                inside = number >= sample
+                off = norms(backend.multiply(y, z) - true, backend, norm=2)
+                error = xp.where(inside, xp.maximum(error, off), error)
+                scale = xp.where(inside, xp.maximum(scale, norms(true, backend, norm=2)), scale)
+                z, x = backend.multiply(leap, z), backend.multiply(flow, x)
+            return {"global_error": error, "relative_error": error / scale}
+
+
+def _powers(stack: Stack, exponents: Array, backend: Backend) -> Stack:
+    """stack^exponent of every matrix, by squaring."""
+    n, _, count = stack.shape
+    found = backend.zeros(n, n, count) + backend.array(np.eye(n)[:, :, None])
+    rest, base = exponents.copy(), stack
+    while rest.any():
+        odd = backend.array(rest % 2) > 0
+        if (rest % 2).any():
+            found = backend.xp.where(odd, backend.multiply(found, base), found)
+        rest //= 2
+        if rest.any():
+            base = backend.multiply(base, base)
+    return found
+
+
+@dataclass(frozen=True)
+class Cost(Objective):
+    """`cost` per simulated second: the units' steps, weighted, over the macro step.
+
+    `weights` is the cost of one step of each unit (1 where not given). Steps that stand side by side in the schedule
+    run in parallel on `workers`. An iteration until convergence counts as `sweeps` sweeps.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    workers: int = 1
+    sweeps: float | None = None
+
+    def compute(self, bound: Bound) -> Columns:
+        return {"cost": self.per_step(bound.program.systems[0], bound.program.master) / bound.steps}
+
+    def per_step(self, system: System, master: Master) -> float:
+        """The cost of one macro step."""
+        for name in self.weights:
+            if name not in system.units:
+                raise UnknownNameError("unit", name, system.units)
+        return self._of(master.schedule.operations)
+
+    def _of(self, operations: Iterable[Operation]) -> float:
+        total, side_by_side = 0.0, []
+        for operation in operations:
+            if isinstance(operation, Step):
+                side_by_side.append(float(self.weights.get(operation.unit, 1.0)))
+                continue
+            total += self._together(side_by_side)
+            side_by_side = []
+            if isinstance(operation, Repeat):
+                times = self.sweeps if isinstance(operation.times, Convergence) else operation.times
+                if times is None:
+                    raise ConfigurationError(
+                        "the master iterates until convergence; say with Cost(sweeps=…) how many sweeps that takes."
+                    )
+                total += times * self._of(operation.body)
+        return total + self._together(side_by_side)
+
+    def _together(self, weights: list[float]) -> float:
+        """Steps in parallel take as long as the longest, or as all of them shared out."""
+        return max(max(weights), sum(weights) / self.workers) if weights else 0.0

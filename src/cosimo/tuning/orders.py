@@ -1,0 +1,222 @@
+"""The best calling order of a Gauss–Seidel master: all that differ when they are few, a search when they are many.
+
+The search starts from an order in which little weight lies on stale connections (those whose source goes after their
+target, so that they deliver a value one step old): the feedback arc set problem, by the greedy rule of Eades, Lin and
+Smyth (1993) with weights. Then one unit at a time is moved to where the score is best, among the places that differ
+for it: before or after each unit that it is coupled with. Local optima are left by a few random moves. Orders that are
+the same are scored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.system import System
+from cosimo.masters import gauss_seidel
+from cosimo.tuning.graph import CouplingGraph, Equal, Order, coupling_graph, orientations
+from cosimo.tuning.sequential import ErrorOfOrders, RadiusOfOrders, Sequential
+
+__all__ = [
+    "ErrorOfOrders",
+    "OrderChoice",
+    "RadiusOfOrders",
+    "Sequential",
+    "best_order",
+    "connection_weights",
+    "coupling_graph",
+    "feedback_order",
+    "orientations",
+]
+
+Score = Callable[[Sequence[Order]], Sequence[float]]
+"""Numbers for many orders in one call, the smaller the better."""
+BATCH = 256
+FRUITLESS = 25
+"""How many kicks in a row that lead to no new order end the search."""
+THROUGH = 4.0
+"""How much more a stale connection weighs that is fed through its target at once than one that is integrated first."""
+
+
+@dataclass(frozen=True)
+class OrderChoice:
+    """The best order found, its score, how many orders were scored, and whether these were all that differ."""
+
+    order: Order
+    score: float
+    evaluations: int
+    complete: bool
+
+    def __str__(self) -> str:
+        scope = "of all that differ" if self.complete else "found by search"
+        return f"{' → '.join(self.order)}: {self.score:.6g}, the best {scope} ({self.evaluations} evaluated)"
+
+
+def best_order(
+    system: System,
+    score: Score,
+    *,
+    equal: Equal | None = None,
+    limit: int = 1000,
+    evaluations: int = 1000,
+    start: Sequence[str] | None = None,
+    seed: int = 0,
+) -> OrderChoice:
+    """The calling order with the smallest `score`: proven the best if at most `limit` orders differ, else searched.
+
+    `equal` says which orders the score does not tell apart (default: what the score itself says, else those with the
+    same Φ). The search begins at `start` or at `feedback_order`, and ends after `evaluations` scores; equal seeds give
+    equal results. It guarantees no more than a local optimum under moves of one unit, unless evaluations ran out first.
+
+    >>> from cosimo.problems import two_mass_glumac
+    >>> system = two_mass_glumac()
+    >>> print(best_order(system, ErrorOfOrders(Sequential(system, 1.0), horizon=20.0)))
+    two → one: 0.0989823, the best of all that differ (2 evaluated)
+    """
+    same: Equal = getattr(score, "equal", "map") if equal is None else equal
+    if evaluations < 1:
+        raise ConfigurationError(f"a search for an order needs at least one evaluation, not {evaluations}.")
+    few = list(islice(orientations(system, same), limit + 1))
+    if len(few) <= limit:
+        scores = [value for i in range(0, len(few), BATCH) for value in _checked(score, few[i : i + BATCH])]
+        best = int(np.argmin(scores))
+        return OrderChoice(few[best], scores[best], len(few), True)
+    first = feedback_order(system) if start is None else tuple(start)
+    gauss_seidel(system, 1.0, order=first)  # Refuses an order that does not name every unit once.
+    return _Search(coupling_graph(system, same), score, same, evaluations, seed).run(first)
+
+
+def connection_weights(system: System) -> dict[tuple[str, str], float]:
+    """How much it hurts that a connection source → target is stale, summed per pair of units: its share in the loop.
+
+    |gain| relative to the largest gain into the same input's unit, and four times as much where the target feeds the
+    input through to an output, since then the old value acts at once instead of being integrated first.
+
+    >>> from cosimo.problems import two_mass_glumac
+    >>> connection_weights(two_mass_glumac())
+    {('one', 'two'): 1.0, ('two', 'one'): 8.0}
+    """
+    largest = {name: max((abs(x.connection.gain) for x in system.incoming(name)), default=0) for name in system.units}
+    weights: dict[tuple[str, str], float] = {}
+    for link in system.links:
+        source, target = link.source.unit, link.target.unit
+        if source == target:
+            continue
+        through = bool(system.units[target].feedthrough()[:, link.target.index].any())
+        size = abs(link.connection.gain) / (largest[target] or 1.0)
+        weights[source, target] = weights.get((source, target), 0.0) + size * (THROUGH if through else 1.0)
+    return weights
+
+
+def feedback_order(system: System, weights: Mapping[tuple[str, str], float] | None = None) -> Order:
+    """An order with little weight on stale connections (greedy: sinks last, sources first, else the largest surplus).
+
+    >>> from cosimo.problems import two_mass_glumac
+    >>> feedback_order(two_mass_glumac())
+    ('two', 'one')
+    """
+    weights = connection_weights(system) if weights is None else weights
+    out: dict[str, dict[str, float]] = {name: {} for name in system.names}
+    into: dict[str, dict[str, float]] = {name: {} for name in system.names}
+    for (source, target), weight in weights.items():
+        out[source][target] = into[target][source] = weight
+    left: list[str] = []
+    right: list[str] = []
+    rest = dict.fromkeys(system.names)
+
+    def take(name: str) -> None:
+        del rest[name]
+        for other in out.pop(name):
+            into[other].pop(name, None)
+        for other in into.pop(name):
+            out[other].pop(name, None)
+
+    while rest:
+        sinks = [name for name in rest if not out[name]]
+        sources = [name for name in rest if not into[name]]
+        surplus = [] if sinks or sources else [max(rest, key=lambda n: sum(out[n].values()) - sum(into[n].values()))]
+        chosen = (sinks or sources or surplus)[0]
+        (right if sinks else left).append(chosen)
+        take(chosen)
+    return (*left, *reversed(right))
+
+
+def _checked(score: Score, orders: Sequence[Order]) -> list[float]:
+    values = [float(value) for value in score(orders)]
+    if len(values) != len(orders):
+        raise ConfigurationError(f"the score returned {len(values)} numbers for {len(orders)} orders.")
+    if np.isnan(values).any():
+        bad = orders[int(np.isnan(values).argmax())]
+        raise ConfigurationError(f"the score of the order {', '.join(bad)} is not a number.")
+    return values
+
+
+class _Search:
+    """Insertion search with a memory of all scores."""
+
+    def __init__(self, graph: CouplingGraph, score: Score, equal: Equal, evaluations: int, seed: int) -> None:
+        self.graph, self.score, self.left = graph, score, evaluations
+        self.key = graph.rooted_key if equal == "radius" else graph.key
+        self.known: dict[int, float] = {}
+        self.rng = np.random.default_rng(seed)
+
+    def run(self, start: Order) -> OrderChoice:
+        best, value = self.descend(start)
+        kick, fruitless = 2, 0
+        while self.left > 0 and fruitless < FRUITLESS:
+            before = self.left
+            order, found = self.descend(self.kicked(best, kick))
+            if found < value:
+                best, value, kick = order, found, 2
+            elif found == value:
+                best = order
+            # Where all that a kick leads to is known already, kick harder; in the end there is nothing new to find.
+            fruitless = fruitless + 1 if self.left == before else 0
+            kick = min(kick + 1, len(best)) if self.left == before else kick
+        return OrderChoice(best, value, len(self.known), False)
+
+    def descend(self, order: Order) -> tuple[Order, float]:
+        """Move one unit after the other to its best place, until a whole round improves nothing."""
+        value = self.values([order])[0]
+        names, idle = list(order), 0
+        self.rng.shuffle(names)
+        while idle < len(names) and self.left > 0:
+            name = names[0]
+            names = [*names[1:], name]
+            moves = self.moves(order, name)
+            values = self.values(moves)
+            idle += 1
+            if values and min(values) < value - 1e-12 * abs(value):
+                place = int(np.argmin(values))
+                order, value, idle = moves[place], values[place], 0
+        return order, value
+
+    def moves(self, order: Order, name: str) -> list[Order]:
+        """The orders that differ from this one by the place of one unit: just before or after a coupled one."""
+        i = self.graph.number[name]
+        rest = [other for other in order if other != name]
+        near = [k for k, other in enumerate(rest) if self.graph.neighbours[i] >> self.graph.number[other] & 1]
+        places = [*near, near[-1] + 1] if near else []
+        return [(*rest[:place], name, *rest[place:]) for place in places]
+
+    def kicked(self, order: Order, count: int) -> Order:
+        """`count` units moved to random places."""
+        names = list(order)
+        for _ in range(count):
+            names.insert(int(self.rng.integers(len(names))), names.pop(int(self.rng.integers(len(names)))))
+        return tuple(names)
+
+    def values(self, orders: Sequence[Order]) -> list[float]:
+        """Scores, new ones computed in one call, as far as evaluations are left (infinite beyond)."""
+        keys = [self.key(order) for order in orders]
+        new = {key: order for key, order in zip(keys, orders, strict=True) if key not in self.known}
+        asked = list(new.items())[: self.left]
+        if asked:
+            self.left -= len(asked)
+            found = _checked(self.score, [order for _, order in asked])
+            self.known.update(zip((key for key, _ in asked), found, strict=True))
+        return [self.known.get(key, np.inf) for key in keys]

@@ -1,0 +1,205 @@
+"""Candidates in, numbers out: structures share a batch, and what was evaluated once is not evaluated again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.errors import AlgebraicLoopError
+from cosimo.tuning.evaluation import Evaluation
+from cosimo.tuning.goals import Goal, OutputError
+from cosimo.tuning.objectives import Consistency, Cost, Objective, Stability
+from cosimo.tuning.program import Varied
+from cosimo.tuning.scene import OUTSIDE, Scene
+from cosimo.tuning.screening import Screen
+from cosimo.tuning.space import Resolved
+from cosimo.tuning.structures import Structure
+
+COLUMNS = ("stable", "radius", "error", "robustness", "cost", "defect")
+"""What is known of a candidate; columns that no goal asks for are NaN."""
+UNSTABLE = 1e6
+"""Stands for an error, or a ρ, that is not finite, in what the search sees."""
+
+
+class Pool:
+    """All candidates evaluated so far: rows (N, width) with their columns (N, 6), in the order they were asked for."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        space: Resolved,
+        goals: tuple[Goal, ...],
+        *,
+        cost: Cost,
+        budget: float | None,
+        backend: str = "numpy",
+        workers: int | None = None,
+    ) -> None:
+        self.scene, self.space, self.goals, self.cost, self.budget = scene, space, goals, cost, budget
+        self.names = {goal.name for goal in goals} | ({"cost"} if budget else set())
+        self._batches: dict[int, _Batch] = {}
+        self._options: dict[str, Any] = {"backend": backend, "workers": workers}
+        self._known: dict[bytes, Array] = {}
+        self._rows: list[Array] = []
+        self._asked: set[bytes] = set()
+
+    @property
+    def count(self) -> int:
+        """How many different candidates were asked for."""
+        return len(self._rows)
+
+    @property
+    def rows(self) -> Array:
+        """The candidates."""
+        return np.array(self._rows).reshape(-1, self.space.width)
+
+    @property
+    def columns(self) -> Array:
+        """What is known of them."""
+        return np.array([self._known[row.tobytes()] for row in self._rows]).reshape(-1, len(COLUMNS))
+
+    @property
+    def known(self) -> tuple[Array, Array]:
+        """Rows and columns of all that is known, also of what was remembered and not asked for yet."""
+        rows = [np.frombuffer(key) for key in self._known]
+        width = (-1, self.space.width)
+        return np.array(rows).reshape(width), np.array(list(self._known.values())).reshape(-1, len(COLUMNS))
+
+    def remember(self, rows: Array, columns: Array) -> None:
+        """Take over what an earlier search evaluated; it counts when it is asked for."""
+        for row, known in zip(rows, columns, strict=True):
+            self._known[row.tobytes()] = known
+
+    def admit(self, rows: Array, left: int) -> BoolArray:
+        """Which candidates may be asked for when only `left` more may be: those asked for before, and the first new."""
+        found = np.zeros(len(rows), dtype=bool)
+        new: set[bytes] = set()
+        for place, key in enumerate(row.tobytes() for row in rows):
+            if key not in self._asked and key not in new and len(new) < left:
+                new.add(key)
+            found[place] = key in self._asked or key in new
+        return found
+
+    def evaluate(self, rows: Array) -> Array:
+        """The columns (N, 6) of candidates."""
+        rows = self.space.tidy(rows)
+        keys = [row.tobytes() for row in rows]
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        if new:
+            asked = np.array(list(new.values()))
+            numbers = self.space.structure_of(asked)
+            for number in np.unique(numbers).tolist():
+                own = asked[numbers == number]
+                for row, found in zip(own, self._batch(number).columns(own), strict=True):
+                    self._known[row.tobytes()] = found
+        for key, row in zip(keys, rows, strict=True):
+            if key not in self._asked:
+                self._asked.add(key)
+                self._rows.append(row)
+        return np.array([self._known[key] for key in keys])
+
+    def scaled(self, columns: Array) -> Array:
+        """What the search makes small (N, goals): finite everywhere, monotone in the goals."""
+        found = [goal.scaled(columns[:, COLUMNS.index(goal.name)]) for goal in self.goals]
+        return np.nan_to_num(np.column_stack(found), nan=UNSTABLE, posinf=UNSTABLE, neginf=-UNSTABLE)
+
+    def violation(self, columns: Array) -> Array:
+        """How far candidates are from what is allowed: stable (where the system itself is), within the
+        budget, and not wrong by more than the outputs are large."""
+        found = np.zeros(len(columns))
+        if not self.scene.grows:
+            unstable = columns[:, 0] == 0
+            beyond = np.nan_to_num(columns[unstable, 1] - 1, nan=1e3, posinf=1e3)
+            found[unstable] += 1e-9 + np.clip(beyond, 0.0, 1e3)
+        if "error" in self.names:
+            error = np.nan_to_num(columns[:, COLUMNS.index("error")], nan=UNSTABLE, posinf=UNSTABLE)
+            found += np.log10(np.maximum(error, 1.0))
+        if self.budget is not None:
+            found += np.maximum(columns[:, COLUMNS.index("cost")] / self.budget - 1 - 1e-12, 0.0)
+        return found
+
+    def _batch(self, number: int) -> _Batch:
+        if number not in self._batches:
+            self._batches[number] = _Batch(self, self.space.structures[number], self._options)
+        return self._batches[number]
+
+
+class _Batch:
+    """One structure."""
+
+    def __init__(self, pool: Pool, structure: Structure, options: Mapping[str, Any]) -> None:
+        self.pool, self.structure, self.options = pool, structure, options
+
+    def columns(self, rows: Array) -> Array:
+        found = np.full((len(rows), len(COLUMNS)), np.nan)
+        steps, gains = self.pool.space.steps_of(rows), self.pool.space.gains_of(rows, self.structure)
+        try:
+            self._fill(found, steps, gains)
+        except AlgebraicLoopError:
+            found[:, 0], found[:, 1] = 0.0, np.inf
+        return found
+
+    def _fill(self, found: Array, steps: Array, gains: dict[str, Array]) -> None:
+        names, columns = self.pool.names, {name: i for i, name in enumerate(COLUMNS)}
+        objectives: list[Objective] = [Stability()]
+        objectives += [Consistency(2, 2)] if "defect" in names else []
+        table = again(self._plain, steps, gains).compute(*objectives)
+        found[:, columns["stable"]] = table.stable
+        found[:, columns["radius"]] = table["spectral_radius"]
+        if "defect" in names:
+            found[:, columns["defect"]] = table["consistency"]
+        if "cost" in names:
+            system, master = self.pool.scene.system, self._plain.program.master
+            found[:, columns["cost"]] = self.pool.cost.per_step(system, master) / (steps * self._stretch)
+        if "error" in names:
+            found[:, columns["error"]] = again(self._free, steps, gains).compute(self._error)["error"]
+        if "robustness" in names:
+            stable = np.flatnonzero(table.stable)
+            found[:, columns["robustness"]] = 0.0
+            if stable.size:
+                own = {target: gain[stable] for target, gain in gains.items()}
+                found[stable, columns["robustness"]] = self._screen.margins(steps[stable], own)
+
+    @cached_property
+    def _error(self) -> OutputError:
+        scene = self.pool.scene
+        return OutputError(scene.columns, scene.sizes, scene.horizon)
+
+    @cached_property
+    def _plain(self) -> Evaluation:
+        return self._evaluation(False)
+
+    @cached_property
+    def _free(self) -> Evaluation:
+        return self._evaluation(True) if OUTSIDE in self.pool.scene.free.units else self._plain
+
+    @cached_property
+    def _screen(self) -> Screen:
+        return Screen(self.pool.scene.system, self.structure.master(self.pool.scene.system, 1.0))
+
+    @property
+    def _stretch(self) -> float:
+        """The macro step of a multirate master is a multiple of the step that is searched."""
+        return self._plain.program.master.step
+
+    def _evaluation(self, free: bool) -> Evaluation:
+        system = self.pool.scene.free if free else self.pool.scene.system
+        master = self.structure.master(system, 1.0)
+        return Evaluation(system, master, gains=dict.fromkeys(self.structure.targets, 0.0), **self.options)
+
+
+def again(evaluation: Evaluation, steps: Array, gains: Mapping[str, Array]) -> Evaluation:
+    """The same batch with other numbers (N,), without setting everything up again.
+
+    `steps` are those of the structure: its macro step is as much longer as that of the evaluation's master is than 1.
+    """
+    found = copy.copy(evaluation)
+    stretch = evaluation.program.master.step
+    found.shape = steps.shape
+    found.varied = Varied(np.ascontiguousarray(steps * stretch), dict(gains))
+    return found

@@ -1,0 +1,233 @@
+"""How much may be wrong before a stable master becomes unstable.
+
+    r(Φ; E, F) = inf { ‖Δ‖ : ρ(Φ + E Δ F) ≥ 1 } = 1 / max over |z| = 1 of μ(F (zI − Φ)⁻¹ E)
+
+With E = F = I this is the stability radius of glumac2018, Eq. 60 (Hinrichsen and Pritchard 2005): min σ_min(zI − Φ).
+Its size depends on the coordinates of z, and on the step: over a long step a unit forgets its state, ρ falls, and the
+radius rises with it, although the coupling has come closer to instability. Within one step size, and for errors of
+the discrete map itself, it is the right measure. Masters of different step sizes are compared by `relative_radius`,
+whose changes (units that are faster, respond more) mean the same whatever the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from cosimo.algebra import LinearSystem
+from cosimo.core.arrays import ComplexArray
+from cosimo.core.errors import ConfigurationError
+from cosimo.tuning.circle import largest_gain, lowest_second, scalings, stacked
+from cosimo.tuning.crossing import Crossing, first_crossing
+from cosimo.tuning.relative import relative_radius
+from cosimo.tuning.uncertainty import Structure, parameter_structure, unit_structure
+
+__all__ = [
+    "Crossing",
+    "Radius",
+    "Structure",
+    "first_crossing",
+    "parameter_structure",
+    "relative_radius",
+    "stability_radius",
+    "unit_structure",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Radius:
+    """A stability radius between two bounds.
+
+    `lower`: no perturbation smaller than this makes ρ ≥ 1 (proven up to rounding). `value`: the norm of
+    `perturbation`, which puts an eigenvalue at `point` on the unit circle. With one block both agree to the tolerance
+    of the search; with several the truth lies between them. Both are 0 when ρ ≥ 1 already, infinite when nothing that
+    Δ changes ever reaches the circle.
+    """
+
+    value: float
+    lower: float
+    point: complex
+    perturbation: Any
+    real: bool
+
+
+def stability_radius(
+    uncertain: Structure | LinearSystem | Any,
+    *,
+    real: bool = False,
+    tolerance: float = 1e-4,
+    evaluations: int = 100_000,
+) -> Radius:
+    """The smallest ‖Δ‖ (2-norm, the largest of all blocks) with ρ(Φ(Δ)) ≥ 1, Δ complex or (`real`) real.
+
+    `uncertain`: a `Structure` (`unit_structure`, `parameter_structure`, `Structure.of`), or a matrix Φ or a
+    `LinearSystem`, of which then everything is uncertain. Guaranteed: ρ < 1 for every Δ smaller than `lower`, by bounds
+    on arcs that cover the circle (see `cosimo.tuning.circle`), complex or real alike; `lower` is within `tolerance` of
+    `value` for one block unless `evaluations` run out. A single real number δ is found by an eigenvalue problem
+    instead, exact up to its rounding. Real radii exist here for one block only.
+
+    >>> print(round(stability_radius([[0.5, 0.0], [0.0, -0.8]]).value, 6))  # normal: 1 − ρ
+    0.2
+    >>> print(round(stability_radius([[0.5, 10.0], [0.0, -0.8]]).value, 6))  # far from normal: much less
+    0.029662
+    >>> turn = 0.9 * np.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> scalar = Structure.of(turn, E=[[0.0], [1.0]], F=[[1.0, 0.0]])
+    >>> complex_, real = stability_radius(scalar), stability_radius(scalar, real=True)
+    >>> print(round(complex_.value, 4), round(real.value, 4))  # det(I z − Φ) = z² + 0.81 − 0.9 δ
+    0.2111 0.2111
+    """
+    structure = _structure(uncertain)
+    if not tolerance > 0:
+        raise ConfigurationError(f"the tolerance of a stability radius must be positive, not {tolerance}.")
+    if np.abs(np.linalg.eigvals(structure.Phi)).max(initial=0.0) >= 1:
+        return Radius(0.0, 0.0, complex(np.nan), np.zeros(structure.E.shape[::-1]), real)
+    if real:
+        if len(structure.blocks) > 1:
+            raise ConfigurationError(
+                "a real stability radius is computed for one uncertain block; use the complex one as a lower bound, or "
+                "first_crossing for named parameters."
+            )
+        return _real_radius(structure, tolerance, evaluations)
+    peak = largest_gain(structure, real=False, tolerance=tolerance, evaluations=evaluations)
+    if peak.gain == 0:
+        return Radius(np.inf, np.inf, peak.point, None, real)
+    Delta = _complex_perturbation(structure, peak.point)
+    return Radius(float(np.linalg.norm(Delta, 2)), 1 / peak.bound, peak.point, Delta, real)
+
+
+def _structure(uncertain: Any) -> Structure:
+    if isinstance(uncertain, Structure):
+        return uncertain
+    if isinstance(uncertain, LinearSystem):
+        matrix = uncertain.cycle.matrix
+        return Structure.of(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
+    return Structure.of(uncertain)
+
+
+def _complex_perturbation(structure: Structure, z: complex) -> ComplexArray:
+    """Δ with det(I − Δ T(z)) = 0: blocks of rank one along the vectors that a power iteration for μ settles on."""
+    T = structure.transfer(np.array([z]))[0]
+    left, right = (scale[0] for scale in scalings(structure, T[None]))
+    scaled = left[:, None] * T / right
+    b = np.linalg.svd(scaled)[2][0].conj() / right
+    rows, columns = np.cumsum([0, *(p for _, p in structure.blocks)]), np.cumsum([0, *(q for q, _ in structure.blocks)])
+    best: ComplexArray = np.full((T.shape[1], T.shape[0]), np.inf, dtype=complex)
+    smallest = np.inf
+    for _ in range(1 if len(structure.blocks) == 1 else 60):
+        a = T @ b
+        Q = np.zeros((T.shape[1], T.shape[0]), dtype=complex)
+        for i in range(len(structure.blocks)):
+            one, other = b[columns[i] : columns[i + 1]], a[rows[i] : rows[i + 1]]
+            size = np.linalg.norm(one) * np.linalg.norm(other)
+            if size > 0:
+                Q[columns[i] : columns[i + 1], rows[i] : rows[i + 1]] = np.outer(one, other.conj()) / size
+        values = np.linalg.eigvals(Q @ T)
+        turned = values[np.abs(values).argmax()]
+        if abs(turned) > 0 and 1 / abs(turned) < smallest:
+            smallest, best = 1 / abs(turned), Q / turned
+        b = _next_direction(structure, T, a, b)
+    return best
+
+
+def _next_direction(structure: Structure, T: ComplexArray, a: ComplexArray, b: ComplexArray) -> ComplexArray:
+    """One step of the power iteration: a = T b turned into z of w's block sizes, w = Tᴴ z, b of a's block sizes."""
+    rows, columns = np.cumsum([0, *(p for _, p in structure.blocks)]), np.cumsum([0, *(q for q, _ in structure.blocks)])
+    z = a.copy()
+    for i in range(len(structure.blocks)):
+        part = slice(rows[i], rows[i + 1])
+        z[part] *= np.linalg.norm(b[columns[i] : columns[i + 1]]) / max(float(np.linalg.norm(a[part])), 1e-300)
+    w = T.conj().T @ z
+    for i in range(len(structure.blocks)):
+        part = slice(columns[i], columns[i + 1])
+        w[part] *= np.linalg.norm(a[rows[i] : rows[i + 1]]) / max(float(np.linalg.norm(w[part])), 1e-300)
+    return np.asarray(w / max(float(np.linalg.norm(w)), 1e-300))
+
+
+# Real perturbations.
+
+
+def _real_radius(structure: Structure, tolerance: float, evaluations: int) -> Radius:
+    small, P, Q = _compressed(structure)
+    if 0 in small.H.shape:
+        return Radius(np.inf, np.inf, complex(np.nan), None, True)
+    if small.H.shape == (1, 1):
+        delta, z = _scalar(small)
+        value = abs(delta)
+        return Radius(value, value * (1 - 1e-9), z, None if np.isinf(delta) else delta * P @ Q.T, True)
+    peak = largest_gain(small, real=True, tolerance=tolerance, evaluations=evaluations)
+    if peak.gain == 0:
+        return Radius(np.inf, np.inf, peak.point, None, True)
+    Delta = P @ _real_perturbation(small, peak.point) @ Q.T
+    return Radius(float(np.linalg.norm(Delta, 2)), 1 / peak.bound, peak.point, Delta, True)
+
+
+def _compressed(structure: Structure) -> tuple[Structure, Any, Any]:
+    """The same structure on as few numbers as possible: Δ = P Δ' Qᵀ with orthonormal columns, of the same norm."""
+    Q, rows = _basis(np.hstack([structure.F, structure.H]))
+    P, columns = _basis(np.vstack([structure.E, structure.H]).T)
+    small = Structure(structure.Phi, structure.E @ P, Q.T @ structure.F, Q.T @ structure.H @ P, ((columns, rows),))
+    return small, P, Q
+
+
+def _basis(matrix: Any) -> tuple[Any, int]:
+    U, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
+    rank = int((sizes > 1e-13 * sizes.max(initial=0.0)).sum())
+    return U[:, :rank], rank
+
+
+def _scalar(structure: Structure) -> tuple[float, complex]:
+    """One real number δ: the smallest with 1 = δ T(z) on the circle, which needs T(z) = T(1/z), real.
+
+    The z with T(z) − T(1/z) = 0 are eigenvalues of a pencil of size 2 n + 1 (T(1/z) = H + z F (I − z Φ)⁻¹ E).
+    """
+    Phi, E, F, n = structure.Phi, structure.E, structure.F, len(structure.Phi)
+    right = scipy.linalg.block_diag(Phi, np.eye(n), 0.0)
+    left = scipy.linalg.block_diag(np.eye(n), Phi, 0.0)
+    right[:n, -1:], left[n:-1, -1:] = E, E
+    right[-1:, :n], right[-1:, n:-1] = F, -F
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = scipy.linalg.eigvals(right, left)
+    angles = np.angle(values[np.isfinite(values) & (np.abs(np.abs(values) - 1) < 1e-3)])
+    best, where = np.inf, complex(np.nan)
+    for z in np.exp(1j * np.concatenate([[0.0, np.pi], angles])):
+        T = structure.transfer(np.array([z]))[0, 0, 0]
+        if T.real == 0 or abs(1 / T.real) >= abs(best):
+            continue
+        delta = 1 / T.real
+        # Candidates that are not on the circle after all, or where T is not real, leave ρ below 1.
+        if np.abs(np.linalg.eigvals(structure.perturbed(np.array([[delta]])))).max() >= 1 - 1e-9:
+            best, where = delta, complex(z)
+    return best, where
+
+
+def _real_perturbation(structure: Structure, z: complex) -> Any:
+    """The smallest real Δ found with Δ T w = w for some complex w: from the second singular vectors at the best γ.
+
+    Where σ_2 is a double singular value at the best γ, w is searched in the plane of its vectors.
+    """
+    T = structure.transfer(np.array([z]))[0]
+    if z.imag == 0:
+        U, S, V = np.linalg.svd(T.real)
+        return np.outer(V[0], U[:, 0]) / S[0]
+    gamma = lowest_second(T)[1]
+    V = np.linalg.svd(stacked(T, gamma))[2]
+    q = T.shape[1]
+
+    def fitted(v: Any) -> Any:
+        w = v[:q] + 1j * gamma * v[q:]
+        target = T @ w
+        return np.column_stack([w.real, w.imag]) @ np.linalg.pinv(np.column_stack([target.real, target.imag]))
+
+    def size(v: Any) -> float:
+        Delta = fitted(v)
+        moved = np.abs(np.linalg.eigvals(structure.perturbed(Delta))).max()
+        return float(np.linalg.norm(Delta, 2)) if moved > 1 - 1e-9 else np.inf
+
+    tries = [V[1]]
+    for other in (0, 2):
+        if other < len(V):
+            tries += [np.cos(t) * V[1] + np.sin(t) * V[other] for t in np.linspace(0, np.pi, 181)]
+    return fitted(min(tries, key=size))

@@ -1,0 +1,242 @@
+"""Searching a space: a grid, then NSGA-II on batches, then local search around the front.
+
+Everything is counted in evaluations of different candidates. A search is a function of its seed alone: resuming means
+to go through it again with the evaluations that a file remembers, which are not made twice, so that an interrupted
+search ends as if it had never been interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.optimize
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError
+from cosimo.tuning.fronts import hypervolume, nondominated
+from cosimo.tuning.pool import Pool
+from cosimo.tuning.space import Range, Resolved
+
+Method = Literal["auto", "nsga2", "grid"]
+GRID_SHARE, REFINE_SHARE = 0.35, 0.2
+"""Parts of the evaluations that the first grid and the last local search may take."""
+POPULATION = 100
+REACH = 0.02
+"""How far from a point of the front the local search begins to look, as part of a range."""
+DESCENT = 400
+"""Evaluations of one Nelder–Mead search at most."""
+PAUSE = 0.2
+"""Seconds between two reports at least."""
+OUTER = 1.1
+"""The point that hypervolumes are measured from lies this factor beyond the worst of the first front."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands: evaluations made and allowed, points on the front, and the hypervolume of the front.
+
+    The hypervolume is in the scaled goals (decades of error and cost), from a point just beyond the first front.
+    """
+
+    stage: str
+    evaluations: int
+    allowed: int
+    front: int
+    hypervolume: float
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search."""
+
+    method: Method = "auto"
+    evaluations: int = 2000
+    seed: int = 0
+    population: int = POPULATION
+
+    def __post_init__(self) -> None:
+        if self.method not in ("auto", "nsga2", "grid"):
+            raise ConfigurationError(f"a search is 'auto', 'nsga2' or 'grid', not '{self.method}'.")
+        if self.evaluations < 1 or self.population < 4:
+            raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
+
+
+class Search:
+    """One search; afterwards `pool` has all that was evaluated. `save` is called whenever something new is known."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        options: Options,
+        *,
+        report: Report | None = None,
+        save: Callable[[Pool], None] | None = None,
+    ) -> None:
+        self.pool, self.options, self.report, self.save = pool, options, report, save
+        self._reference: Array | None = None
+        self._told = -math.inf
+
+    @property
+    def left(self) -> int:
+        """How many evaluations are still allowed."""
+        return max(0, self.options.evaluations - self.pool.count)
+
+    def run(self) -> None:
+        """All stages; the grid alone where it is asked for, or nothing is continuous."""
+        space, allowed = self.pool.space, self.options.evaluations
+        continuous = any(space.free(i) for i in range(len(space.structures)))
+        complete = self.options.method == "grid" or not continuous
+        self.evaluate(grid(space, allowed if complete else max(1, int(GRID_SHARE * allowed))), "grid")
+        if complete:
+            self._tell("grid", now=True)
+            return
+        refine = int(REFINE_SHARE * allowed)
+        if self.left > refine:
+            from cosimo.tuning.nsga import evolve
+
+            evolve(self, self.left - refine)
+        self.refine()
+        self._tell("refine", now=True)
+
+    def evaluate(self, rows: Array, stage: str) -> tuple[Array, Array]:
+        """Scaled goals and violations of candidates, as far as evaluations are left (infinitely bad beyond)."""
+        rows = self.pool.space.tidy(rows)
+        values = np.full((len(rows), len(self.pool.goals)), np.inf)
+        violation = np.full(len(rows), np.inf)
+        allowed = self.pool.admit(rows, self.left)
+        if allowed.any():
+            columns = self.pool.evaluate(rows[allowed])
+            values[allowed], violation[allowed] = self.pool.scaled(columns), self.pool.violation(columns)
+        if self.save is not None:
+            self.save(self.pool)
+        self._tell(stage)
+        return values, violation
+
+    # The front so far.
+
+    def front(self) -> tuple[Array, Array]:
+        """Rows and scaled goals of what no other candidate dominates, among those that violate nothing."""
+        columns = self.pool.columns
+        good = self.pool.violation(columns) == 0
+        rows, values = self.pool.rows[good], self.pool.scaled(columns[good])
+        best = nondominated(values) if len(values) else np.zeros(0, dtype=bool)
+        return rows[best], values[best]
+
+    def _tell(self, stage: str, *, now: bool = False) -> None:
+        if self.report is None or (self._told > time.monotonic() - PAUSE and not now):
+            return
+        self._told = time.monotonic()
+        _, values = self.front()
+        if self._reference is None and len(values):
+            span = np.ptp(values, axis=0)
+            self._reference = values.max(axis=0) + (OUTER - 1) * np.where(span > 0, span, 1.0)
+        volume = 0.0 if self._reference is None else hypervolume(values, self._reference)
+        self.report(Progress(stage, self.pool.count, self.options.evaluations, len(values), volume))
+
+    # Local search.
+
+    def refine(self) -> None:
+        """First the best ρ and δ by Nelder–Mead (SciPy), then steps to all sides from all points of the front.
+
+        The best error, robustness and cost lie at the ends of the space, or have no meaning without the others.
+        """
+        single = [number for number, goal in enumerate(self.pool.goals) if goal.name in ("radius", "defect")]
+        share = self.left // 2
+        for goal in single:
+            rows, values = self.front()
+            if len(rows):
+                self._descend(rows[values[:, goal].argmin()], goal, min(DESCENT, share // len(single)))
+        self._compass()
+
+    def _descend(self, start: Array, goal: int, evaluations: int) -> None:
+        free = self.pool.space.free(int(self.pool.space.structure_of(start[None])[0]))
+        if not free or evaluations < len(free) + 2:
+            return
+
+        def value(numbers: Array) -> float:
+            row = start.copy()
+            row[free] = numbers
+            values, violation = self.evaluate(row[None], "refine")
+            return float(values[0, goal] + 1e3 * violation[0])
+
+        simplex = np.clip(start[free] + REACH * np.vstack([np.zeros(len(free)), np.eye(len(free))]), 0, 1)
+        flat = (simplex[1:] == simplex[0]).all(axis=1)
+        simplex[1:][flat] -= REACH * np.eye(len(free))[flat]
+        options = {"maxfev": evaluations, "initial_simplex": simplex, "xatol": 1e-10, "fatol": 1e-12}
+        bounds = [(0.0, 1.0)] * len(free)
+        scipy.optimize.minimize(value, start[free], method="Nelder-Mead", bounds=bounds, options=options)
+
+    def _compass(self) -> None:
+        """Along every free number up and down from every point of the front; shorter when nothing new is found."""
+        reach, space = REACH, self.pool.space
+        while self.left > 0 and reach > 1e-6:
+            rows, before = self.front()
+            moved = []
+            for row, number in zip(rows, space.structure_of(rows).tolist(), strict=True):
+                for place in space.free(number):
+                    for step in (reach, -reach):
+                        other = row.copy()
+                        other[place] = np.clip(row[place] + step, 0, 1)
+                        moved.append(other)
+            if not moved:
+                return
+            count = self.pool.count
+            # With few evaluations left, every point of the front gets its turn.
+            spread = np.random.default_rng(self.options.seed).permutation(len(moved))
+            self.evaluate(np.array(moved)[spread], "refine")
+            _, after = self.front()
+            if self.pool.count == count or (len(after) == len(before) and (after == before).all()):
+                reach /= 2
+            else:
+                reach *= 0.7
+
+
+def grid(space: Resolved, most: int) -> Array:
+    """A grid of at most `most` candidates: every structure, evenly spaced steps, and evenly spaced gains.
+
+    Structures with gains get more points than those without. Where not even one point per structure is allowed, as many
+    structures as there may be, spread over the list.
+    """
+    count = len(space.structures)
+    if most < count:
+        chosen = np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
+        return np.concatenate([_points(space, number, 1) for number in chosen])
+    weights = np.array([1.0 + 2 * len(structure.targets) for structure in space.structures])
+    shares = np.maximum(1, np.floor(most * weights / weights.sum()).astype(int))
+    while shares.sum() > most:
+        shares[shares.argmax()] -= 1
+    return np.concatenate([_points(space, number, share) for number, share in enumerate(shares.tolist())])
+
+
+def _points(space: Resolved, number: int, most: int) -> Array:
+    """At most `most` points of one structure: as many in each gain, the rest for the step."""
+    gains = [2 + space.targets.index(target) for target in space.structures[number].targets]
+    choices = space.steps if not isinstance(space.steps, Range) else None
+    fixed = len(choices) if choices is not None else (1 if space.steps.low == space.steps.high else None)  # type: ignore[union-attr]
+    if fixed is None:
+        # The step matters more than each gain: four times as many points.
+        per = max(1, int((most / 4) ** (1 / (1 + len(gains))))) if gains else 1
+        steps = max(1, most // per ** len(gains))
+    else:
+        steps = min(fixed, most)
+        per = max(1, int((most / steps) ** (1 / len(gains)) + 1e-9)) if gains else 1
+    axis = (np.arange(steps) + 0.5) / steps if choices is not None else _axis(steps)
+    axes = [axis, *([_axis(per)] * len(gains))]
+    mesh = np.stack([m.ravel() for m in np.meshgrid(*axes, indexing="ij")], axis=1)
+    rows = np.zeros((len(mesh), space.width))
+    rows[:, 0] = space.place(number)
+    rows[:, [1, *gains]] = mesh
+    return rows
+
+
+def _axis(count: int) -> Array:
+    """Evenly spaced in [0, 1] with both ends; the middle if there is only one."""
+    return np.linspace(0, 1, count) if count > 1 else np.full(1, 0.5)

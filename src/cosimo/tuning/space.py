@@ -1,0 +1,277 @@
+"""What may be chosen: step sizes, masters, couplings, and the limits that a user gives.
+
+A `Space` says what is open; `Space.resolve(system)` writes it out for one system: a list of structures (a family of
+masters with its order, sweeps and kinds of coupling, all that is not a number) and, for the numbers, the range of the
+macro step and of the gains of NEPCE. A candidate is a row of numbers in [0, 1]: which structure, the step, the gains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.system import System
+from cosimo.masters import gauss_seidel
+from cosimo.tuning.graph import Order, orientations
+from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best_order, feedback_order
+from cosimo.tuning.structures import Kind, Structure
+
+IntArray = npt.NDArray[np.intp]
+FAMILIES = ("jacobi", "gauss-seidel", "iterative")
+ORDERS = 24
+"""Up to how many different calling orders all are tried."""
+ITERATED = 6
+"""In how many orders iterative masters are tried."""
+TRIED = 200
+"""Orders that a search for the best ones looks at."""
+STRUCTURES = 2000
+"""How many structures a space may have."""
+SHORTEST, LONGEST = 1e-3, 10.0
+"""The range of steps that is searched unless given, in units of 1/|λ| of the fastest mode of the coupled system."""
+MOST_STEPS = 200_000
+"""How many macro steps a run over the horizon has at most, unless steps are given."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers from `low` to `high`; `logarithmic`: each decade counts alike."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ConfigurationError(f"a range goes from a number to a larger one, not from {self.low} to {self.high}.")
+        if self.logarithmic and self.low <= 0:
+            raise ConfigurationError(f"a logarithmic range begins above 0, not at {self.low}.")
+
+    def at(self, share: Array) -> Array:
+        """The numbers at shares from 0 to 1 of the range."""
+        if self.low == self.high:
+            return np.full(np.shape(share), float(self.low))
+        if self.logarithmic:
+            found: Array = np.exp(np.log(self.low) + share * (np.log(self.high) - np.log(self.low)))
+            return np.clip(found, self.low, self.high)
+        return self.low + share * (self.high - self.low)
+
+    def share(self, value: float) -> float:
+        """Where a number lies, the inverse of `at`."""
+        if self.low == self.high:
+            return 0.0
+        a, b, x = (math.log(v) if self.logarithmic else v for v in (self.low, self.high, value))
+        return (x - a) / (b - a)
+
+
+Steps = float | Sequence[float] | Range | None
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is open, and the limits.
+
+    `steps`: one macro step (fixed), a list to choose from, a `Range` (the step is searched by decades), or None: from
+    0.001 to 10 times 1/|λ| of the fastest mode. `families`: among "jacobi", "gauss-seidel" and "iterative" (fixed
+    numbers of `sweeps`; left out where a unit cannot restore its state). `order`: one calling order instead of all that
+    differ (at most `orders` of them). `kinds`: couplings to try, orders of `Hold` and "nepce", with `gains` the range
+    of its gains, one per connection; `couplings`: other kinds for single inputs. All other inputs have the same kind,
+    unless `mixed`, which multiplies the structures. `multiples`: rates of units to try as
+    well, as for `masters.multirate`. `compensation`: also try Jacobi corrected by `compensate`. `budget`: the most
+    that a simulated second may cost, in unit steps (weighted as the cost is).
+
+    >>> Space(steps=0.004, families=("gauss-seidel",), kinds=(0, 1)).families
+    ('gauss-seidel',)
+    """
+
+    steps: Steps = None
+    families: tuple[str, ...] = FAMILIES
+    order: Sequence[str] | None = None
+    orders: int = ORDERS
+    sweeps: tuple[int, ...] = (2, 3)
+    kinds: tuple[Kind, ...] = (0, 1, 2, "nepce")
+    gains: Range = field(default_factory=lambda: Range(0.0, 0.95))
+    couplings: Mapping[str, Sequence[Kind]] = field(default_factory=dict)
+    mixed: bool = False
+    multiples: Sequence[Mapping[str, int]] = ()
+    compensation: bool = False
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.families:
+            if name not in FAMILIES:
+                raise UnknownNameError("family of masters", name, FAMILIES)
+        if not (self.families or self.multiples):
+            raise ConfigurationError("a space needs at least one family of masters.")
+        if any(count < 1 for count in self.sweeps):
+            raise ConfigurationError(f"sweeps are at least 1, not {self.sweeps}.")
+        for kind in (*self.kinds, *(kind for some in self.couplings.values() for kind in some)):
+            _require_kind(kind)
+        if not self.kinds or not all(self.couplings.values()):
+            raise ConfigurationError("a space needs at least one kind of coupling for every input.")
+        if not 0 <= self.gains.low <= self.gains.high < 1:
+            raise ConfigurationError(f"gains of Nepce lie in [0, 1), not {self.gains.low} to {self.gains.high}.")
+        if self.budget is not None and not self.budget > 0:
+            raise ConfigurationError(f"the budget must be positive, not {self.budget}.")
+        if isinstance(self.steps, int | float | Sequence):
+            given = [self.steps] if isinstance(self.steps, int | float) else list(self.steps)
+            if not given or not all(isinstance(h, int | float) and math.isfinite(h) and h > 0 for h in given):
+                raise ConfigurationError(f"steps must be positive numbers, not {self.steps}.")
+
+    def resolve(self, system: System, *, fastest: float, horizon: float) -> Resolved:
+        """Written out for a system whose fastest mode has |λ| = `fastest`, run for `horizon` seconds."""
+        notes: list[str] = []
+        steps = self._steps(fastest, horizon)
+        usual = float(np.sqrt(steps.low * steps.high)) if isinstance(steps, Range) else steps[len(steps) // 2]
+        return Resolved(self._structures(system, usual, notes), steps, self.gains, tuple(notes))
+
+    def _steps(self, fastest: float, horizon: float) -> Range | tuple[float, ...]:
+        if isinstance(self.steps, Range):
+            return Range(self.steps.low, self.steps.high, logarithmic=True)
+        if isinstance(self.steps, int | float):
+            return (float(self.steps),)
+        if self.steps is not None:
+            return tuple(sorted(float(h) for h in self.steps))
+        scale = 1 / fastest if fastest > 0 else horizon / 100
+        high = min(LONGEST * scale, horizon / 4)
+        return Range(min(max(SHORTEST * scale, horizon / MOST_STEPS), high), high, logarithmic=True)
+
+    def _structures(self, system: System, step: float, notes: list[str]) -> tuple[Structure, ...]:
+        orders = self._orders(system, step, notes) if {"gauss-seidel", "iterative"} & set(self.families) else []
+        kinds = self._kinds(system)
+        filtered = {mapping for mapping in kinds if any(kind == "nepce" for _, kind in mapping)}
+        found = []
+        if "jacobi" in self.families:
+            found += [Structure("jacobi", (system.names,), k) for k in kinds]
+        if "gauss-seidel" in self.families and len(system.units) > 1:
+            found += [Structure("gauss-seidel", tuple((n,) for n in order), k) for order in orders for k in kinds]
+        if "iterative" in self.families and self._restores(system, notes):
+            several = orders[:ITERATED] if len(system.units) > 1 else []
+            stages = [(system.names,), *(tuple((n,) for n in order) for order in several)]
+            # Within a step the samples of later sweeps replace those of earlier ones; a filter would count them twice.
+            found += [
+                Structure("iterative", s, k, n) for s in stages for n in self.sweeps for k in kinds if k not in filtered
+            ]
+        for rates in self.multiples:
+            held = [k for k in kinds if k not in filtered]
+            rate = tuple(sorted(rates.items()))
+            found += [Structure("multirate", (system.names,), k, multiples=rate) for k in held]
+        if not found:
+            raise ConfigurationError(
+                "no master is left in the space: " + (" ".join(notes) or "a single unit needs the family 'jacobi'.")
+            )
+        if len(found) > STRUCTURES:
+            raise ConfigurationError(
+                f"the space has {len(found)} structures, more than {STRUCTURES}; fix the order, or use fewer couplings."
+            )
+        return tuple(found)
+
+    def _restores(self, system: System, notes: list[str]) -> bool:
+        unable = [name for name, unit in system.units.items() if not unit.can_restore]
+        if unable:
+            notes.append(f"Iterative masters are left out: {', '.join(unable)} cannot restore a state.")
+        return not unable
+
+    def _orders(self, system: System, step: float, notes: list[str]) -> list[Order]:
+        if self.order is not None:
+            gauss_seidel(system, 1.0, order=self.order)  # Refuses an order that does not name every unit once.
+            return [tuple(self.order)]
+        found = list(islice(orientations(system), self.orders + 1))
+        if len(found) <= self.orders:
+            return found
+        first, sequential = feedback_order(system), Sequential(system, step)
+        scores = (ErrorOfOrders(sequential, horizon=100 * step), RadiusOfOrders(sequential))
+        best = [best_order(system, score, limit=0, evaluations=TRIED, start=first).order for score in scores]
+        notes.append(
+            f"Of more than {self.orders} calling orders those are tried that a search at the step {step:.3g} s finds "
+            f"best in error and in ρ, and the one with the least weight on stale connections, both ways round."
+        )
+        return list(dict.fromkeys([*best, first, tuple(reversed(first))]))
+
+    def _kinds(self, system: System) -> list[tuple[tuple[str, Kind], ...]]:
+        """The kinds of coupling of all connected inputs, by target."""
+        discrete = {f"{name}.{v}" for name, unit in system.units.items() for v in unit.discrete_inputs}
+        targets = [link.connection.target for link in system.links if link.connection.target not in discrete]
+        for target in self.couplings:
+            if target not in targets:
+                raise UnknownNameError("connected, continuous input", target, targets)
+        sloped = any(unit.input_degree > 0 for unit in system.units.values())
+        usual: list[Kind] = [kind for kind in self.kinds if kind in (0, "nepce") or sloped] or [0]
+        special = [[(target, kind) for kind in kinds] for target, kinds in self.couplings.items()]
+        rest = [target for target in targets if target not in self.couplings]
+        general = product(usual, repeat=len(rest)) if self.mixed else [(kind,) * len(rest) for kind in usual]
+        found = [tuple(sorted([*zip(rest, some, strict=True), *own])) for some in general for own in product(*special)]
+        return list(dict.fromkeys(found)) or [()]
+
+
+def _require_kind(kind: object) -> None:
+    if kind != "nepce" and (isinstance(kind, bool) or kind not in (0, 1, 2)):
+        raise ConfigurationError(f"a coupling to try is 0, 1 or 2 (the order of a hold) or 'nepce', not {kind!r}.")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A space written out for one system. Rows of numbers in [0, 1] are candidates: structure, step, gains."""
+
+    structures: tuple[Structure, ...]
+    steps: Range | tuple[float, ...]
+    gains: Range
+    notes: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The inputs that have a gain in some structure."""
+        return tuple(sorted({target for structure in self.structures for target in structure.targets}))
+
+    @property
+    def width(self) -> int:
+        """How many numbers a candidate has."""
+        return 2 + len(self.targets)
+
+    def structure_of(self, rows: Array) -> IntArray:
+        """Which structure each row names."""
+        count = len(self.structures)
+        found: IntArray = np.clip((rows[:, 0] * count).astype(np.intp), 0, count - 1)
+        return found
+
+    def place(self, structure: int) -> float:
+        """The number in [0, 1] that names a structure."""
+        return (structure + 0.5) / len(self.structures)
+
+    def steps_of(self, rows: Array) -> Array:
+        """The macro step of each row."""
+        if isinstance(self.steps, Range):
+            return self.steps.at(rows[:, 1])
+        index = np.clip((rows[:, 1] * len(self.steps)).astype(int), 0, len(self.steps) - 1)
+        found: Array = np.asarray(self.steps)[index]
+        return found
+
+    def gains_of(self, rows: Array, structure: Structure) -> dict[str, Array]:
+        """The gains of rows that share a structure, by target."""
+        return {t: self.gains.at(rows[:, 2 + self.targets.index(t)]) for t in structure.targets}
+
+    def tidy(self, rows: Array) -> Array:
+        """The same candidates with unused numbers set to 0 and chosen ones to the middle, so that equal are equal."""
+        found = np.clip(rows, 0.0, 1.0)
+        numbers = self.structure_of(found)
+        found[:, 0] = (numbers + 0.5) / len(self.structures)
+        if not isinstance(self.steps, Range):
+            index = np.clip((found[:, 1] * len(self.steps)).astype(int), 0, len(self.steps) - 1)
+            found[:, 1] = (index + 0.5) / len(self.steps)
+        elif self.steps.low == self.steps.high:
+            found[:, 1] = 0.0
+        for number, structure in enumerate(self.structures):
+            unused = [2 + i for i, target in enumerate(self.targets) if target not in structure.targets]
+            found[np.ix_(numbers == number, unused)] = 0.0
+        return found
+
+    def free(self, structure: int) -> list[int]:
+        """The places of the numbers that are continuous in a structure."""
+        step = [1] if isinstance(self.steps, Range) and self.steps.low < self.steps.high else []
+        return [*step, *(2 + self.targets.index(t) for t in self.structures[structure].targets)]

@@ -1,0 +1,65 @@
+// Whether outputs grow without bound: the rules and their reasons are in growth.py, which does the same.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace cosimo {
+
+struct Grown {
+    std::uint32_t output;
+    long long step;
+    double first, last;
+    long long over;
+};
+
+// [low, high] as the pair (high, −low): both grow by one comparison, and their sum is the range.
+typedef double Interval __attribute__((vector_size(16)));
+
+inline Interval joined(Interval a, Interval b) { return a > b ? a : b; }
+inline double range_of(Interval interval) { return interval[0] + interval[1]; }
+
+class Growth {
+public:
+    static constexpr int window_steps = 8;
+
+    // `start`: outputs, then external inputs, at t0. `owners`: the group of each output; `groups`: per group the outputs
+    // that may have given their energy.
+    void begin(const std::vector<double> &start, std::vector<std::uint32_t> owners, std::vector<std::vector<std::uint32_t>> groups);
+    // The intervals of every signal in the next macro steps.
+    void window(const Interval *now);
+    std::size_t signals() const { return start_.size(); }
+    std::vector<Grown> found;
+
+private:
+    static constexpr long long kept = 20, ring = 32;  // windows looked at; a power of two that holds them
+
+    // The newest windows of one length: a ring of intervals, signal after signal in each. Those before number `left` are
+    // only known as one interval, `old`.
+    struct Level {
+        long long width, count = 0, left = 0;
+        std::vector<Interval> windows, old;
+    };
+    std::vector<Interval> start_, merged_;
+    std::vector<std::uint32_t> owners_;
+    std::vector<std::vector<std::uint32_t>> groups_;
+    std::vector<char> silent_;
+    std::vector<Level> levels_;
+    long long steps_ = 0;
+
+    void push(Level &, const Interval *now);
+    void forget(Level &);
+    void look(const Level &);
+    void examine(const Level &, std::size_t output);
+    long long begin_of(const Level &, std::size_t output) const;
+    bool steady(const Level &, std::size_t output, long long first, double factor) const;
+    bool forced(const Level &) const;
+    bool explained(const Level &, std::size_t output, long long first) const;
+    // Window number `number` of a level.
+    std::size_t place(long long number) const { return static_cast<std::size_t>(number & (ring - 1)) * start_.size(); }
+    // The window `back` before the newest.
+    const Interval *at(const Level &level, long long back) const {
+        return level.windows.data() + place(level.count - 1 - back);
+    }
+};
+
+}  // namespace cosimo

@@ -1,0 +1,112 @@
+"""Systems that are linear only near rest, or only piece by piece."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from cosimo.assessment import assess
+from cosimo.assessment.limits import critical_steps, find_base
+from cosimo.assessment.local import Linearisation
+from cosimo.assessment.operating import at_start
+from cosimo.core.system import System
+from cosimo.execution import run
+from cosimo.masters import gauss_seidel, jacobi
+from testbed import CASES, NONLINEAR, critical_step_by_bisection, reference, systems
+
+Systems = dict[str, System]
+STEPS = {"tank-limited": (3.0, 1.0), "pendulum": (0.027, 0.014)}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Systems:
+    return systems(tmp_path_factory.mktemp("full"))
+
+
+@pytest.fixture(scope="module")
+def resting(tmp_path_factory: pytest.TempPathFactory) -> Systems:
+    return systems(tmp_path_factory.mktemp("resting"), near_rest=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("means", ["derivatives", "differences", "experiments"])
+@pytest.mark.parametrize("name", NONLINEAR)
+def test_critical_steps_near_rest(name, means, resting):
+    system, (low, high) = resting[name], CASES[name].search
+    linearisation = Linearisation(system, at_start(system), means=means)
+    found = critical_steps(linearisation, find_base(linearisation, low), jacobi(system, low), jacobi)
+    masters = {"jacobi": jacobi, "gauss_seidel": lambda s, h: gauss_seidel(s, h, order=found.order)}
+    for kind, build in masters.items():
+        measured = critical_step_by_bisection(system, build, low, high, tolerance=1e-3, steps=8_000)
+        predicted = getattr(found, kind).step
+        print(f"{name:16} {means:12} {kind:13} predicted {predicted:10.5g} measured {measured:10.5g}")
+        assert predicted == pytest.approx(measured, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NONLINEAR)
+def test_from_the_start_alone_no_error_is_claimed(name, full):
+    system, case = full[name], CASES[name]
+    found = assess(system, jacobi(system, STEPS[name][0]), horizon=case.horizon)
+    assert found.error is None
+    assert found.confidence.level == "low"
+    assert found.recommendation.master is None
+    assert "--along" in found.recommendation.text
+    assert any("leaves the range" in reason for reason in found.reasons)
+    assert found.verdict.stable
+
+
+@pytest.mark.parametrize("name", ["tank-limited", pytest.param("pendulum", marks=pytest.mark.slow)])
+def test_near_rest_the_linear_picture_holds(name, resting):
+    system, case, step = resting[name], CASES[name], STEPS[name][1]
+    found = assess(system, jacobi(system, step), horizon=case.horizon)
+    coarse, fine = (
+        run(system, jacobi(system, step / parts), stop=found.error.steps * step).values[::parts] for parts in (32, 64)
+    )
+    exact = 2 * fine - coarse  # the error of the coupling is of first order
+    rows = run(system, jacobi(system, step), stop=found.error.steps * step).values
+    measured = np.abs(rows - exact).max(axis=0) / np.abs(exact).max(axis=0)
+    assert np.array(list(found.error.outputs.values())) == pytest.approx(measured, rel=0.1)
+
+
+@pytest.mark.parametrize("means", [None, pytest.param("experiments", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("build", [jacobi, pytest.param(gauss_seidel, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", NONLINEAR)
+def test_errors_along_a_run_within_a_factor_of_two(name, build, step, means, full):
+    system, case, h = full[name], CASES[name], STEPS[name][step]
+    found = assess(system, build(system, h), horizon=case.horizon, along=12, means=means)
+    result = run(system, build(system, h), stop=found.error.steps * h)
+    exact = reference(name, result.time)
+    measured = np.abs(result.values - exact).max(axis=0) / np.abs(exact).max(axis=0)
+    ratio = np.array(list(found.error.outputs.values())) / measured
+    print(f"{name:16} {means} {build.__name__:14} h = {h:8.3g} predicted / measured {ratio.round(2)}")
+    assert ((ratio > 0.5) & (ratio < 2.0)).all()
+    assert found.confidence.level == "fair"
+    assert len(found.along) >= 8
+
+
+def test_a_limit_that_is_left_on_the_way_is_named(full):
+    """The controller's limit holds the inflow at first: nothing is fed back until it lets go."""
+    system = full["tank-limited"]
+    found = assess(system, jacobi(system, 1.0), horizon=300.0, along=12)
+    assert found.along[0].time == 0
+    marked = [moment for moment in found.along if not moment.applies]
+    assert marked
+    assert any("controller" in note for moment in marked for note in moment.notes)
+    assert found.along[-1].applies
+    assert any(moment.changes for moment in found.along)
+    assert "not linear here" in str(found)
+
+
+def test_chosen_times(full):
+    system = full["pendulum"]
+    found = assess(system, jacobi(system, 0.01), horizon=4.0, at=[0.5, 3.0])
+    assert [moment.time for moment in found.along] == pytest.approx([0.0, 0.5, 3.0])
+    # Saturated at first; at rest the loop is closed and bears steps of 0.0565 s only.
+    assert found.along[-1].critical_step == pytest.approx(0.0565, rel=0.02)
+    assert found.along[0].critical_step > 2 * found.along[-1].critical_step
+    assert any("critical step" in change for moment in found.along for change in moment.changes)
