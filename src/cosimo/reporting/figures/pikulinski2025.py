@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "held": {"color": VERMILION, "linewidth": 0.9},
     "pressure": {"color": GREY, "linewidth": 1.4},
     "DMD, the paper's": {"color": BLUE, "linewidth": 1.1},
