@@ -57,11 +57,11 @@ def windows_of_the_oscillator(windows: tuple[int, ...] = (4, 5, 6, 8, 10, 15, 20
     """Fig. 6: NMSE of the positions over the window, nonlinear spring; the hold and the automatic window beside it."""
     figure, (axes,) = panels(1, 1, size=(7.2, 3.9))
     methods = {
-        "DMD, the paper's": papers_dmd,
-        "DMD, kinematic start": lambda window: robust_dmd("one", window),
+        "DMD, the paper's": [papers_dmd(window) for window in windows],
+        "DMD, kinematic start": [robust_dmd("one", window) for window in windows],
     }
-    for name, make in methods.items():
-        values = [oscillator_nmse(NONLINEAR, make(window)) for window in windows]
+    for name, couplings in methods.items():
+        values = [oscillator_nmse(NONLINEAR, coupling) for coupling in couplings]
         axes.plot(windows, values, marker="o", markersize=4, label=name, **LOOKS[name])
     for name, coupling in (("held", HELD), ("DMD, automatic window", robust_dmd("one"))):
         axes.axhline(oscillator_nmse(NONLINEAR, coupling), label=name, linestyle="--", **LOOKS[name])
