@@ -152,7 +152,8 @@ def candidates(system: System, step: float) -> Iterator[Candidate]:
 def _word(present: Master, chosen: Candidate, error: Predicted, now: Predicted, whole: bool) -> Recommendation:
     master = chosen.master
     same = master.name == present.name and str(master.coupling) == str(present.coupling) and not present.couplings
-    if master.step == present.step and (same or BETTER * now.worst <= error.worst):
+    good = now.worst < GOAL and (same or BETTER * now.worst <= error.worst)
+    if master.step == present.step and good:
         text = (
             f"keep {present.name} at {present.step:g} s: the worst output is predicted to be off by "
             f"{_percent(now.worst)}{'' if whole else ALONE}, and no master tried does clearly better at this cost."
