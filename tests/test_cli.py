@@ -112,7 +112,10 @@ def test_interrupt_keeps_the_rows(number: signal.Signals, code: int, tmp_path: P
         time.sleep(0.05)
     time.sleep(0.5)
     os.kill(process.pid, number)
-    _, errors = process.communicate(timeout=30)
+    try:
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()  # one that does not answer would write rows until the disk is full
     assert process.returncode == code
     assert "interrupted at t =" in errors
     assert "Traceback" not in errors

@@ -260,7 +260,10 @@ def test_an_interrupted_run_leaves_rows_and_nothing_else(number: int, code: int,
     while not (stream.exists() and stream.stat().st_size > 100_000) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
-    output, errors = process.communicate(timeout=30)
+    try:
+        output, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()  # one that does not answer would write rows until the disk is full
     assert process.returncode == code
     assert errors.startswith("cosimo: interrupted at t = ")
     document = json.loads(output)
