@@ -14,7 +14,7 @@ from cosimo.adaptive import Adaptive, run_adaptive
 from cosimo.adaptive.session import Span
 from cosimo.bonds import power_bonds
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, Interrupted, RunError, StepDiscarded
+from cosimo.core.errors import ConfigurationError, StepDiscarded
 from cosimo.core.joint import joints
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
@@ -24,7 +24,7 @@ from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
 from cosimo.interrupts import Interrupts
 from cosimo.monitor_report import MonitorReport
 from cosimo.monitoring import Watch
-from cosimo.recording import Output, Recorder
+from cosimo.recording import Output, Recorder, keeping_rows
 from cosimo.reference import Interpreter
 from cosimo.rollback import CarefulEngine
 
@@ -64,6 +64,8 @@ def run(
     are pairs (input, output) of one unit whose product is the power that enters it, beside those that are detected.
     `stop_on_divergence` ends a run that is found to be unstable; `info["stopped_at"]` is then the time.
     """
+    if record not in ("outputs", "all"):
+        raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     if adaptive is not None:
         if stop_on_divergence:
             raise ConfigurationError("an adaptive run is not watched for growth; leave stop_on_divergence out.")
@@ -71,8 +73,6 @@ def run(
         return _run_adaptive(system, master, adaptive, span, record, output, engine, progress, metadata)
     steps, warnings = _count(start, stop, master.step)
     warnings += _cut(system, master, start)
-    if record not in ("outputs", "all"):
-        raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     options = engine or EngineOptions()
     watch = _watch(system, options, power_pairs, stop_on_divergence)
     names = system.outputs + (system.input_names if record == "all" else ())
@@ -84,15 +84,8 @@ def run(
         recorder.reserve(steps + 1)
         session = _Session(system, master, start, names, options, watch)
         try:
-            with session.interrupts:
+            with keeping_rows(session, recorder), session.interrupts:
                 session.run(steps, recorder, progress)
-        except RunError as error:
-            error.result = session.close(recorder, [], complete=False)
-            raise
-        except KeyboardInterrupt:
-            interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
-            interrupted.result = session.close(recorder, [], complete=False)
-            raise interrupted from None
         finally:
             session.release()
         if session.stopped_at is not None:
@@ -111,8 +104,6 @@ def _run_adaptive(
     progress: Progress | None,
     metadata: Mapping[str, Any] | None,
 ) -> Result:
-    if record not in ("outputs", "all"):
-        raise ConfigurationError(f"record is 'outputs' or 'all', not '{record}'.")
     if engine is not None and (engine.parallel or engine.threads):
         raise ConfigurationError("an adaptive run steps its units one after the other; leave parallel and threads out.")
     span = replace(span, warnings=_cut(system, master, span.start))

@@ -29,7 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, DimensionError, OutputError, UnknownNameError
+from cosimo.core.errors import (
+    ConfigurationError,
+    DimensionError,
+    Interrupted,
+    OutputError,
+    RunError,
+    UnknownNameError,
+)
 from cosimo.core.result import Result, Warned
 
 STREAM_SUFFIX = ".partial"
@@ -50,6 +57,31 @@ class Output(Protocol):
 
     def open(self, names: Sequence[str], metadata: Mapping[str, Any]) -> Recorder:
         """A recorder of these signals; raises before the first step what would stop it from writing."""
+
+
+class Session(Protocol):
+    """A run that can be ended at any time with what it has."""
+
+    @property
+    def reached(self) -> float:
+        """The time of the last completed macro step."""
+
+    def close(self, recorder: Recorder, warnings: list[Warned], *, complete: bool) -> Result:
+        """End the recording."""
+
+
+@contextmanager
+def keeping_rows(session: Session, recorder: Recorder) -> Iterator[None]:
+    """Whatever ends the run early, an error or Ctrl-C, carries the rows completed so far in `.result`."""
+    try:
+        yield
+    except RunError as error:
+        error.result = session.close(recorder, [], complete=False)
+        raise
+    except KeyboardInterrupt:
+        interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
+        interrupted.result = session.close(recorder, [], complete=False)
+        raise interrupted from None
 
 
 class Recorder:

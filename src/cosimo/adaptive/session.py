@@ -15,12 +15,11 @@ from cosimo.adaptive.options import Adaptive, choose_lengths, order_of, require_
 from cosimo.adaptive.stepping import EnergyStepper, Plan, Stepper
 from cosimo.adaptive.variable import VariableInterpreter
 from cosimo.bonds import power_bonds
-from cosimo.core.errors import Interrupted, RunError
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
 from cosimo.interrupts import Interrupts
-from cosimo.recording import Output, Recorder
+from cosimo.recording import Output, Recorder, keeping_rows
 
 STEP = "step"
 """The recorded signal that holds the length of the macro step before each row; 0 at the start."""
@@ -62,15 +61,8 @@ def run_adaptive(
     with recorder:
         session = _Session(VariableInterpreter(system, master, lengths.grid, lengths.first), plan, inputs)
         try:
-            with session.interrupts, np.errstate(over="ignore", invalid="ignore"):
+            with keeping_rows(session, recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
                 session.run(adaptive, recorder, progress)
-        except RunError as error:
-            error.result = session.close(recorder, [], complete=False)
-            raise
-        except KeyboardInterrupt:
-            interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
-            interrupted.result = session.close(recorder, [], complete=False)
-            raise interrupted from None
         finally:
             session.live.close()
         return session.close(recorder, span.warnings, complete=True)
