@@ -1,0 +1,49 @@
+"""The verbs that look at files and write them: `info`, `validate`, `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosimo.cli.application import Json, app, say
+from cosimo.cli.arguments import SYSTEM
+
+
+@app.command()
+def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+    """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
+    from cosimo.formats.information import describe
+
+    description = describe(target)
+    say(description.to_dict() if json_ else str(description))
+
+
+@app.command()
+def validate(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+    """Check an FMU or a system without running it; every problem is one line; the exit code is 2 if there are any."""
+    from cosimo.formats.information import validate as find_problems
+
+    problems = [str(problem) for problem in find_problems(target)]
+    if json_:
+        say({"valid": not problems, "problems": problems})
+    else:
+        print("\n".join(problems) or f"{target}: no problems found")
+    raise typer.Exit(2 if problems else 0)
+
+
+@app.command()
+def export(
+    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .fmu or .ssp file, or a folder for all units.")],
+    unit: Annotated[str | None, typer.Option(help="Which unit to write as an FMU.")] = None,
+    fmi: Annotated[int, typer.Option(help="Version of FMI: 2 or 3.")] = 2,
+    ssp: Annotated[bool, typer.Option("--ssp", help="Pack the whole system with its connections.")] = False,
+    json_: Json = False,
+) -> None:
+    """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""
+    from cosimo.reporting.exporting import export_files
+
+    files = [str(path) for path in export_files(target, output, unit=unit, fmi=fmi, ssp=ssp)]
+    say({"files": files} if json_ else "\n".join(files))

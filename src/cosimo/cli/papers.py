@@ -1,0 +1,63 @@
+"""The verbs of the built-in problems and the papers they come from: `problems`, `reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cosimo.cli.application import Json, app, say
+
+
+@app.command()
+def problems(json_: Json = False) -> None:
+    """List the built-in problems and their parameters."""
+    from cosimo.problems import CATALOGUE
+
+    if json_:
+        listed = [
+            {"name": p.name, "title": p.title, "citation": p.citation, "step_size": p.step, "parameters": p.parameters}
+            for p in CATALOGUE.values()
+        ]
+        say({"problems": listed})
+        return
+    for problem in CATALOGUE.values():
+        print(f"{problem.name:28} {problem.title} ({problem.citation}); usual step {problem.step:g} s")
+        if problem.parameters:
+            print(f"{'':28}   {', '.join(f'{n}={v:g}' for n, v in problem.parameters.items())}")
+
+
+@app.command()
+def reproduce(
+    papers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER]…", help="One of the papers, such as tamellin2022; all if none."),
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the papers' figures into it.")] = None,
+    json_: Json = False,
+) -> None:
+    """Print every number of the implemented papers: published, computed, verdict, reason; draw their figures."""
+    from cosimo.problems import reproduce as reproduce_papers
+    from cosimo.reporting.fields import item_fields
+    from cosimo.reporting.tables import item_lines
+
+    # First: a folder that cannot be written is known before anything long has been computed.
+    drawn = {} if figures is None else {"figures": _draw(papers or [], figures)}
+    if json_:
+        say({"items": [item_fields(item) for item in reproduce_papers(papers or ())]} | drawn)
+        return
+    for path in drawn.get("figures", ()):
+        print(path, flush=True)
+    for item in reproduce_papers(papers or ()):
+        print("\n".join(item_lines(item)), flush=True)
+
+
+def _draw(papers: list[str], folder: Path) -> list[str]:
+    from cosimo.reporting.figures import draw, without_figures
+
+    files = [str(path) for path in draw(papers, folder)]
+    if none := without_figures(papers):
+        print(f"no figures are drawn for {', '.join(none)}", file=sys.stderr)
+    return files
