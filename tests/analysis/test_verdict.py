@@ -67,6 +67,60 @@ def test_rigid_motion_counts_as_stable() -> None:
     assert analyse(system, masters.jacobi(system, 0.01)).stable
 
 
+def metered(system: System, of: str, chain: int, scale: float = 1.0) -> System:
+    """The system and a meter that integrates one of its outputs `chain` times, in a unit of measure of its own."""
+    A = scale * np.eye(chain, k=1)
+    B = np.zeros((chain, 1))
+    B[-1] = scale
+    meter = StateSpace(A, B, np.eye(chain)[:1], inputs=["u"], outputs=["y"])
+    return System({**system.units, "meter": meter}, [*system.connections, (of, "meter.u")], inputs=system.inputs)
+
+
+@pytest.mark.parametrize("build", [masters.jacobi, masters.gauss_seidel, masters.iterative])
+@pytest.mark.parametrize("chain", [1, 2, 3])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 30.0])
+def test_what_only_integrates_does_not_hide_the_critical_step(
+    build: Callable[[System, float], Master], chain: int, scale: float
+) -> None:
+    """It has the eigenvalue 1 at every step, a chain of integrators even a defective one."""
+    plain = two_mass()
+    expected = critical_step(plain, build(plain, 1e-3))
+    more = metered(plain, "two.x", chain, scale)
+    found = critical_step(more, build(more, 1e-3))
+    assert expected is not None
+    assert found is not None
+    assert 0 < found.step < np.inf
+    assert found.step == pytest.approx(expected.step, rel=1e-9)
+    assert Spectrum(LinearSystem(more, build(more, 1e-3))).rest.count == chain
+
+
+def test_integrators_alone_are_stable_at_every_step() -> None:
+    one = StateSpace(0.0, 1.0, 1.0, initial=1.0)
+    system = System({"a": one, "b": StateSpace(0.0, 1.0, 1.0)}, [("a.y1", "b.u1")], inputs={"a.u1": 0.0})
+    found = critical_step(system, masters.jacobi(system, 0.1))
+    assert found is not None
+    assert math.isinf(found.step)
+
+
+def test_a_meter_does_not_make_an_undamped_system_stable() -> None:
+    """Growth that is smaller than can be seen stays growth."""
+    system = metered(two_mass(damping=0.0), "two.x", 2)
+    found = critical_step(system, masters.jacobi(system, 1e-3))
+    assert found is not None
+    assert found.step == 0
+
+
+def test_rigid_motion_that_the_coupling_feeds_is_not_at_rest() -> None:
+    """Two masses that only a spring joins: moving on together is an eigenvalue 1, and Jacobi makes them grow."""
+    system = two_mass(damping=0.0, k1=0.0, k2=0.0)
+    spectrum = Spectrum(LinearSystem(system, masters.jacobi(system, 1e-3)))
+    assert spectrum.rest.count == 2
+    assert spectrum.moving_radius > 1 + 1e-6
+    found = critical_step(system, masters.jacobi(system, 1e-3))
+    assert found is not None
+    assert found.step == 0
+
+
 def test_modes_are_those_of_the_coupled_system() -> None:
     system = two_mass()
     verdict = analyse(system, masters.gauss_seidel(system, 1e-5, coupling=Hold(1)))

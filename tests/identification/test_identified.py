@@ -21,7 +21,7 @@ from cosimo.core.system import System
 from cosimo.formats.export import export_system
 from cosimo.identification import identify
 from cosimo.identification.continuous import continuous_model
-from cosimo.units import Exact, Fmu, ForwardEuler, Mechanical, StateSpace
+from cosimo.units import Exact, Fmu, ForwardEuler, Mechanical, PythonUnit, RungeKutta4, StateSpace
 
 MEANS = ["derivatives", "differences", "experiments"]
 
@@ -152,3 +152,55 @@ def test_logarithm_returns_the_map():
         assert found.notes == ()
         np.testing.assert_allclose(found.model.A, unit.linear().A, atol=1e-8)
         np.testing.assert_allclose(found.model.B, unit.linear().B, atol=1e-8)
+
+
+@pytest.mark.parametrize("means", ["differences", "experiments"])
+def test_a_further_step_takes_over_what_does_not_depend_on_it(means, tmp_path):
+    unit = chain(2, integrator=RungeKutta4(), micro_steps=1)
+    fmu = exported(unit, tmp_path, fmi=2)
+    first = identify(fmu, 0.02, means=means)
+    assert first.manner is not None
+    for step in (0.06, 0.01, 0.002):
+        again, anew = identify(fmu, step, means=means, like=first), identify(fmu, step, means=means)
+        assert again.valid
+        assert distance(again.poles, np.linalg.eigvals(unit.discrete(step).A)) < 1e-8
+        assert again.fit < 1e-7
+        assert again.unit_steps < 0.45 * anew.unit_steps
+        assert first.at(step).unit_steps == again.unit_steps
+
+
+def test_nothing_is_taken_over_from_a_unit_that_is_not_linear(tmp_path):
+    class Cubic:
+        inputs, outputs = ("u",), ("y",)
+
+        def __init__(self):
+            self.u, self.y = 0.0, 0.5
+
+        def step(self, time, duration):
+            self.y += duration * (self.u - self.y - self.y**3)
+
+    first = identify(PythonUnit(Cubic), 0.01)
+    assert first.manner is None
+    again = identify(PythonUnit(Cubic), 0.02, like=first)
+    assert again.unit_steps == identify(PythonUnit(Cubic), 0.02).unit_steps
+
+
+def test_what_does_not_hold_at_the_other_step_is_found_out_anew():
+    """Linear up to steps of 0.1 s, beyond it has a limit: the unseen trial shows it, and all is done anew."""
+
+    class Limited:
+        inputs, outputs = ("u",), ("y",)
+
+        def __init__(self):
+            self.u, self.y = 0.0, 0.1
+
+        def step(self, time, duration):
+            moved = self.y + duration * (self.u - self.y)
+            self.y = moved if duration < 0.1 else 0.2 * np.tanh(5 * moved)
+
+    first = identify(PythonUnit(Limited), 0.01, means="experiments")
+    assert first.manner is not None
+    again = identify(PythonUnit(Limited), 0.2, means="experiments", like=first)
+    anew = identify(PythonUnit(Limited), 0.2, means="experiments")
+    np.testing.assert_array_equal(again.amplitudes, anew.amplitudes)
+    assert again.manner is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Literal
 
@@ -21,6 +21,18 @@ from cosimo.couplings.nepce import Nepce, nepce_matrices
 
 Norm = Literal[1, 2]
 """Which induced norm: the largest column sum, or the largest singular value."""
+
+
+def require_gains(system: System, master: Master, targets: Iterable[str]) -> None:
+    """Refuse inputs whose coupling has not the memory of `Nepce`, so that its gain cannot be varied."""
+    for target in targets:
+        system.input(target)
+        coupling = master.coupling_of(target)
+        if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
+            raise ConfigurationError(
+                f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
+                f"a Nepce there to vary its gain."
+            )
 
 
 class _Stacked(Operations):
@@ -67,14 +79,7 @@ class Batch:
         self.alphas = {target: np.broadcast_to(alpha, self.steps.shape) for target, alpha in lists.items()}
         if not (np.isfinite(self.steps).all() and (self.steps > 0).all()):
             raise ConfigurationError("the macro steps of a batch must be positive numbers.")
-        for target in lists:
-            system.input(target)
-            coupling = master.coupling_of(target)
-            if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
-                raise ConfigurationError(
-                    f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
-                    f"a Nepce there to vary its gain."
-                )
+        require_gains(system, master, lists)
         self.linear = LinearSystem(
             system, master, _Stacked(system, master, self.steps.ravel(), self._flat(slice(None)))
         )

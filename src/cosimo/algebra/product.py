@@ -7,7 +7,6 @@ batch, or CSR matrices (n, k) for large systems, so that the structure of a long
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,21 +18,21 @@ import scipy.sparse.linalg as spl
 
 from cosimo.algebra.coupled import CoupledModel, coupled_model
 from cosimo.algebra.liveness import best_cut
-from cosimo.algebra.operations import Operations, Update
+from cosimo.algebra.operations import Operations
+from cosimo.algebra.walking import Rows, Walk
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.polynomial import value_row
 from cosimo.core.signals import ONE, Block
 from cosimo.core.system import System
-from cosimo.core.timing import TimedOperation, TimedRepeat
+from cosimo.core.timing import TimedOperation
 
 SPARSE_FROM = 500
 """Size of z from which blocks are kept sparse."""
 
 NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
 
-Rows = dict[Block, Any]
 Indices = npt.NDArray[np.intp]
 
 
@@ -54,7 +53,7 @@ class Cycle:
     rest: tuple[TimedOperation, ...]
 
 
-class LinearSystem:
+class LinearSystem(Walk):
     """A system of linear units under a master: its one-step map, its initial map, its exact model."""
 
     def __init__(self, system: System, master: Master, operations: Operations | None = None) -> None:
@@ -98,15 +97,8 @@ class LinearSystem:
         self.apply(self.operations.timeline.operations, rows)
         return rows
 
-    def apply(self, operations: Iterable[TimedOperation], rows: Rows) -> None:
-        """Apply the operations to `rows`, in place."""
-        for operation in operations:
-            if isinstance(operation, TimedRepeat):
-                self._repeat(operation, rows)
-            else:
-                self._update(self.operations.update(operation), rows)
-
-    def _update(self, update: Update, rows: Rows) -> None:
+    def _update(self, operation: TimedOperation, rows: Rows) -> None:
+        update = self.operations.update(operation)
         if not update.sources:
             return  # A unit without inputs has nothing to couple.
         stack = _vstack([rows[block] for block in update.sources])
@@ -118,14 +110,8 @@ class LinearSystem:
             rows[block] = result[start:end] if sp.issparse(result) else result[..., start:end, :]
             start = end
 
-    def _repeat(self, operation: TimedRepeat, rows: Rows) -> None:
-        if isinstance(operation.times, int):
-            for number in range(operation.times):
-                self.apply(operation.sweep(number), rows)
-            return
-        for sweep in operation.sweeps[:-1]:
-            self.apply(sweep, rows)
-        rows.update(self.split(self._limit(operation.sweeps[-1], self.join(rows))))
+    def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
+        rows.update(self.split(self._limit(sweep, self.join(rows))))
 
     def _limit(self, sweep: tuple[TimedOperation, ...], z: Any) -> Any:
         """The fixed point of a sweep B: with v what it changes and f what it leaves, z_v = (I − B_vv)⁻¹ B_vf z_f."""

@@ -1,7 +1,7 @@
 """The first step size at which a master becomes unstable, coming from small steps.
 
 Stability sets are not intervals: beyond the first crossing of ρ(Φ) = 1 a master may well be stable again. What is
-reported is the first crossing, found on a grid and then refined.
+reported is the first crossing, found on a grid and then refined. Modes at rest (`cosimo.analysis.rest`) are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cosimo.algebra import Batch, LinearSystem
+from cosimo.analysis.rest import moving_radius
 from cosimo.analysis.spectrum import ROUNDING, Spectrum
+from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
@@ -38,10 +40,17 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
         return None
     if linear.sparse:
         return _large(system, master)
-    speed = np.abs(spectrum.poles)
-    fastest = float(speed.max(initial=0.0)) or 1.0 / master.step
+    fastest = float(np.abs(spectrum.poles).max(initial=0.0)) or 1.0 / master.step
     grid = np.geomspace(min(1e-4 / fastest, master.step), max(100.0 / fastest, 10 * master.step), POINTS)
-    radius = Batch(system, master, grid).spectral_radius()
+
+    def radii(steps: Array) -> Array:
+        if not spectrum.rest.count:
+            return Batch(system, master, steps).spectral_radius()
+        Phi = Batch(system, master, steps).linear.cycle.matrix
+        maps = np.broadcast_to(Phi, (len(steps), *Phi.shape[-2:]))
+        return np.array([moving_radius(one, spectrum.rest, h) for one, h in zip(maps, steps.tolist(), strict=True)])
+
+    radius = radii(grid)
     unstable = np.flatnonzero(radius > 1 + ROUNDING)
     searched = (float(grid[0]), float(grid[-1]))
     if not len(unstable):
@@ -54,7 +63,7 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
         return CriticalStep(0.0, searched)
 
     def excess(h: float) -> float:
-        return float(Batch(system, master, np.array([h])).spectral_radius()[0]) - 1
+        return float(radii(np.array([h]))[0]) - 1
 
     return CriticalStep(float(brentq(excess, grid[decaying[-1]], grid[first], rtol=1e-12)), searched)
 

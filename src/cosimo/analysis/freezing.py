@@ -45,7 +45,7 @@ def freeze(system: System, master: Master, learned: Result | Sequence[Mapping[st
     found = {(model["unit"], model["source"], tuple(model["inputs"])): model for model in models}
     own = joints(system, master)
     if not own:
-        raise ConfigurationError("no input of this master is predicted: there is nothing to freeze.")
+        raise ConfigurationError("no input of this master is predicted: there is nothing to freeze; use Dmd.")
     mixers = dict(master.mixers)
     for unit in dict.fromkeys(joint.unit for joint in own):
         maker = _Freezing(system, master, unit)
@@ -53,7 +53,9 @@ def freeze(system: System, master: Master, learned: Result | Sequence[Mapping[st
             if joint.unit == unit:
                 key = (unit, joint.source, tuple(link.connection.target for link in joint.links))
                 if key not in found:
-                    raise ConfigurationError(f"no model of '{joint.source}' was learned for the inputs of '{unit}'.")
+                    raise ConfigurationError(
+                        f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run for longer."
+                    )
                 maker.predict(joint, found[key])
         mixers[unit] = maker.mixer()
     return replace(master, name=f"{master.name}+frozen prediction", mixers=mixers)

@@ -49,7 +49,7 @@ class Delay:
             raise ConfigurationError(f"a hold has order 0, 1 or 2, not {self.order}.")
         if not (0 <= self.send < np.inf and 0 <= self.receive < np.inf):
             raise ConfigurationError(
-                f"delays of sending and receiving are finite and not negative, unlike {self.send}, {self.receive}."
+                f"delays of sending and receiving must be finite and not negative, not {self.send}, {self.receive}."
             )
 
     def transfer(self, s: ComplexArray, step: float) -> ComplexArray:

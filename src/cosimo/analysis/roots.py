@@ -161,7 +161,7 @@ def _whole(curve: _LogDeterminant, region: Region) -> _Part:
     except _EdgeError:
         raise ConfigurationError("a root lies on the edge of the region; move the edge a little.") from None
     if part.count < 0:
-        raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there.")
+        raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there; avoid it.")
     return part
 
 
@@ -181,7 +181,9 @@ def roots_in(matrix: Matrix, region: Region, *, spacing: float) -> ComplexArray:
         part, depth = pending.pop()
         count = part.count
         if count < 0:
-            raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there.")
+            raise ConfigurationError(
+                "the determinant has poles in the region: an algebraic loop closes there; avoid it."
+            )
         if count == 0:
             continue
         if count == 1:

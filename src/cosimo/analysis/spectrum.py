@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
+from cosimo.analysis.rest import Rest, find_rest, moving_radius
 from cosimo.core.arrays import Array, ComplexArray
 
 ROUNDING = 1e-10
@@ -88,6 +89,16 @@ class Spectrum:
         """Eigenvalues λ of the exact coupled system."""
         values: ComplexArray = np.linalg.eigvals(self._coupled).astype(complex)
         return values
+
+    @cached_property
+    def rest(self) -> Rest:
+        """The poles 0 of the exact coupled system."""
+        return find_rest(self._coupled)
+
+    @property
+    def moving_radius(self) -> float:
+        """ρ(Φ) without the eigenvalues 1 of modes at rest."""
+        return moving_radius(self._matrix, self.rest, self.step)
 
     @property
     def radius(self) -> float:

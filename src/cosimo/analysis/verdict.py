@@ -12,13 +12,13 @@ from cosimo.analysis.accuracy import GlobalError, convergence_order, global_erro
 from cosimo.analysis.consistency import consistency
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.spectrum import Mode, Spectrum
+from cosimo.analysis.text import verdict_text
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.core.timing import TimedRepeat
 
-SHOWN_MODES = 12
 MOST_STEPS = 2_000_000
 """How many macro steps the global error is followed at most."""
 
@@ -61,87 +61,12 @@ class Verdict:
         return math.log(self.spectral_radius) / self.step_size if self.spectral_radius > 0 else -math.inf
 
     def __str__(self) -> str:
-        return "\n".join([*self._headline(), *self._accuracy(), *self._limits(), "", *self._mode_table()])
+        return verdict_text(self)
 
-    def _headline(self) -> list[str]:
-        word = "stable" if self.stable else "UNSTABLE"
-        if self.converges is False:
-            word = "THE ITERATION DIVERGES"
-        lines = [
-            f"{self.system} under {self.master} at the macro step {self.step_size:g} s: {word}",
-            f"  schedule             {self.schedule}",
-            f"  spectral radius      {self.spectral_radius:.9f}   (exact system {self.exact_spectral_radius:.9f})",
-        ]
-        if self.growth > 0 and not self.stable:
-            double = math.log(2) / self.growth
-            lines.append(f"  growth               amplitudes double every {double:.3g} s")
-            if self.foreign is not None:
-                pole = f"{self.foreign.real:.3g} ± {abs(self.foreign.imag):.3g}j"
-                lines.append(
-                    f"  note                 what grows is no mode of the exact system but the master's own ({pole})"
-                )
-        elif self.spectral_radius < self.exact_spectral_radius * (1 - 1e-9):
-            lines.append("  note                 decays faster than the exact system: spurious damping")
-        if not self.exact_stable:
-            lines.append("  note                 the coupled system itself is unstable, whatever the master")
-        return lines
+    def _repr_html_(self) -> str:
+        from cosimo.analysis.display import verdict_card
 
-    def _accuracy(self) -> list[str]:
-        error = self.global_error
-        whose = "any initial state" if error.worst_case else "the given initial state"
-        whose += "; external inputs left out" if self.left_out else ""
-        worst = max(error.outputs, key=lambda name: error.outputs[name], default="")
-        lines = [f"  global error         {_percent(error.relative)} of the outputs within {self.horizon:g} s, {whose}"]
-        if worst:
-            lines.append(f"  worst output         {worst}: {_percent(error.outputs[worst])}")
-        lines.append(f"  connection defect    {self.defect:.4g}   (k = 2, 2-norm)")
-        if self.order is not None and math.isfinite(self.order):
-            lines.append(f"  convergence order    {self.order:.2f}")
-        return lines
-
-    def _limits(self) -> list[str]:
-        lines = []
-        if self.critical_step is not None:
-            critical, (low, high) = self.critical_step.step, self.critical_step.searched
-            if critical == 0:
-                text = f"none: unstable at every step down to {low:.3g} s"
-            elif math.isinf(critical):
-                text = f"none found: stable up to {high:.3g} s"
-            else:
-                text = f"{critical:.6g} s (first crossing)"
-            lines.append(f"  critical step        {text}")
-        if self.sweep_factor is not None:
-            plain = "converges" if self.sweep_factor < 1 else "plain substitution diverges"
-            remedy = "" if self.converges else ": use Anderson acceleration or a smaller step"
-            lines.append(f"  iteration            error × {self.sweep_factor:.3g} per sweep, {plain}{remedy}")
-        lines += [f"  algebraic loop       {' → '.join(loop)}" for loop in self.loops]
-        return lines
-
-    def _mode_table(self) -> list[str]:
-        head = "  mode   frequency/Hz     damping   frequency shift   damping shift       MAC"
-        rows = [head]
-        shown = list(enumerate(self.modes, 1))
-        if len(shown) > SHOWN_MODES:
-            shown = sorted(shown, key=lambda entry: entry[1].damping_shift)[:SHOWN_MODES]
-        for number, mode in shown:
-            mac = f"{mode.mac:9.6f}" if mode.mac is not None else "        –"
-            rows.append(
-                f"  {number:4d}   {mode.frequency:12.6g}   {mode.damping:9.5f}   {_percent(mode.frequency_shift):>15}"
-                f"   {mode.damping_shift:13.3e}   {mac}"
-            )
-        if len(self.modes) > SHOWN_MODES:
-            rows.append(f"  … the {SHOWN_MODES} modes that lose most damping, of {len(self.modes)}")
-        return rows
-
-
-def _percent(value: float) -> str:
-    if math.isnan(value):
-        return "unknown (the initial state is zero): a share"
-    if not math.isfinite(value):
-        return "unbounded"
-    if abs(value) >= 10:
-        return f"{value:.1e} ×"
-    return f"{100 * value:.3g} %"
+        return verdict_card(self)
 
 
 def analyse(system: System, master: Master, *, horizon: float | None = None) -> Verdict:

@@ -31,6 +31,8 @@ MOST_STEPS = 500_000
 HALVINGS = 5
 ENOUGH = 0.02
 """Part of the error by which the truth may still move when the step is halved."""
+COARSER = 1.5
+"""How much longer than the master's the first step may be at which the truth is looked for."""
 
 
 def count_steps(horizon: float, step: float) -> int:
@@ -82,22 +84,19 @@ def measure(names: Sequence[str], difference: Array, exact: Array) -> Predicted:
 
 
 class Prediction(Protocol):
-    """What predicts the error of masters over a horizon; `whole`: with that of the units' own solvers."""
+    """What predicts the error of masters over a horizon."""
 
     horizon: float
-    whole: bool
 
     def of_coupling(self, master: Master) -> Predicted:
         """The error of the coupling alone, quickly; for searches."""
 
     def of(self, master: Master) -> Predicted:
-        """The whole error, as well as it can be said."""
+        """The whole error, with that of the units' own solvers, as well as it can be said."""
 
 
 class Accuracy:
     """Predicted errors of masters on a linearised system, over one horizon."""
-
-    whole = True
 
     def __init__(self, linearisation: Linearisation, base: Base, *, start: float, horizon: float) -> None:
         self._linearisation, self.base, self.start, self.horizon = linearisation, base, start, horizon
@@ -129,7 +128,7 @@ class Accuracy:
 
         if self.base.exact or local.own:
             return flow(local)
-        step = master.step
+        step = self._first_rung(master.step)
         for _ in range(HALVINGS + 1):
             finer = self._try(step)
             if finer is not None and finer.continuous:
@@ -140,8 +139,13 @@ class Accuracy:
                     return extrapolated
             step /= 2
         if not levels:
-            raise ConfigurationError("the units have no continuous model at any step tried.")
+            raise ConfigurationError("the units have no continuous model at any step tried; give another step.")
         return levels[-1]
+
+    def _first_rung(self, step: float) -> float:
+        """Halves of the base's step, the same for all masters: what one has identified serves the next."""
+        base = self.base.local.step
+        return base / 2.0 ** max(0, math.ceil(math.log2(base / (COARSER * step))))
 
     def _try(self, step: float) -> LocalSystem | None:
         try:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis import Spectrum, critical_step
 from cosimo.assessment.accuracy import MOST_STEPS
 from cosimo.assessment.assessment import Moment
-from cosimo.assessment.crossing import first_crossing
-from cosimo.assessment.limits import Limits
 from cosimo.assessment.local import Linearisation, LocalSystem
 from cosimo.assessment.operating import during, moments, reference_run
 from cosimo.assessment.varying import VaryingAccuracy, Window
@@ -41,56 +38,61 @@ class Followed:
     reasons: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Journey:
+    """Which times of a run to look at: those `at`, and `along` so many of it; from `start` over `horizon` seconds."""
+
+    at: tuple[float, ...]
+    along: int | None
+    start: float
+    horizon: float
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any are."""
+        return bool(self.at) or self.along is not None
+
+    @property
+    def stop(self) -> float:
+        """How far the run must go."""
+        return max([self.start + self.horizon, *self.at])
+
+    def times(self, system: System, run: Result, step: float) -> list[float]:
+        """All of them, the start first, as whole macro steps of `step`."""
+        chosen = [self.start + round((t - self.start) / step) * step for t in self.at if t >= self.start]
+        return sorted({self.start, *(moments(system, run, self.along, step) if self.along else ()), *chosen})
+
+
 def follow(
-    system: System,
-    master: Master,
-    linearisation: Linearisation,
-    limits: Limits | None,
-    base_step: float,
-    *,
-    at: Sequence[float],
-    along: int | None,
-    start: float,
-    horizon: float,
+    master: Master, linearisation: Linearisation, base: LocalSystem, order: tuple[str, ...], journey: Journey
 ) -> Followed:
     """Identify the units at the times asked for, in the states of a reference run, and compare the verdicts.
 
-    Beyond the first window the error is that of the coupling alone.
+    `base` is the system at the step at which modes are no aliases; the reference is a fine Gauss–Seidel run in `order`.
     """
-    if not at and along is None:
+    if not journey.wanted:
         return Followed()
-    early = [time for time in at if time < start]
-    stop = max([start + horizon, *at])
-    order = limits.order if limits is not None else system.names
-    fine = max(master.step / FINER, (stop - start) / MOST_STEPS)
+    system, start = linearisation.system, journey.start
+    fine = max(master.step / FINER, (journey.stop - start) / MOST_STEPS)
     try:
-        run = reference_run(system, gauss_seidel(system, fine, order=order), start=start, stop=stop)
+        run = reference_run(system, gauss_seidel(system, fine, order=order), start=start, stop=journey.stop)
     except CosimoError as error:
         return Followed(reasons=(f"the reference run with steps of {fine:g} s failed: {error}",))
-    times = sorted({start, *(moments(system, run, along, master.step) if along else ()), *_whole(at, start, master)})
     found: list[Moment] = []
     windows: list[Window] = []
-    for time in times:
+    for time in journey.times(system, run, master.step):
         here = linearisation.again(during(system, run, time) if time > start else linearisation.situation)
-        moment, local = _moment(master, here, time, base_step)
+        moment, local = _moment(master, here, time, base.step)
         found.append(replace(moment, changes=_changes(found[-1], moment) if found else ()))
         if local is not None:
             windows.append(Window(time, local))
         linearisation.add_cost(here)
+    early = [time for time in journey.at if time < start]
     reasons = tuple(f"t = {time:g} is before the start of the run and left out." for time in early)
     prediction = None
     if windows and windows[0].time == start:
-        prediction = VaryingAccuracy(system, windows, _sizes(system, run), start=start, horizon=horizon)
+        prediction = VaryingAccuracy(system, windows, run, horizon=journey.horizon)
     return Followed(tuple(found), prediction, len(windows), reasons)
-
-
-def _whole(at: Sequence[float], start: float, master: Master) -> list[float]:
-    """The times rounded to whole macro steps."""
-    return [start + round((time - start) / master.step) * master.step for time in at if time >= start]
-
-
-def _sizes(system: System, run: Result) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    return np.array([np.abs(run[name]).max() for name in system.outputs])
 
 
 def _moment(master: Master, here: Linearisation, time: float, base_step: float) -> tuple[Moment, LocalSystem | None]:
@@ -113,7 +115,7 @@ def _moment(master: Master, here: Linearisation, time: float, base_step: float) 
         local = here.at(master.step)
         spectrum = Spectrum(LinearSystem(local.linear, master))
         base = here.at(base_step)
-        limit = first_crossing(base.linear, master) if base.convertible else None
+        limit = critical_step(base.linear, master) if base.convertible else None
     except (CosimoError, np.linalg.LinAlgError) as error:
         return Moment(time, None, math.nan, math.nan, False, (*notes, str(error))), None
     stable = spectrum.radius <= 1 + SLACK

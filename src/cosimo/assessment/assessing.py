@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import GlobalError, Spectrum, Verdict, consistency, sweep_factor
+from cosimo.analysis import GlobalError, Spectrum, Verdict, analyse, consistency, sweep_factor
 from cosimo.assessment.accuracy import Accuracy, Predicted, Prediction
-from cosimo.assessment.along import follow
-from cosimo.assessment.assessment import Assessment, UnitReport, confidence, report
+from cosimo.assessment.along import Journey, follow
+from cosimo.assessment.assessment import Assessment, UnitReport, confidence, poles_of, report
 from cosimo.assessment.connections import effects, worst_connection
 from cosimo.assessment.limits import Base, Builder, Limits, critical_steps, find_base
 from cosimo.assessment.local import Linearisation, LocalSystem
 from cosimo.assessment.operating import Situation, at_start
 from cosimo.assessment.recommending import Recommendation, recommend
 from cosimo.assessment.replaying import BOUND, departures
-from cosimo.core.arrays import ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
@@ -28,6 +27,8 @@ from cosimo.identification import Identified, Means
 
 SLACK = 1e-7
 """How far above 1 a spectral radius may be by the inaccuracy of identification alone."""
+FEW = 60
+"""States up to which systems whose equations are known are assessed beyond their verdict."""
 LONGEST = 10_000
 """Macro steps of the horizon that is taken where none is given."""
 
@@ -46,7 +47,8 @@ def assess(
 
     Units that are not linear by themselves are identified at the start of the run, with consistent inputs. `at` asks
     for the verdict at these times as well, `along` at so many times of a reference run. `means` prescribes how to
-    identify (see `cosimo.identification.identify`) where a unit offers it.
+    identify (see `cosimo.identification.identify`) where a unit offers it. Where all units are linear by themselves the
+    verdict is that of `cosimo.analysis.analyse`; of many states it is all that is said.
 
     >>> from cosimo import masters, problems
     >>> system = problems.quarter_truck()
@@ -55,6 +57,12 @@ def assess(
     (False, 'gauss-seidel(wheel,chassis)')
     """
     _check(at, along, horizon)
+    known: Verdict | None = None
+    if all(unit.linear() is not None for unit in system.units.values()):
+        known = analyse(system, master, horizon=horizon)
+        if sum(len(unit.initial_state) for unit in system.units.values()) > FEW:
+            return _verdict_only(system, master, known)
+        horizon = known.horizon
     situation, first = _beginning(system, start)
     linearisation = Linearisation(system, situation, means=means)
     outcomes = linearisation.outcomes(master.step)
@@ -63,7 +71,7 @@ def assess(
         if failed:
             return _partial(system, master, linearisation, first)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _whole(_Task(system, master, linearisation, start, horizon, first), at, along)
+            return _whole(_Task(system, master, linearisation, start, horizon, first, known), at, along)
     except (CosimoError, np.linalg.LinAlgError, ArithmeticError) as error:
         return _partial(system, master, linearisation, (*first, f"the coupled system cannot be analysed: {error}"))
 
@@ -86,6 +94,21 @@ def _beginning(system: System, start: float) -> tuple[Situation, tuple[str, ...]
         inputs = {name: {v: float(u.start.get(v, 0.0)) for v in u.inputs} for name, u in system.units.items()}
         outputs = {name: np.zeros(len(unit.outputs)) for name, unit in system.units.items()}
         return Situation(start, start, inputs, outputs), (f"the system does not initialise: {error}",)
+
+
+def _verdict_only(system: System, master: Master, verdict: Verdict) -> Assessment:
+    """Of a large linear system: predicted errors and critical steps of many masters would take too long."""
+    reason = f"errors from the given initial state and other masters are left out: more than {FEW} states."
+    return Assessment(
+        system.name,
+        master.name,
+        master.step,
+        (),
+        confidence((), BOUND, 0),
+        verdict,
+        loops=verdict.loops,
+        reasons=(reason,),
+    )
 
 
 def _partial(system: System, master: Master, linearisation: Linearisation, reasons: tuple[str, ...]) -> Assessment:
@@ -114,20 +137,8 @@ def _reports(
     found = []
     for name, outcome in linearisation.outcomes(step).items():
         one = base.units[name] if base is not None else outcome
-        found.append(report(name, outcome, _rates(one), apart.get(name, math.nan)))
+        found.append(report(name, outcome, poles_of(one), apart.get(name, math.nan)))
     return tuple(found)
-
-
-def _rates(found: Identified | CosimoError) -> ComplexArray | None:
-    """The poles of a unit in 1/s."""
-    if not isinstance(found, Identified):
-        return None
-    if found.continuous is not None:
-        values: ComplexArray = np.linalg.eigvals(found.continuous.A).astype(complex)
-        return values
-    poles = found.poles
-    logarithms: ComplexArray = np.log(poles[np.abs(poles) > 0]).astype(complex)
-    return logarithms / found.step
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +151,7 @@ class _Task:
     start: float
     horizon: float | None
     reasons: tuple[str, ...]
+    known: Verdict | None
 
     def build(self, system: System, step: float) -> Master:
         """The master at another step."""
@@ -160,23 +172,14 @@ def _whole(task: _Task, at: Sequence[float], along: int | None) -> Assessment:
             f"{max(apart.values()):.0%}); from the start alone no error is predicted."
         )
     limits = _limits(task, base, reasons)
-    followed = follow(
-        system,
-        master,
-        linearisation,
-        limits,
-        base.local.step,
-        at=at,
-        along=along,
-        start=task.start,
-        horizon=horizon,
-    )
+    order = limits.order if limits is not None else system.names
+    followed = follow(master, linearisation, base.local, order, Journey(tuple(at), along, task.start, horizon))
     reasons += followed.reasons
     prediction: Prediction | None = followed.prediction
     if not away:
         prediction = Accuracy(linearisation, base, start=task.start, horizon=horizon)
     error = _error(prediction, master, reasons)
-    verdict = _verdict(task, local, base, limits, error, horizon)
+    verdict = task.known or _verdict(task, local, base, limits, error, horizon)
     found = effects(local.linear, master, prediction) if not _large(local, master) else []
     typical = error.typical if error is not None else math.nan
     advice = _advice(system, master, prediction, error, bool(away))
@@ -218,10 +221,14 @@ def _error(prediction: Prediction | None, master: Master, reasons: list[str]) ->
     if prediction is None:
         return None
     try:
-        return prediction.of(master)
+        found = prediction.of(master)
     except CosimoError as error:
         reasons.append(f"no error is predicted: {error}")
         return None
+    if math.isnan(found.relative):
+        reasons.append("no error is predicted: from the given initial states, and by the given inputs, nothing moves.")
+        return None
+    return found
 
 
 def _advice(
@@ -235,8 +242,8 @@ def _advice(
 
 def _included(system: System, away: bool) -> str:
     parts = ["initial states", "offsets"] + (["external inputs"] if system.inputs else [])
-    solvers = "the error of the coupling along the run" if away else "the errors of coupling and of the units' solvers"
-    return f"{solvers}, from the given {', '.join(parts)}"
+    where = " along the run" if away else ""
+    return f"coupling and the units' solvers{where}, from the given {', '.join(parts)}"
 
 
 def _default_horizon(local: LocalSystem, step: float) -> float:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from cosimo.analysis import Verdict
 from cosimo.assessment.accuracy import Predicted
 from cosimo.assessment.connections import ConnectionEffect
@@ -76,7 +78,9 @@ class Assessment:
     """A system of any units under a master, assessed before it is run.
 
     `verdict` is None where a unit could not be identified; `error` where no error can be predicted honestly; `included`
-    says what the error takes in. `reasons` names everything that has no number, and why.
+    says what the error takes in. `reasons` names everything that has no number, and why. Where the equations of all
+    units are known, `verdict` is that of `cosimo.analysis.analyse`, for all initial states; `error` is always that of
+    the given one.
     """
 
     system: str
@@ -102,6 +106,32 @@ class Assessment:
 
         return assessment_text(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, what can be trusted, and what to do."""
+        from cosimo.core.display import card, share
+
+        verdict, title = self.verdict, f"{self.system} under {self.master} at the macro step {self.step_size:g} s"
+        mark = ("open", "no verdict")
+        if verdict is not None:
+            mark = ("good", "stable") if verdict.stable else ("bad", "unstable")
+        facts = [("spectral radius", f"{verdict.spectral_radius:.9f}")] if verdict is not None else []
+        facts += [("expected error", share(self.error.worst))] if self.error is not None else []
+        facts += [("hurts most", self.worst_connection.connection)] if self.worst_connection is not None else []
+        facts.append(("confidence", f"{self.confidence.level}: {self.confidence.reason}"))
+        facts += [("note", reason) for reason in self.reasons]
+        facts += [("recommendation", self.recommendation.text)] if self.recommendation is not None else []
+        rows = [
+            [
+                unit.name,
+                unit.means or "not identified",
+                f"{unit.fit:.1e}",
+                f"{unit.linear:.1e}",
+                f"{unit.invariant:.1e}",
+            ]
+            for unit in self.units
+        ]
+        return card(title, mark, facts, ("unit", "means", "fit", "linear", "invariant"), rows)
+
 
 def report(name: str, outcome: Identified | Exception, rates: ComplexArray | None, departure: float) -> UnitReport:
     """What is said of one unit."""
@@ -123,6 +153,18 @@ def report(name: str, outcome: Identified | Exception, rates: ComplexArray | Non
     )
 
 
+def poles_of(found: Identified | Exception) -> ComplexArray | None:
+    """The poles of a unit in 1/s."""
+    if not isinstance(found, Identified):
+        return None
+    if found.continuous is not None:
+        values: ComplexArray = np.linalg.eigvals(found.continuous.A).astype(complex)
+        return values
+    poles = found.poles
+    logarithms: ComplexArray = np.log(poles[np.abs(poles) > 0]).astype(complex)
+    return logarithms / found.step
+
+
 def confidence(units: tuple[UnitReport, ...], bound: float, windows: int) -> Confidence:
     """From how the units were identified; `bound` is the departure up to which the linear picture holds."""
     failed = [unit.name for unit in units if unit.error]
@@ -139,6 +181,8 @@ def confidence(units: tuple[UnitReport, ...], bound: float, windows: int) -> Con
         return Confidence(level, f"the motion leaves the range where the linear model of {names} holds{followed}")
     if invalid:
         return Confidence("low", f"the linear models of {', '.join(invalid)} do not pass all checks{followed}")
+    if all(unit.means == "known" for unit in units):
+        return Confidence("high", "the equations of all units are known")
     worst = max((unit.worst for unit in units), default=0.0)
     if worst <= SURE:
         return Confidence("high", f"every unit answers as its model predicts, to {max(worst, 1e-15):.0e} or better")

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import CriticalStep, Spectrum
+from cosimo.analysis import CriticalStep, Spectrum, critical_step
 from cosimo.analysis.spectrum import ROUNDING
-from cosimo.assessment.crossing import first_crossing, modes_at_rest, moving_radius
 from cosimo.assessment.local import Linearisation, LocalSystem
 from cosimo.assessment.responses import apart
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
@@ -127,14 +126,13 @@ class Search:
         return found if found is not None and math.isfinite(found.step) and found.step > 0 else None
 
     def _first(self, local: LocalSystem, build: Builder) -> CriticalStep | None:
-        return first_crossing(local.linear, build(local.linear, local.step))
+        return critical_step(local.linear, build(local.linear, local.step))
 
     def _excess(self, local: LocalSystem | None, build: Builder) -> float:
         """ρ(Φ) − 1 with the units as identified at this step; infinite where they do not bear it."""
         if local is None:
             return math.inf
-        spectrum = Spectrum(LinearSystem(local.linear, build(local.linear, local.step)))
-        return float(moving_radius(spectrum.eigenvalues, modes_at_rest(spectrum))) - 1
+        return Spectrum(LinearSystem(local.linear, build(local.linear, local.step))).moving_radius - 1
 
     def _try(self, step: float) -> LocalSystem | None:
         """The system identified at `step`; None where a unit does not bear such a step."""
@@ -237,7 +235,7 @@ def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tupl
     best, largest = candidates[0], -1.0
     for order in candidates:
         try:
-            found = first_crossing(base.linear, gauss_seidel(base.linear, base.step, order=order))
+            found = critical_step(base.linear, gauss_seidel(base.linear, base.step, order=order))
         except ConfigurationError:
             continue
         step = found.step if found is not None else 0.0

@@ -11,6 +11,7 @@ driven as the real one:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -138,11 +139,18 @@ class Linearisation:
         means = self._means if not known and self._means in means_offered(unit) else None
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a unit may diverge: that is found out and said
-                found = identify(unit, step, point=point, means=means, steps_per_input=most)
+                like = self._like(name, step)
+                found = identify(unit, step, point=point, means=means, steps_per_input=most, like=like)
         except CosimoError as error:
             return error
         self.unit_steps += found.unit_steps
         return reduced(found) if self._briefly else found
+
+    def _like(self, name: str, step: float) -> Identified | None:
+        """The unit at the nearest step at which it was identified."""
+        steps = sorted(self._found, key=lambda tried: abs(math.log(tried / step)))
+        outcomes = (self._found[tried][name] for tried in steps)
+        return next((found for found in outcomes if isinstance(found, Identified)), None)
 
 
 def _assemble(system: System, found: Mapping[str, Identified], situation: Situation, step: float) -> LocalSystem:

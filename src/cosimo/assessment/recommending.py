@@ -27,7 +27,6 @@ MARGIN = 0.8
 DECADES = 4
 """How far below the given step is searched."""
 CONFIRMATIONS = 6
-ALONE = " by the coupling; errors of the units' own solvers come on top"
 HOPEFUL = 1.5
 """How much better than its order a master may do from one step to a shorter one."""
 BETTER = 0.9
@@ -78,7 +77,7 @@ def recommend(system: System, present: Master, prediction: Prediction, now: Pred
         except CosimoError:
             continue
         if whole.worst < GOAL:
-            return _word(present, candidate, whole, now, prediction.whole)
+            return _word(present, candidate, whole, now)
         if whole.worst > 2 * found.worst:
             # The units' own solvers set the limit: no master helps, only a step that makes these good enough.
             bound = candidate.master.step * min(HOPEFUL * max(MARGIN * GOAL / whole.worst, 0.01), 0.99)
@@ -149,21 +148,21 @@ def candidates(system: System, step: float) -> Iterator[Candidate]:
             yield Candidate(iterative(system, step, sweeps=SWEEPS, coupling=hold), options, SWEEPS)
 
 
-def _word(present: Master, chosen: Candidate, error: Predicted, now: Predicted, whole: bool) -> Recommendation:
+def _word(present: Master, chosen: Candidate, error: Predicted, now: Predicted) -> Recommendation:
     master = chosen.master
     same = master.name == present.name and str(master.coupling) == str(present.coupling) and not present.couplings
     good = now.worst < GOAL and (same or BETTER * now.worst <= error.worst)
     if master.step == present.step and good:
         text = (
             f"keep {present.name} at {present.step:g} s: the worst output is predicted to be off by "
-            f"{_percent(now.worst)}{'' if whole else ALONE}, and no master tried does clearly better at this cost."
+            f"{_percent(now.worst)}, and no master tried does clearly better at this cost."
         )
         return Recommendation(text, present, "", now.worst, chosen.cost)
     held = "" if master.coupling.degree == 0 else ", inputs extrapolated as straight lines"
     worst = max(error.outputs, key=lambda name: error.outputs[name], default="")
     text = (
         f"use {master.name} at {master.step:g} s{held} ({chosen.options}): the worst output, {worst}, is predicted to "
-        f"be off by {_percent(error.worst)} instead of {_percent(now.worst)}{'' if whole else ALONE}."
+        f"be off by {_percent(error.worst)} instead of {_percent(now.worst)}."
     )
     return Recommendation(text, master, chosen.options, error.worst, chosen.cost)
 

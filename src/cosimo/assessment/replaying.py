@@ -11,9 +11,11 @@ import numpy as np
 
 from cosimo.assessment.local import LocalSystem
 from cosimo.assessment.motion import undivided
-from cosimo.core.arrays import Array, output_values
+from cosimo.core.arrays import Array
 from cosimo.core.system import System
-from cosimo.identification import Identified
+from cosimo.identification import Identified, OperatingPoint
+from cosimo.identification.bench import Bench, TrialFailed
+from cosimo.identification.realisation import Realisation
 
 MOST = 1_000
 """Macro steps that are replayed at most."""
@@ -57,30 +59,20 @@ def _inputs(system: System, name: str, rows: Array, start: float, step: float) -
 
 
 def _departure(identified: Identified, inputs: Array, start: float, step: float) -> float:
-    unit, m = identified.source, len(identified.source.inputs)
-    A, B = identified.model.A, identified.model.B[:, :m]
-    x, instance = identified.initial, None
-    ours, theirs = np.zeros((2, len(inputs), len(unit.outputs)))
-    empty = np.zeros((unit.input_degree, m))
+    unit, m = identified.source, identified.D.shape[1]
+    first = dict(zip(unit.inputs, inputs[0].tolist(), strict=True))
+    deviations = np.zeros((len(inputs), unit.input_degree + 1, m))
+    deviations[:, 0] = inputs - inputs[0]
+    bench = Bench(unit, step, OperatingPoint(start, start, first), restore=False)
     try:
-        instance = unit.instantiate(start)
-        for k, u in enumerate(inputs):
-            pushed = u + identified.input_offset
-            instance.set_input(np.vstack([u, empty]), step)
-            if k == 0:
-                instance.finish_initialisation()
-            theirs[k] = output_values(instance.read(), len(unit.outputs))
-            ours[k] = identified.C @ x + identified.D @ pushed + identified.output_offset
-            instance.step(start + k * step, step)
-            x = A @ x + B @ pushed
-    except Exception:
+        theirs = bench.trial().run(deviations)
+    except TrialFailed:
         return np.inf
     finally:
-        if instance is not None:
-            instance.close()
-    for place, info in enumerate(getattr(unit, "output_infos", ())):
-        if not info.continuous:
-            ours[:, place] = theirs[:, place]
+        bench.close()
+    model = Realisation(identified.model.A, identified.model.B[:, :m], identified.C, identified.D)
+    ours = model.answer(inputs + identified.input_offset, identified.initial) + identified.output_offset
+    ours[:, bench.constant] = theirs[:, bench.constant]
     size = np.abs(theirs).max(axis=0, initial=0.0)
     difference = np.abs(ours - theirs).max(axis=0, initial=0.0)
     shares = np.divide(difference, size, out=(difference > 0).astype(float), where=size > 0)

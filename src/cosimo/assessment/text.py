@@ -1,95 +1,94 @@
-"""An assessment in words, for the terminal."""
+"""An assessment in words, for the terminal: the verdict, what to do, then why."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable
 
-from cosimo.analysis import CriticalStep, Mode, Verdict
+from cosimo.analysis.text import (
+    headline,
+    line,
+    loops,
+    mode_table,
+    percent,
+    stability,
+    step_text,
+    structure,
+    wrapped,
+)
 from cosimo.assessment.assessment import Assessment, Moment, UnitReport
 
-WIDTH = 118
-SHOWN_MODES = 12
+SHOWN_OUTPUTS = 8
+
+__all__ = ["assessment_text", "percent"]
 
 
 def assessment_text(found: Assessment) -> str:
-    """All that is known, headline first."""
-    lines = _headline(found)
-    lines += [*_error(found), *_limits(found), *_connection(found)]
-    lines += [_line("algebraic loop", " → ".join(loop)) for loop in found.loops]
-    lines += _wrapped("confidence", f"{found.confidence.level}: {found.confidence.reason}")
+    """All that is known, the verdict first."""
+    verdict = found.verdict
+    if verdict is None:
+        asked = f"{found.system} under {found.master} at the macro step {found.step_size:g} s"
+        lines = [f"{asked}: NO VERDICT", *loops(found.loops)]
+    else:
+        lines = [headline(verdict), *_advice(found), *stability(verdict), *_error(found), *_limits(found)]
+        lines += [*_connection(found), *structure(verdict)]
+    lines += wrapped("confidence", f"{found.confidence.level}: {found.confidence.reason}")
     for reason in found.reasons:
-        lines += _wrapped("note", reason)
-    lines += ["", *_units(found.units)]
-    if found.verdict is not None and found.verdict.modes:
-        lines += ["", *_modes(found.verdict.modes)]
+        lines += wrapped("note", reason)
+    identified = [unit for unit in found.units if unit.means != "known"]
+    if identified:
+        lines += ["", *_units(identified)]
+    if verdict is not None and verdict.modes:
+        lines += ["", *mode_table(verdict.modes)]
     if found.along:
         lines += ["", *_along(found.along)]
-    if found.recommendation is not None and found.recommendation.text:
-        lines += ["", *_sentence(f"recommendation: {found.recommendation.text}")]
     return "\n".join(lines)
 
 
-def _headline(found: Assessment) -> list[str]:
-    verdict = found.verdict
-    begin = f"{found.system} under {found.master} at the macro step {found.step_size:g} s"
-    if verdict is None:
-        return [f"{begin}: NO VERDICT"]
-    word = "stable" if verdict.stable else "UNSTABLE"
-    if verdict.converges is False:
-        word = "THE ITERATION DIVERGES"
-    radius = f"{verdict.spectral_radius:.9f}   (exact system {verdict.exact_spectral_radius:.9f})"
-    lines = [f"{begin}: {word}", _line("schedule", verdict.schedule), _line("spectral radius", radius)]
-    return [*lines, *_growth(verdict)]
-
-
-def _growth(verdict: Verdict) -> list[str]:
-    lines = []
-    if verdict.growth > 0 and not verdict.stable:
-        lines.append(_line("growth", f"amplitudes double every {math.log(2) / verdict.growth:.3g} s"))
-        if verdict.foreign is not None:
-            pole = f"{verdict.foreign.real:.3g} ± {abs(verdict.foreign.imag):.3g}j"
-            lines.append(_line("note", f"what grows is no mode of the exact system but the master's own ({pole})"))
-    if not verdict.exact_stable:
-        lines.append(_line("note", "the coupled system itself is unstable, whatever the master"))
-    return lines
+def _advice(found: Assessment) -> list[str]:
+    if found.recommendation is None or not found.recommendation.text:
+        return []
+    return wrapped("recommendation", found.recommendation.text)
 
 
 def _error(found: Assessment) -> list[str]:
-    if found.verdict is None:
-        return []
-    if found.error is None:
-        return [_line("expected error", "not predicted")]
-    worst = max(found.error.outputs, key=lambda name: found.error.outputs[name] if found.error else 0.0, default="")
-    lines = [
-        _line("expected error", f"{percent(found.error.worst)} of {worst} within {found.verdict.horizon:g} s"),
-        *_wrapped("included", found.included),
-    ]
-    shown = sorted(found.error.outputs.items(), key=lambda item: -item[1])[:SHOWN_MODES]
-    return lines + [_line("" if place else "per output", f"{percent(e):>9}  {n}") for place, (n, e) in enumerate(shown)]
+    assert found.verdict is not None
+    error, whole, horizon = found.error, found.verdict.global_error, found.verdict.horizon
+    lines = []
+    if error is None:
+        lines.append(line("expected error", "not predicted"))
+    else:
+        shown = sorted(error.outputs.items(), key=lambda item: -item[1])
+        parts = [f"{percent(value)} of {name}" for name, value in shown[:SHOWN_OUTPUTS]]
+        more = f", less of {len(shown) - SHOWN_OUTPUTS} more" if len(shown) > SHOWN_OUTPUTS else ""
+        lines += wrapped("expected error", f"{', '.join(parts)}{more}; within {horizon:g} s")
+        lines += wrapped("", f"included: {found.included}")
+    if whole.steps and whole is not error:
+        whose = "any initial state" if whole.worst_case else "the given initial state"
+        of = "the outputs together" if math.isfinite(whole.relative) else "the outputs"
+        lines.append(line("", f"from {whose}: {percent(whole.relative)} of {of}"))
+    return lines
 
 
 def _limits(found: Assessment) -> list[str]:
-    if found.limits is None:
-        return []
-    limits = found.limits
-    rows = [
-        ("jacobi", limits.jacobi),
-        (f"gauss-seidel({','.join(limits.order)})", limits.gauss_seidel),
-        ("iterative, two sweeps", limits.iterative),
-    ]
-    return [
-        _line("" if place else "critical step", f"{_step(limit):>12}  {n}") for place, (n, limit) in enumerate(rows)
-    ]
-
-
-def _step(limit: CriticalStep | None) -> str:
-    if limit is None:
-        return "–"
-    if limit.step == 0:
-        return "none"
-    return f"{limit.step:.5g} s" if math.isfinite(limit.step) else f"> {limit.searched[1]:.3g} s"
+    """Of the master itself, and of the usual ones."""
+    verdict, limits = found.verdict, found.limits
+    assert verdict is not None
+    own = limits.own if limits else verdict.critical_step
+    rows = (
+        []
+        if limits is None
+        else [
+            ("jacobi", limits.jacobi),
+            (f"gauss-seidel({','.join(limits.order)})", limits.gauss_seidel),
+            ("iterative, two sweeps", limits.iterative),
+        ]
+    )
+    if (verdict.master, own) not in rows:
+        rows.insert(0, (f"{verdict.master}, as it is", own))
+    shown = [(step_text(limit), name) for name, limit in rows if limit is not None]
+    width = max((len(text) for text, _ in shown), default=0)
+    return [line("" if k else "critical step", f"{text:<{width}}  {name}") for k, (text, name) in enumerate(shown)]
 
 
 def _connection(found: Assessment) -> list[str]:
@@ -99,36 +98,21 @@ def _connection(found: Assessment) -> list[str]:
     text = f"{effect.connection}: without its delay ρ {verdict.spectral_radius:.5f} → {effect.fresh_radius:.5f}"
     if found.error is not None and math.isfinite(effect.fresh_error):
         text += f", error × {effect.fresh_error / found.error.typical:.2g}" if found.error.typical else ""
-    return _wrapped("hurts most", text)
+    return wrapped("hurts most", text)
 
 
 def _units(units: Iterable[UnitReport]) -> list[str]:
     rows = ["  unit                 means           fit     linear  invariant  unit steps"]
     for unit in units:
         if unit.error:
-            rows += _wrapped(unit.name, f"NOT IDENTIFIED: {unit.error}")
+            rows += wrapped(unit.name, f"NOT IDENTIFIED: {unit.error}")
             continue
         word = "" if unit.valid else "   NOT VALID"
         rows.append(
             f"  {unit.name:<20} {unit.means:<12} {unit.fit:8.1e}   {unit.linear:8.1e}   {unit.invariant:8.1e}  "
             f"{unit.unit_steps:10d}{word}"
         )
-        rows += [line for reason in unit.reasons for line in _wrapped("", reason)]
-    return rows
-
-
-def _modes(modes: tuple[Mode, ...]) -> list[str]:
-    rows = ["  mode   frequency/Hz     damping   frequency shift   damping shift"]
-    shown = list(enumerate(modes, 1))
-    if len(shown) > SHOWN_MODES:
-        shown = sorted(shown, key=lambda entry: entry[1].damping_shift)[:SHOWN_MODES]
-    for number, mode in shown:
-        rows.append(
-            f"  {number:4d}   {mode.frequency:12.6g}   {mode.damping:9.5f}   {percent(mode.frequency_shift):>15}   "
-            f"{mode.damping_shift:13.3e}"
-        )
-    if len(modes) > SHOWN_MODES:
-        rows.append(f"  … the {SHOWN_MODES} modes that lose most damping, of {len(modes)}")
+        rows += [row for reason in unit.reasons for row in wrapped("", reason)]
     return rows
 
 
@@ -139,30 +123,9 @@ def _along(moments: tuple[Moment, ...]) -> list[str]:
         mark = "" if moment.applies else "   not linear here"
         limit = f"{moment.critical_step:.4g}" if moment.critical_step == moment.critical_step else "–"
         rows.append(f"  {moment.time:<10.6g}   {word:<8}   {moment.spectral_radius:15.6f}   {limit:>15}{mark}")
-        rows += [line for change in moment.changes for line in _wrapped("", change)]
-        rows += [line for note in moment.notes for line in _wrapped("", note)]
+        rows += [row for text in (*moment.changes, *moment.notes) for row in wrapped("", text)]
     limits = [moment for moment in moments if moment.critical_step > 0]
     if limits:
         least = min(limits, key=lambda moment: moment.critical_step)
         rows.append(f"  the smallest critical step is {least.critical_step:.4g} s, at t = {least.time:g} s")
     return rows
-
-
-def percent(value: float) -> str:
-    """A share in words."""
-    if not math.isfinite(value):
-        return "unbounded"
-    return f"{value:.1e} ×" if abs(value) >= 10 else f"{100 * value:.3g} %"
-
-
-def _sentence(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-
-
-def _line(name: str, text: str) -> str:
-    return f"  {name:<20} {text}"
-
-
-def _wrapped(name: str, text: str) -> list[str]:
-    rows = textwrap.wrap(text, WIDTH - 23, break_on_hyphens=False, break_long_words=False) or [""]
-    return [_line(name if place == 0 else "", row) for place, row in enumerate(rows)]

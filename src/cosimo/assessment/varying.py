@@ -9,17 +9,20 @@ after, since models found from outputs alone choose their states anew each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from cosimo.algebra import LinearSystem
 from cosimo.assessment.accuracy import Predicted, count_steps, measure
 from cosimo.assessment.local import LocalSystem
 from cosimo.assessment.motion import Motion
+from cosimo.assessment.solvers import own_errors, sent_round
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
+from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.identification import Identified
 
@@ -36,42 +39,68 @@ class Window:
 
 
 class VaryingAccuracy:
-    """Predicted errors of masters along a run; `sizes` (p,) of the outputs there is what errors are relative to."""
+    """Predicted errors of masters along the `reference` run; errors are relative to the sizes of the outputs there."""
 
-    whole = False
-
-    def __init__(
-        self, system: System, windows: Sequence[Window], sizes: Array, *, start: float, horizon: float
-    ) -> None:
-        self._system, self._windows, self._sizes = system, tuple(windows), sizes
-        self.start, self.horizon = start, horizon
+    def __init__(self, system: System, windows: Sequence[Window], reference: Result, *, horizon: float) -> None:
+        self._system, self._windows, self._reference = system, tuple(windows), reference
+        self.start, self.horizon = float(reference.time[0]), horizon
+        self._own: dict[float, Array] = {}
+        self._sizes = np.array([np.abs(reference[name]).max() for name in system.outputs])
 
     def of_coupling(self, master: Master) -> Predicted:
         """The error of the coupling, piece by piece."""
-        steps = count_steps(self.horizon, master.step)
-        begins = [min(max(round((w.time - self.start) / master.step), 0), steps) for w in self._windows]
+        return self._measure(self._by_coupling(master))
+
+    def of(self, master: Master) -> Predicted:
+        """With that of the units' own solvers; to first order they add up."""
+        coupling = self._by_coupling(master)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._measure(coupling + self._by_solvers(master.step, len(coupling) - 1))
+
+    def _measure(self, errors: Array) -> Predicted:
+        return measure(self._system.outputs, errors, self._sizes[None, :])
+
+    def _pieces(self, step: float, steps: int) -> Iterator[tuple[LocalSystem, int, int]]:
+        """The system of every window, and the macro steps at which it begins and ends."""
+        begins = [min(max(round((w.time - self.start) / step), 0), steps) for w in self._windows]
         begins[0] = 0
-        ends = [*begins[1:], steps]
+        for place, (window, begin, end) in enumerate(zip(self._windows, begins, [*begins[1:], steps], strict=True)):
+            if end > begin or place == 0:
+                yield window.local, begin, end
+
+    def _by_coupling(self, master: Master) -> Array:
+        """y_k − y(t_k) (steps + 1, p); infinite from where it leaves the range of numbers."""
+        steps = count_steps(self.horizon, master.step)
         errors = np.zeros((steps + 1, len(self._system.outputs)))
         ahead: Array | None = None
         before: tuple[LocalSystem, LinearSystem] | None = None
-        for window, begin, end in zip(self._windows, begins, ends, strict=True):
-            if end <= begin and before is not None:
-                continue
-            linear = LinearSystem(window.local.linear, master)
+        for local, begin, end in self._pieces(master.step, steps):
+            linear = LinearSystem(local.linear, master)
             if ahead is not None and before is not None:
-                ahead = _hand_over(ahead, before[0], before[1], window.local, linear)
-            motion = Motion(window.local, linear, self.start + begin * master.step)
+                ahead = _hand_over(ahead, before[0], before[1], local, linear)
+            motion = Motion(local, linear, self.start + begin * master.step)
             errors[begin : end + 1], ahead = motion.errors(end - begin, ahead)
-            before = window.local, linear
+            before = local, linear
             if not np.isfinite(ahead).all():
                 errors[begin:] = np.inf
                 break
-        return measure(self._system.outputs, errors, self._sizes[None, :])
+        return errors
 
-    def of(self, master: Master) -> Predicted:
-        """The same: the units' own solvers are as good or bad in the reference as here."""
-        return self.of_coupling(master)
+    def _by_solvers(self, step: float, steps: int) -> Array:
+        """δy (steps + 1, p) of the units' own errors, sent round through the couplings of every window."""
+        if step not in self._own:
+            self._own[step] = own_errors(self._system, self._reference, step=step, steps=steps)
+        own = self._own[step]
+        errors, x = np.zeros_like(own), np.zeros(0)
+        before: LocalSystem | None = None
+        for local, begin, end in self._pieces(step, steps):
+            if before is None:
+                x = np.zeros(sum(unit.order for unit in local.units.values()))
+            else:
+                x = block_diag(*(_translate(before.units[name], unit) for name, unit in local.units.items())) @ x
+            errors[begin : end + 1], x = sent_round(local.converted, step, own[begin : end + 1], x)
+            before = local
+        return errors
 
 
 def _hand_over(

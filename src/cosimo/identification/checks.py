@@ -13,8 +13,8 @@ from cosimo.identification.powers import SEED, excitation
 from cosimo.identification.pulses import Pulses
 from cosimo.identification.realisation import Realisation
 
-UNSEEN = 160
-"""Steps of the trial under random inputs."""
+UNSEEN, ONCE_MORE = 160, 48
+"""Steps of the trial under random inputs; of one at a further macro step."""
 SHIFT, AFTER = 96, 48
 """Steps before a pulse is repeated, and after it."""
 

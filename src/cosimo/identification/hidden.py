@@ -11,8 +11,8 @@ from cosimo.identification.excitation import EPS, LONG, relative
 from cosimo.identification.pulses import Answers, Pulses
 from cosimo.identification.realisation import Candidates, Realisation, scales, without_idle_modes
 
-FIRST = 48
-"""Rows of the first record; each further one is twice as long."""
+FIRST, ONCE_MORE = 48, 24
+"""Rows of the first record; of the first one at a further macro step. Each further one is twice as long."""
 PREDICTED = 1e-9
 """A relative error of prediction over the second half of the record that is good enough, where noise allows it."""
 ROUNDING = 1e-11
@@ -32,16 +32,17 @@ class Found:
     error: float
 
 
-def realise(pulses: Pulses, longest: int) -> Found:
-    """The model from records of up to `longest` rows.
+def realise(pulses: Pulses, longest: int, first: int = FIRST) -> Found:
+    """The model from records of `first` to `longest` rows.
 
     The free motion of a linear unit serves as one more input: with x_{k+1} − x_k = A (x_k − x_{k−1}) under held inputs,
     its differences are the pulse answers of an input through which the initial state came, and modes that no input
     reaches show in them.
     """
     free_motion = pulses.straight
-    pulses.answers(LONG)  # to see how far answers reach
-    length = min(FIRST, longest, pulses.reach)
+    if not pulses.straight:
+        pulses.answers(LONG)  # to see how far answers reach
+    length = min(first, longest, pulses.reach)
     found = _attempt(pulses, length, free_motion, ROUNDING)
     while length < longest:
         length = min(2 * length, longest)

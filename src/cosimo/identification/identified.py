@@ -11,6 +11,7 @@ import numpy as np
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import IdentificationError
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
+from cosimo.identification.pulses import Manner
 from cosimo.units.integrators import Exact, discretise
 from cosimo.units.linear import LinearUnit, Names
 
@@ -32,7 +33,7 @@ class Identified:
     not used; between two amplitudes and two signs; between a pulse now and later. `valid` says whether all three are
     within bounds; `reasons` what was found, whether it makes the model invalid or not. `continuous` is a continuous
     model with this one-step map (by derivatives: of the unit itself), or None; `generator` the one by which the map is
-    converted to other steps.
+    converted to other steps. `manner` is what other steps need not find out again, None where they must.
     """
 
     source: Unit = field(repr=False)
@@ -57,6 +58,7 @@ class Identified:
     reasons: tuple[str, ...]
     generator: LinearModel | None = field(default=None, repr=False)
     again: Callable[[float], Identified] | None = field(default=None, repr=False)
+    manner: Manner | None = field(default=None, repr=False)
 
     @property
     def order(self) -> int:
@@ -83,7 +85,9 @@ class Identified:
     def at(self, step: float) -> Identified:
         """The same unit identified at another macro step, by new trials: its solver may behave differently there."""
         if self.again is None:
-            raise IdentificationError("this model was not identified from a unit and cannot be at another step.")
+            raise IdentificationError(
+                "this model was not identified from a unit; identify one at the step that is wanted."
+            )
         return self.again(step)
 
     def unit(self, *, stand_in: bool = False) -> IdentifiedUnit:

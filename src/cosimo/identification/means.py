@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from cosimo.core.unit import LinearModel, Unit
 from cosimo.identification.bench import TrialFailed
 from cosimo.identification.identified import Identified, Means
 from cosimo.identification.operating import OperatingPoint, state_access
-from cosimo.identification.session import Session
+from cosimo.identification.session import GOOD_FIT, Session
 
 STEPS_PER_INPUT = 2000
 """What identification may cost, in unit steps per input, run-up to the operating point not counted."""
@@ -29,6 +29,7 @@ def identify(
     means: Means | None = None,
     nominal: Mapping[str, float] | None = None,
     steps_per_input: int = STEPS_PER_INPUT,
+    like: Identified | None = None,
 ) -> Identified:
     """A linear discrete model of what `unit` does over one macro step of `step`, its own solver included.
 
@@ -36,6 +37,8 @@ def identify(
     corrected where its solver differs), "differences" (from the same saved state, states read where they can be seen),
     "experiments" (inputs and outputs of fresh instances only); by default the first of these that the unit offers, or
     "known" where it is linear by itself. `nominal` gives the size of inputs whose value at the operating point is 0.
+    `like` is the same unit at the same operating point, identified by the same means at another step: where it turned
+    out linear to rounding, sizes of pulses and checks of linearity are taken over, and shorter records will do.
 
     A unit that raises, takes no perturbation or never changes is refused with an IdentificationError. Anything else
     gives a model together with whether it is valid.
@@ -55,20 +58,37 @@ def identify(
     offered = means_offered(unit)
     if means is not None and means not in offered:
         raise IdentificationError(f"{_name(unit)} cannot be identified by {means}; it offers {', '.join(offered)}.")
-    session = Session(unit, step, point, means or offered[0], _scales(unit, point, nominal or {}), steps_per_input)
+    ask = partial(Session, unit, step, point, means or offered[0], _scales(unit, point, nominal or {}), steps_per_input)
+    found = _once_more(ask, like) if like is not None else None
+    if found is None:
+        session = ask()
+        try:
+            found = session.run()
+        except TrialFailed as failure:
+            if means is None and session.means != "experiments" and not session.started:
+                # It cannot do what it declares; perhaps it can do with less.
+                less = identify(unit, step, point=point, means="experiments", nominal=nominal)
+                return replace(less, reasons=(*less.reasons, f"not by {session.means}: {failure}"), again=again)
+            raise IdentificationError(
+                f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}."
+            ) from failure
+        finally:
+            session.close()
+    return replace(found, again=partial(again, like=found))
+
+
+def _once_more(ask: Callable[..., Session], like: Identified) -> Identified | None:
+    """By what is known of the unit from another step; None where that is nothing, or does not hold here."""
+    if like.manner is None:
+        return None
+    session = ask(manner=like.manner)
     try:
         found = session.run()
-    except TrialFailed as failure:
-        if means is None and session.means != "experiments" and not session.started:
-            # It cannot do what it declares; perhaps it can do with less.
-            less = identify(unit, step, point=point, means="experiments", nominal=nominal)
-            return replace(less, reasons=(*less.reasons, f"not by {session.means}: {failure}"), again=again)
-        raise IdentificationError(
-            f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}."
-        ) from failure
+    except TrialFailed:
+        return None
     finally:
         session.close()
-    return replace(found, again=again)
+    return found if found.valid and found.means == like.means and found.fit <= GOOD_FIT else None
 
 
 def means_offered(unit: Unit) -> tuple[Means, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.identification.bench import Bench, Trial
-from cosimo.identification.excitation import EPS, LONG, SHORT, Probe, find_amplitude, pulse, relative
+from cosimo.identification.excitation import EPS, LONG, SHORT, UP, Probe, find_amplitude, pulse, relative
 
 NO_END = 2**31
 STRAIGHT = 3e-11
@@ -32,20 +33,34 @@ class Answers:
     noise: Array
 
 
+@dataclass(frozen=True)
+class Manner:
+    """What is true of a unit that is linear to rounding at any macro step: how hard it may be shaken, how it repeats.
+
+    `probes` by input, made at `step`; `steady` and `repeat` are the relative errors of the checks that were made.
+    """
+
+    step: float
+    probes: Mapping[int, Probe]
+    steady: float
+    repeat: float
+
+
 class Pulses:
     """The free motion and the answers to pulses of each input, from the same operating point.
 
     A pulse of height a tells all of a linear unit. Where a second one of −a/3 disagrees beyond rounding, a third of −a
     is made: with answers y = ∂y a + E a² + F a³, odd and even part give ∂y + F a² and E a, and the small pulse F a².
+    With `known`, from another macro step, nothing is probed.
     """
 
-    def __init__(self, bench: Bench, scales: Array) -> None:
+    def __init__(self, bench: Bench, scales: Array, known: Manner | None = None) -> None:
         self.bench = bench
         self._base = bench.trial()
-        self.base: Array = self._base.run(self._nothing(LONG))
+        self.base: Array = self._base.run(self._nothing(SHORT if known else LONG))
         """The free motion as far as it was followed."""
-        self.probes: dict[int, Probe] = {}
-        for column in bench.free:
+        self.probes: dict[int, Probe] = self._known(known) if known else {}
+        for column in bench.free if known is None else ():
             self.probes[column] = find_amplitude(bench, self.base, column, scales[column])
         self.responding = tuple(column for column, probe in self.probes.items() if probe.responds)
         """The inputs that have an effect."""
@@ -54,7 +69,7 @@ class Pulses:
         self._bending: set[int] = set()
         self.reach = NO_END
         """Rows over which the answers are those of the linearised unit, as far as they were followed."""
-        for column in self.responding:
+        for column in self.responding if known is None else ():
             plus, third = (self._moved(column, share, LONG) for share in (1.0, -1 / 3))
             rounding = 8 * EPS * (np.abs(self.base).max(axis=0) + np.abs(plus).max(axis=0))
             apart = np.maximum(np.abs(plus + 3 * third) - 4 * rounding, 0.0)
@@ -126,6 +141,18 @@ class Pulses:
             more = trial.run(pulse(self.bench, length, column, height)[len(rows) :])
             rows = self._rows[key] = np.concatenate([rows, more])
         return rows[:length] - self.free_motion(length)
+
+    def _known(self, manner: Manner) -> dict[int, Probe]:
+        """The probes of another step; what is uncertain is rounding.
+
+        Over a shorter step a pulse is made higher, up to a limit, so that it moves the unit as far.
+        """
+        size = np.abs(self.base).max(axis=0)
+        higher = min(max(manner.step / self.bench.step, 1.0), 10.0**UP)
+        return {
+            column: replace(probe, amplitude=higher * probe.amplitude, noise=2 * EPS * size / probe.amplitude / higher)
+            for column, probe in manner.probes.items()
+        }
 
     def _watch(self, odd: Array, bend: Array, rounding: Array) -> None:
         """Note from which row on the answer bends, and how much within reach."""

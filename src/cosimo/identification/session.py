@@ -9,8 +9,18 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
+from cosimo.identification import hidden
 from cosimo.identification.bench import Bench, TrialFailed
-from cosimo.identification.checks import SHIFT, UNSEEN, FreeMotion, fit_error, free_motion, repeats, variation
+from cosimo.identification.checks import (
+    ONCE_MORE,
+    SHIFT,
+    UNSEEN,
+    FreeMotion,
+    fit_error,
+    free_motion,
+    repeats,
+    variation,
+)
 from cosimo.identification.continuous import Continuous, continuous_model
 from cosimo.identification.derivatives import linearise
 from cosimo.identification.excitation import LONG, SHORT
@@ -18,7 +28,7 @@ from cosimo.identification.hidden import FIRST, LOCAL, realise, realise_locally
 from cosimo.identification.identified import Identified, Means
 from cosimo.identification.operating import OperatingPoint, state_access
 from cosimo.identification.powers import with_powers
-from cosimo.identification.pulses import Pulses
+from cosimo.identification.pulses import Manner, Pulses
 from cosimo.identification.realisation import Realisation
 from cosimo.identification.visible import from_states
 from cosimo.units.integrators import Exact, discretise
@@ -49,14 +59,21 @@ class _Candidate:
 class Session:
     """One identification: the bench, its pulses, and candidates in order of preference.
 
-    `started` tells that the unit has reached its operating point.
+    `started` tells that the unit has reached its operating point; `manner` is what is known of it from another step.
     """
 
     def __init__(
-        self, unit: Unit, step: float, point: OperatingPoint, means: Means, scales: Array, steps_per_input: int
+        self,
+        unit: Unit,
+        step: float,
+        point: OperatingPoint,
+        means: Means,
+        scales: Array,
+        steps_per_input: int,
+        manner: Manner | None = None,
     ) -> None:
         self.unit, self.step, self.point, self.means = unit, step, point, means
-        self._scales, self._most = scales, steps_per_input
+        self._scales, self._most, self._manner = scales, steps_per_input, manner
         self._bench: Bench | None = None
         self.started = False
 
@@ -72,20 +89,24 @@ class Session:
         restore = self.unit.can_restore and not quiet
         bench = self._bench = Bench(self.unit, self.step, self.point, restore=restore, access=access)
         self.started = True
-        pulses = Pulses(bench, self._scales)
+        pulses = Pulses(bench, self._scales, self._manner)
         reasons = self._require_answers(pulses)
-        unrepeatable, steady = repeats(bench, pulses.free_motion(SHORT)), variation(pulses)
+        if self._manner is not None:
+            repeat, steady = self._manner.repeat, self._manner.steady
+        else:
+            repeat, steady = repeats(bench, pulses.free_motion(SHORT)), variation(pulses)
         local = not steady <= BOUND
         best, fit = None, np.inf
+        unseen = SHORT if local else ONCE_MORE if self._manner else UNSEEN
         for candidate in self._candidates(bench, pulses, local):
-            error = fit_error(candidate.model, candidate.B, pulses, SHORT if local else UNSEEN)
+            error = fit_error(candidate.model, candidate.B, pulses, unseen)
             if best is None or error < fit:
                 best, fit = candidate, error
             # A model that is local anyway is best where it is from: derivatives before answers over some steps.
             if error <= (BOUND if local else candidate.good):
                 break
         assert best is not None
-        return self._conclude(bench, pulses, best, {"fit": fit, "steady": steady, "repeat": unrepeatable}, reasons)
+        return self._conclude(bench, pulses, best, {"fit": fit, "steady": steady, "repeat": repeat}, reasons)
 
     # ---- ways to a model -----------------------------------------------------------------------------------------
 
@@ -105,24 +126,25 @@ class Session:
                 reasons = (f"not by derivatives: {failure}",)
                 self.means = "differences"
         if bench.access is not None:
-            found = from_states(pulses, FIRST if local else self._longest(pulses))
-            if found is not None:
-                model, basis = found
+            visible = from_states(pulses, FIRST if local else self._longest(pulses))
+            if visible is not None:
+                model, basis = visible
                 seen = replace(model, C=np.vstack([model.C, basis]), D=np.vstack([model.D, 0 * (basis @ model.B)]))
                 B = with_powers(seen, bench, pulses.free_motion(FIRST), pulses.amplitudes())
                 whole = basis.shape[1] == basis.shape[0]
                 yield _Candidate(model, B, initial if whole else None, own if whole else None, reasons)
             reasons = (*reasons, "its visible states do not explain its outputs; they were realised from answers")
-        hidden = realise_locally(pulses) if local else realise(pulses, self._longest(pulses))
+        first = hidden.ONCE_MORE if self._manner else hidden.FIRST
+        found = realise_locally(pulses) if local else realise(pulses, self._longest(pulses), first)
         columns = len(self.unit.inputs)
-        model = Realisation(hidden.model.A, hidden.model.B[:, :columns], hidden.model.C, hidden.model.D[:, :columns])
-        if hidden.error > UNSETTLED and not local:
+        model = Realisation(found.model.A, found.model.B[:, :columns], found.model.C, found.model.D[:, :columns])
+        if found.error > UNSETTLED and not local:
             reasons = (
                 *reasons,
-                f"a record half as long predicts the rest only to {hidden.error:.1g}: slow modes may be off; allow "
+                f"a record half as long predicts the rest only to {found.error:.1g}: slow modes may be off; allow "
                 f"more steps_per_input or take a longer step",
             )
-        base = pulses.free_motion(min(len(hidden.answers.h), POWERS))
+        base = pulses.free_motion(min(len(found.answers.h), POWERS))
         yield _Candidate(model, with_powers(model, bench, base, pulses.amplitudes()), None, None, reasons)
 
     def _longest(self, pulses: Pulses) -> int:
@@ -199,7 +221,14 @@ class Session:
             valid=not wrong,
             reasons=(*wrong, *best.reasons, *own.notes, *found),
             generator=logarithm.model if logarithm.model is not None else best.own,
+            manner=self._manner or (None if wrong else self._found_manner(pulses, errors, best.good)),
         )
+
+    @staticmethod
+    def _found_manner(pulses: Pulses, errors: Mapping[str, float], good: float) -> Manner | None:
+        """What further steps may take over; nothing where it might differ there."""
+        same = pulses.straight and all(probe.responds for probe in pulses.probes.values()) and errors["fit"] <= good
+        return Manner(pulses.bench.step, pulses.probes, errors["steady"], errors["repeat"]) if same else None
 
     @staticmethod
     def _motion(bench: Bench, pulses: Pulses, best: _Candidate, rows: Array) -> FreeMotion:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from cosimo.core.system import Connection, System
 from cosimo.problems.checks import require_finite, require_not_negative, require_positive
+from cosimo.problems.control import pi_controller
 from cosimo.units import Integrator, RungeKutta4, StateSpace
 
 
@@ -46,16 +47,7 @@ def dc_motor(
         inputs=["voltage", "load"],
         outputs=["speed", "current"],
     )
-    controller = StateSpace(
-        0.0,
-        [[-ki, ki]],
-        1.0,
-        [[-kp, kp]],
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["speed", "reference"],
-        outputs=["voltage"],
-    )
+    controller = pi_controller(kp, ki, measured="speed", command="voltage", integrator=solver, micro_steps=micro_steps)
     connections = [
         Connection("controller.voltage", "motor.voltage"),
         Connection("motor.speed", "controller.speed"),

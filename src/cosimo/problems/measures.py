@@ -35,7 +35,9 @@ def relative_error(reference: npt.ArrayLike, found: npt.ArrayLike) -> Array:
     if truth.shape != values.shape:
         raise DimensionError(f"trajectories of shapes {truth.shape} and {values.shape} cannot be compared; align them.")
     if not np.abs(truth).min(initial=np.inf) > 0:
-        raise ConfigurationError("the reference is zero (or not a number) somewhere: no relative error.")
+        raise ConfigurationError(
+            "the reference is zero (or not a number) somewhere: there is no relative error; use the absolute one."
+        )
     error: Array = np.abs(values - truth) / np.abs(truth)
     return error
 

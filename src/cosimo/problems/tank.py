@@ -13,6 +13,7 @@ import math
 
 from cosimo.core.system import Connection, System
 from cosimo.problems.checks import require_finite, require_not_negative, require_positive
+from cosimo.problems.control import pi_controller
 from cosimo.units import Exact, Integrator, StateSpace
 
 
@@ -41,16 +42,7 @@ def tank(
         inputs=["inflow"],
         outputs=["level"],
     )
-    controller = StateSpace(
-        0.0,
-        [[-ki, ki]],
-        1.0,
-        [[-kp, kp]],
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["level", "reference"],
-        outputs=["inflow"],
-    )
+    controller = pi_controller(kp, ki, measured="level", command="inflow", integrator=solver, micro_steps=micro_steps)
     connections = [Connection("controller.inflow", "tank.inflow"), Connection("tank.level", "controller.level")]
     given = {"controller.reference": reference}
     return System({"tank": vessel, "controller": controller}, connections, inputs=given, name="tank")

@@ -6,12 +6,13 @@ Complex numbers are [re, im]; what is infinite or was not computed is null.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cosimo.analysis import CriticalStep, Mode, Verdict
-from cosimo.assessment import Assessment, ConnectionEffect, Moment, Recommendation, UnitReport
-from cosimo.core.result import Result
-from cosimo.problems import Item
+if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
+    from cosimo.analysis import CriticalStep, Mode, Verdict
+    from cosimo.assessment import Assessment, ConnectionEffect, Moment, Recommendation, UnitReport
+    from cosimo.core.result import Result
+    from cosimo.problems import Item
 
 
 def number(value: float | None) -> float | None:
@@ -205,6 +206,8 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
     }
     if "monitors" in result.info:
         fields["monitors"] = result.info["monitors"]
+    if "rollbacks" in result.info:
+        fields["rollbacks"] = result.info["rollbacks"]
     if "rejected" in result.info:
         fields["rejected"] = result.info["rejected"]
         fields["shortest_step"] = number(result.info.get("shortest_step"))
