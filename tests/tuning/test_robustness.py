@@ -149,7 +149,7 @@ def test_unstable_and_untouchable() -> None:
 
 
 def test_wrong_uses_are_refused() -> None:
-    with pytest.raises(DimensionError, match="do not fit"):
+    with pytest.raises(DimensionError, match="must fit together"):
         Structure.of(np.eye(2), np.ones((3, 1)), np.ones((1, 2)))
     with pytest.raises(ConfigurationError, match="non-finite"):
         stability_radius([[np.nan]])

@@ -247,6 +247,7 @@ def test_compensated_masters_join_the_front() -> None:
         ({"evaluations": 0}, "at least one evaluation"),
         ({"horizon": -1.0}, "horizon"),
         ({"settings": Settings(method="random")}, "'random'"),  # type: ignore[arg-type]
+        ({"settings": Settings(backend="abacus")}, "backend"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], said: str) -> None:
@@ -305,6 +306,83 @@ def test_several_rates_are_candidates_like_any_other() -> None:
     assert found.values[:, 0].min() == pytest.approx(found.front[0].error, rel=0.05)
     # Per second two steps of the tank and one of the controller.
     assert found.chosen.cost == 3.0
+
+
+def test_slower_units_may_be_interpolated() -> None:
+    system = find("tank").system()
+    space = Space(steps=0.5, families=(), kinds=(1,), multiples=({"controller": 2},))
+    resolved = space.resolve(system, fastest=1.0, horizon=100.0)
+    assert [structure.family for structure in resolved.structures] == ["multirate", "interpolated"]
+    built = resolved.structures[1].master(system, 0.5)
+    assert built == masters.multirate(
+        system, 0.5, multiples={"controller": 2}, inputs="interpolated", coupling=co.couplings.Hold(1)
+    )
+    assert "--inputs interpolated" in resolved.structures[1].options(0.5, {})
+
+
+def test_groups_are_those_given_or_all_that_differ() -> None:
+    system = co.problems.find("chain").system({"n": 3})
+    wanted = Space(families=(), kinds=(0,), groups=[[("u1", "u3"), ("u2",)]])
+    (structure,) = wanted.resolve(system, fastest=1.0, horizon=1.0).structures
+    assert str(structure.master(system, 1.0)) == "F1 F3 G1 G3 H1 H3 F2 G2 H2"
+    assert structure.words() == "Groups (u1, u3) → (u2), inputs held"
+    every = Space(families=("groups",), kinds=(0,)).resolve(system, fastest=1.0, horizon=1.0).structures
+    maps = [LinearSystem(system, one.master(system, 0.01)).one_step.Phi for one in every]
+    assert len(maps) == 4
+    assert all(np.abs(a - b).max() > 1e-6 for i, a in enumerate(maps) for b in maps[:i])
+    with pytest.raises(ConfigurationError, match="exactly once"):
+        Space(groups=[[("u1",)]]).resolve(system, fastest=1.0, horizon=1.0)
+    with pytest.raises(ConfigurationError, match="too many ways"):
+        Space(families=("groups",)).resolve(co.problems.find("chain").system({"n": 6}), fastest=1.0, horizon=1.0)
+
+
+def test_the_user_may_say_which_units_cannot_be_rolled_back() -> None:
+    system = find("tank").system()
+    space = Space(families=("jacobi", "iterative"), kinds=(0,), cannot_restore=("controller",))
+    resolved = space.resolve(system, fastest=1.0, horizon=10.0)
+    assert {structure.family for structure in resolved.structures} == {"jacobi"}
+    assert any("controller cannot restore" in note for note in resolved.notes)
+    with pytest.raises(UnknownNameError, match="valve"):
+        replace(space, cannot_restore=("valve",)).resolve(system, fastest=1.0, horizon=10.0)
+
+
+def test_offsets_of_connections_are_part_of_the_search() -> None:
+    """They drive this system alone: without them it would be at rest."""
+    slow = co.StateSpace(-1.0, 1.0, 1.0, inputs=["u"], outputs=["y"])
+    fast = co.StateSpace(-3.0, 2.0, -1.0, inputs=["u"], outputs=["y"])
+    links = [co.Connection("a.y", "b.u", offset=0.5), co.Connection("b.y", "a.u", gain=2.0, offset=-0.2)]
+    system = co.System({"a": slow, "b": fast}, links, name="pushed")
+    assert not scene(system).worst_case
+    space = Space(steps=0.1, kinds=(0, 1), families=("jacobi",))
+    found = tune(system, space, evaluations=5, horizon=5.0)
+    assert not found.notes
+    assert found.values[:, 0].min() == pytest.approx(found.front[0].error, rel=0.01)
+    assert found.verify(1)[0].deviation < 1e-6
+
+
+def test_nsga3_finds_nearly_as_much_as_nsga2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In three objectives; in two, or with few evaluations in four, NSGA-II finds some per cent more."""
+    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    system, volumes = find("tank").system(), {}
+    for method in ("nsga2", "nsga3"):
+        seen: list[Progress] = []
+        settings = Settings(method=method, points=3, population=40)  # type: ignore[arg-type]
+        tune(system, QUICK, evaluations=200, horizon=50.0, settings=settings, progress=seen.append)
+        volumes[method] = seen[-1].hypervolume
+        assert {"nsga2": "NSGA-II", "nsga3": "NSGA-III"}[method] in {progress.stage for progress in seen}
+        assert seen[-1].hypervolume > 1.02 * seen[0].hypervolume
+    assert volumes["nsga3"] > 0.95 * volumes["nsga2"]
+
+
+def test_nsga3_needs_several_objectives_and_spreads_directions() -> None:
+    with pytest.raises(ConfigurationError, match="two objectives or more"):
+        tune(find("tank").system(), QUICK, ("error",), evaluations=60, settings=Settings(method="nsga3"))
+    from cosimo.tuning.nsga import directions
+
+    for goals in (2, 3, 5):
+        found = directions(goals, 100)
+        assert 50 <= len(found) <= 100
+        assert found.sum(axis=1) == pytest.approx(np.ones(len(found)))
 
 
 def test_kinds_of_coupling_may_be_mixed_or_given_per_input() -> None:

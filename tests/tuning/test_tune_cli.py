@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cosimo.cli import app
-from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.errors import ConfigurationError, Interrupted, OutputError
 
 QUICK = ["--couplings", "hold0,hold1", "--evaluations", "80", "--stop-time", "100"]
 
@@ -69,9 +69,55 @@ def test_other_objectives_and_resuming(tmp_path: Path) -> None:
     assert first["front"][0]["defect"] is not None
 
 
+def test_the_whole_space_can_be_named() -> None:
+    arguments = ["--step-size", "0.25,0.5", "--masters", "gauss-seidel", "--order", "tank,controller"]
+    arguments += ["--multiple", "controller=2", "--groups", "tank;controller", "--coupling", "tank.inflow=hold0,nepce"]
+    arguments += ["--gains", "0:0.5", "--sweeps", "2", "--cannot-restore", "tank", "--weight", "tank=3,controller=1"]
+    found = json.loads(run("tank", *QUICK, *arguments, "--method", "nsga3", "--json").stdout)
+    assert {point["step_size"] for point in found["front"]} <= {0.25, 0.5, 1.0}
+    kinds = {point["options"].split()[1] for point in found["front"]}
+    assert kinds <= {"gauss-seidel", "multirate", "groups"}
+    jacobi = json.loads(run("tank", *QUICK, "--step-size", "0.5", "--masters", "jacobi", "--json").stdout)
+    assert jacobi["recommended"]["cost"] == 4.0
+    assert all(point["cost"] > 4.0 for point in found["front"])
+
+
+def test_a_range_of_steps_and_what_is_wanted() -> None:
+    arguments = ["--step-size", "0.1:0.4", "--masters", "gauss-seidel", "--max-error", "0.001"]
+    found = json.loads(run("tank", *QUICK, *arguments, "--min-robustness", "0.5", "--json").stdout)
+    assert all(0.1 <= point["step_size"] <= 0.4 for point in found["front"])
+    assert "0.1 %" in found["reason"]
+    assert "50 %" in found["reason"]
+    assert found["recommended"]["error"] <= 0.001
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cosimo.tuning.search.Search.refine", interrupt)
+    kept = tmp_path / "kept.npz"
+    with pytest.raises(Interrupted, match="all evaluations are kept"):
+        CliRunner().invoke(app, ["tune", "tank", *QUICK, "--resume", str(kept)], catch_exceptions=False)
+    assert kept.exists()
+    with pytest.raises(Interrupted, match="--resume FILE keeps"):
+        CliRunner().invoke(app, ["tune", "tank", *QUICK], catch_exceptions=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--step-size", "fast"], "--step-size wants numbers"),
+        (["--step-size", "1:2:3"], "LOW:HIGH"),
+        (["--step-size", "0:1"], "positive"),
+        (["--multiple", "controller"], "UNIT=NUMBER"),
+        (["--multiple", "valve=2"], "valve"),
+        (["--sweeps", "two"], "whole numbers"),
+        (["--groups", "tank"], "exactly once"),
+        (["--gains", "0:2"], "gains of Nepce"),
+        (["--coupling", "tank.nothing=hold0"], "tank.nothing"),
+        (["--cannot-restore", "valve"], "valve"),
+        (["--backend", "abacus"], "abacus"),
         (["--couplings", "hold9"], "hold9"),
         (["--masters", "seidel"], "seidel"),
         (["--objectives", "speed"], "speed"),

@@ -17,6 +17,7 @@ from cosimo.tuning import Point, Tuned, Verified
 from cosimo.tuning import Progress as Standing
 from cosimo.tuning.goals import MOST_ROBUST
 from cosimo.tuning.search import Report
+from cosimo.tuning.wording import step_text
 
 LABELS = {
     "error": "error of the worst output",
@@ -71,10 +72,16 @@ def tuned_fields(tuned: Tuned, verified: Sequence[Verified], figure: str | None)
                 "measured": number(entry.measured.error),
                 "deviation": number(entry.deviation),
                 "diverged_at": number(entry.measured.diverged),
+                "reference_error": number(entry.measured.reference_error),
                 "errors": {name: number(value) for name, value in entry.measured.errors.items()},
             }
             for entry in verified
         ],
+        "confidence": None if tuned.confidence is None else vars(tuned.confidence),
+        "identified": {
+            unit.name: {"means": unit.means, "fit": number(unit.fit), "departure": number(unit.departure)}
+            for unit in tuned.units
+        },
         "figure": figure,
         "notes": list(tuned.notes),
     }
@@ -99,7 +106,7 @@ def point_fields(point: Point) -> dict[str, Any]:
 
 
 def draw_front(tuned: Tuned, path: Path) -> Path:
-    """The first goal against the last; the colour is the one in between; the recommended point has a ring."""
+    """The first goal against the last; the colour is the one in between; a ring marks the recommended point."""
     require()
     first, last = tuned.goals[0], tuned.goals[-1]
     with look():
@@ -111,15 +118,20 @@ def draw_front(tuned: Tuned, path: Path) -> Path:
 
         x, y = values(last.name), values(first.name)
         if len(tuned.goals) > 2:
-            shown = axes.scatter(x, y, c=values(tuned.goals[1].name), cmap="viridis", s=36, zorder=3)
-            figure.colorbar(shown, ax=axes, label=LABELS[tuned.goals[1].name])
+            middle = tuned.goals[1]
+            shown = axes.scatter(x, y, c=values(middle.name), cmap="viridis", s=36, zorder=3)
+            bar = figure.colorbar(shown, ax=axes, label=LABELS[middle.name])
+            if middle.name == "robustness":
+                bar.ax.yaxis.set_major_formatter(lambda value, _: f"± {value:.0%}")
         else:
             axes.scatter(x, y, color=BLUE, s=36, zorder=3)
         x_chosen, y_chosen = ([getattr(tuned.chosen, goal.name)] for goal in (last, first))
-        axes.scatter(x_chosen, y_chosen, s=160, zorder=4, facecolors="none", edgecolors=VERMILION, linewidths=1.8)
+        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": VERMILION, "linewidths": 1.8}
+        axes.scatter(x_chosen, y_chosen, s=160, zorder=4, label="recommended", **ring)
+        axes.legend(loc="best")
         axes.set(xlabel=LABELS[last.name], ylabel=LABELS[first.name])
         axes.set(xscale="log" if last.logarithmic else "linear", yscale="log" if first.logarithmic else "linear")
-        axes.set_title(f"{tuned.system}: {tuned.chosen.words}", fontsize=9)
+        axes.set_title(f"{tuned.system}: {tuned.chosen.words} at {step_text(tuned.chosen.step)}", fontsize=9, wrap=True)
         try:
             figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None} if path.suffix == ".png" else None)
         except (OSError, ValueError) as error:

@@ -278,7 +278,10 @@ def find_backend(name: str | Backend = "numpy") -> Backend:
     if name == "numpy":
         return Backend()
     if importlib.util.find_spec(name) is None:
-        raise ConfigurationError(f"the backend '{name}' is not installed; install {name} or use 'numpy'.")
+        extra = "gpu" if name == "torch" else "gpu-cupy"
+        raise ConfigurationError(
+            f"the backend '{name}' is not installed; install cosimo with the extra '{extra}', or use 'numpy'."
+        )
     return Torch() if name == "torch" else CuPy()
 
 

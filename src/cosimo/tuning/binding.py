@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from cosimo.algebra.walking import Rows, Walk
 from cosimo.core.arrays import Array
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.signals import Block
-from cosimo.core.timing import TimedOperation, TimedRepeat, TimedStep
+from cosimo.core.timing import TimedOperation, TimedStep
 from cosimo.tuning.backends import Backend, Stack
 from cosimo.tuning.flows import Steps
 from cosimo.tuning.program import Program, Varied
-
-Rows = dict[Block, Stack]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Applied:
     parts: tuple[tuple[Block, Stack], ...]
 
 
-class Bound:
+class Bound(Walk):
     """The macro step of N masters on stacks of columns (rows, columns, N). Blocks of zeros are left out of `Rows`."""
 
     def __init__(self, program: Program, varied: Varied, backend: Backend) -> None:
@@ -78,14 +77,6 @@ class Bound:
 
     # Applying operations.
 
-    def apply(self, operations: Iterable[TimedOperation], rows: Rows) -> None:
-        """Apply the operations to `rows`, in place."""
-        for operation in operations:
-            if isinstance(operation, TimedRepeat):
-                self._repeat(operation, rows)
-            else:
-                self._update(operation, rows)
-
     def _update(self, operation: TimedOperation, rows: Rows) -> None:
         applied, found = self._matrices(operation), None
         for source, matrix in applied.parts:
@@ -101,16 +92,7 @@ class Bound:
                 rows[block] = found[start:end]
             start = end
 
-    def _repeat(self, operation: TimedRepeat, rows: Rows) -> None:
-        if isinstance(operation.times, int):
-            for number in range(operation.times):
-                self.apply(operation.sweep(number), rows)
-            return
-        for sweep in operation.sweeps[:-1]:
-            self.apply(sweep, rows)
-        self._limit(operation.sweeps[-1], rows)
-
-    def _limit(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
+    def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
         """The fixed point of a sweep B: z_v = (I − B_vv)⁻¹ B_vf z_f, with v what the sweep changes."""
         layout, xp = self.program.layout, self.backend.xp
         blocks = [block for block in layout.blocks if block.kind != "e" and layout.width(block)]

@@ -25,12 +25,16 @@ from cosimo.tuning.result import Tuned, Wanted
 from cosimo.tuning.scene import scene
 from cosimo.tuning.search import Method, Options, Report, Search
 from cosimo.tuning.space import Space
+from cosimo.tuning.stand_in import needs_stand_in, stand_in
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to search and what counts: `cost` (weights of units, workers), what is `wanted` of the recommended point, at
-    most how many `points` stand for the front, the `backend` of the batches, and a file to `resume` from and to keep.
+    """How to search and what counts: `method` ("auto" and "nsga2", "nsga3", or "grid"), `cost` (weights of units,
+    workers), what is `wanted` of the recommended point, at most how many `points` stand for the front, the `backend` of
+    the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to keep. Units whose equations are
+    not known are identified at the step `identify_at`, or near it (default: a fixed step, what FMUs suggest, or a
+    thousandth of the horizon).
     """
 
     method: Method = "auto"
@@ -40,6 +44,7 @@ class Settings:
     points: int = 30
     backend: str = "numpy"
     resume: Path | None = None
+    identify_at: float | None = None
 
 
 def tune(
@@ -50,6 +55,7 @@ def tune(
     seed: int = 0,
     evaluations: int = 2000,
     horizon: float | None = None,
+    start: float = 0.0,
     settings: Settings | None = None,
     progress: Report | None = None,
 ) -> Tuned:
@@ -57,7 +63,8 @@ def tune(
 
     `space` says what is open and `objectives` what counts, among "error", "robustness", "cost" (the default),
     "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results. Errors are over
-    `horizon` seconds (default: ten periods of the slowest mode). `progress` is called with a `Progress`.
+    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`.
+    Units whose equations are not known (FMUs, Python units) are identified first; the result says how well.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
@@ -66,19 +73,27 @@ def tune(
     """
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
-    situation = scene(system, horizon)
-    resolved = space.resolve(system, fastest=situation.fastest, horizon=situation.horizon)
+    found = None
+    if needs_stand_in(system):
+        fixed = max(space.given, default=None)
+        found = stand_in(system, step=settings.identify_at or fixed, horizon=horizon, start=start)
+    situation = found.scene if found else scene(system, horizon, start=start)
+    linear = situation.system
+    resolved = space.resolve(linear, fastest=situation.fastest, horizon=situation.horizon)
     if settings.cost.workers > 1:
-        together = dict.fromkeys(side_by_side(system, structure) for structure in resolved.structures)
+        together = dict.fromkeys(side_by_side(linear, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
     pool = Pool(situation, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
     options = Options(settings.method, evaluations, seed, settings.population)
-    memory = _memory(settings.resume, system, pool, space)
+    memory = _memory(settings.resume, linear, pool, space)
     search = Search(pool, options, report=progress, save=memory.save if memory else None)
-    search.run()
-    if memory:
-        memory.save(pool, now=True)
-    return Finish(pool, space, settings.wanted, settings.points).result(time.perf_counter() - begin)
+    try:
+        search.run()
+    finally:
+        # Also of a search that is interrupted.
+        if memory:
+            memory.save(pool, now=True)
+    return Finish(pool, space, settings.wanted, settings.points, found).result(time.perf_counter() - begin)
 
 
 def _memory(path: Path | None, system: System, pool: Pool, space: Space) -> Memory | None:

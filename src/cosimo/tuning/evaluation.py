@@ -129,7 +129,7 @@ class Evaluation:
                 return {name: self.backend.host(column) for name, column in found.items()}
 
         if len(self) == 0:
-            raise ConfigurationError("there are no masters to evaluate.")
+            raise ConfigurationError("there are no masters to evaluate; give at least one.")
         parts = self.parts
         if len(parts) > 1:
             work(slice(0, 1))  # What is shared is worked out before threads ask for it at the same time.
@@ -158,7 +158,7 @@ def evaluate(
     Masters with the same schedule and couplings of the same kind form one batch, whatever their steps and Nepce gains.
     """
     if not masters:
-        raise ConfigurationError("there are no masters to evaluate.")
+        raise ConfigurationError("there are no masters to evaluate; give at least one.")
     groups: dict[Any, list[int]] = {}
     for number, master in enumerate(masters):
         groups.setdefault(_structure(system, master), []).append(number)

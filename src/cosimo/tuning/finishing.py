@@ -12,9 +12,10 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.analysis.accuracy import global_error
 from cosimo.analysis.consistency import consistency
+from cosimo.assessment.assessment import Confidence
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
 from cosimo.masters import jacobi
 from cosimo.tuning.fronts import nondominated, thinned
@@ -25,6 +26,7 @@ from cosimo.tuning.relative import relative_radius
 from cosimo.tuning.result import Point, Tuned, Wanted, goal_values, recommend
 from cosimo.tuning.scene import Scene
 from cosimo.tuning.space import Range, Resolved, Space
+from cosimo.tuning.stand_in import StandIn, StandInJudge
 
 COMPENSATED = 10
 """Steps at which a compensation is designed."""
@@ -34,22 +36,34 @@ SPARE = 6
 """Candidates beyond those that stand for the front: the cheapest that seem good enough."""
 
 
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+"""First digits of steps at which units are identified anew: points that share a step share the identification."""
+
+
 def _fewer_digits(step: float) -> float:
     """The next smaller number of three digits."""
     size = 10.0 ** (math.floor(math.log10(step)) - 2)
     return float(f"{math.floor(step / size * (1 + 1e-12)) * size:.3g}")
 
 
+def _round(step: float) -> float:
+    """The next smaller number with few first digits."""
+    size = 10.0 ** math.floor(math.log10(step))
+    return float(f"{max(d for d in ROUND if d <= step / size * (1 + 1e-12)) * size:.3g}")
+
+
 class Finish:
     """From what was evaluated to the result."""
 
-    def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int) -> None:
+    def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int, found: StandIn | None = None) -> None:
         self.pool, self.space, self.wanted, self.most = pool, space, wanted, points
         self.scene: Scene = pool.scene
         self.resolved: Resolved = pool.space
-        self.judge = Judge(self.scene.system, self.scene.horizon)
+        self.found = found
+        self.anew = found is not None and not found.base.exact
+        self.judge = StandInJudge(found) if found else Judge(self.scene.system, self.scene.horizon, self.scene.start)
         self.values = np.zeros((0, len(pool.goals)))
-        self.notes = list(self.resolved.notes)
+        self.notes = [*(found.notes if found else ()), *self.resolved.notes]
         names = {goal.name for goal in pool.goals}
         self.robust = "robustness" in names
         # What is shown is what is used; only an optimum of ρ or δ needs all its digits.
@@ -72,14 +86,19 @@ class Finish:
         points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
         front = tuple(sorted(points, key=lambda p: tuple(goal_values([p], self.pool.goals)[0].tolist())))
         chosen, bend, reason = recommend(front, self.pool.goals, self.wanted)
+        confidence = self.found.confidence if self.found else None
+        if confidence is not None and "error" in names and math.isnan(chosen.error):
+            confidence = Confidence("low", f"{confidence.reason}; no error can be predicted")
+            self.notes.append(
+                "No error can be predicted along this motion, so that the choice is by the other objectives alone: "
+                "measure errors by running, with --verify or 'cosimo compare'."
+            )
         if self.scene.worst_case and not self.scene.left_out:
             self.notes.append(
                 "The system is at rest and nothing drives it: errors are those of the worst initial state."
             )
         if self.scene.left_out:
-            self.notes.append(
-                "External inputs that vary, and offsets, are left out while searching; the errors shown include them."
-            )
+            self.notes.append("External inputs that vary are left out while searching; the errors shown include them.")
         return Tuned(
             system=self.scene.system.name,
             goals=self.pool.goals,
@@ -87,7 +106,7 @@ class Finish:
             chosen=chosen,
             reason=reason,
             knee=bend,
-            horizon=self.scene.horizon,
+            horizon=self.judge.horizon,
             evaluations=self.pool.count,
             seconds=seconds + time.perf_counter() - begin,
             notes=tuple(self.notes),
@@ -95,6 +114,8 @@ class Finish:
             values=self.values,
             wanted=self.wanted,
             priced=bool(self.pool.cost.weights),
+            confidence=confidence,
+            units=self.found.units if self.found else (),
         )
 
     def _points(self) -> list[Point]:
@@ -117,7 +138,22 @@ class Finish:
         rows, columns, values = rows[best], columns[best], values[best]
         self.values = columns[:, [COLUMNS.index(goal.name) for goal in self.pool.goals]]
         chosen = list(dict.fromkeys([*thinned(values, self.most), *self._spare(columns)]))
-        return [self._point(rows[i]) for i in chosen]
+        return self._tried(rows[chosen])
+
+    def _tried(self, rows: Array) -> list[Point]:
+        """The points; those at whose step a unit could not be identified are left out."""
+        found, refusals = dict[str, Point](), list[str]()
+        for row in rows:
+            try:
+                point = self._point(row)
+                found.setdefault(point.options, point)
+            except IdentificationError as error:
+                refusals.append(str(error))
+        if refusals:
+            self.notes.append(f"{len(refusals)} points of the front are left out: {refusals[0]}")
+        if not found:
+            raise ConfigurationError(f"no point of the front could be evaluated: {refusals[0]}")
+        return list(found.values())
 
     def _spare(self, columns: Array) -> list[int]:
         """The cheapest that seem good enough: one of them will be recommended."""
@@ -135,23 +171,22 @@ class Finish:
         structure = self.resolved.structures[int(self.resolved.structure_of(row[None])[0])]
         step = float(self.resolved.steps_of(row[None])[0])
         gains = {target: float(gain[0]) for target, gain in self.resolved.gains_of(row[None], structure).items()}
-        if self.rounded and isinstance(self.resolved.steps, Range):
-            step = max(_fewer_digits(step), self.resolved.steps.low)
+        if isinstance(self.resolved.steps, Range) and (self.rounded or self.anew):
+            step = max(_round(step) if self.anew else _fewer_digits(step), self.resolved.steps.low)
         gains = {target: round(gain, 3) if self.rounded else gain for target, gain in gains.items()}
         master = structure.master(self.scene.system, step, gains)
         return self._judged(master, structure.words(gains), structure.options(step, gains))
 
     def _judged(self, master: Master, words: str, options: str) -> Point:
-        system = self.scene.system
+        system = self.found.at(master.step) if self.found else self.scene.system
         linear = LinearSystem(system, master)
         spectrum = Spectrum(linear)
+        stable = spectrum.stable or spectrum.radius <= 1 + self.scene.slack * master.step
         cost = self.pool.cost.per_step(system, master) / master.step
         error = self._error(linear)
         robustness = np.nan
         if self.robust:
-            robustness = (
-                relative_radius(system, master, limit=MOST_ROBUST, shells=SHELLS).change if spectrum.stable else 0.0
-            )
+            robustness = relative_radius(system, master, limit=MOST_ROBUST, shells=SHELLS).change if stable else 0.0
         defect = np.nan
         if any(goal.name == "defect" for goal in self.pool.goals):
             defect = consistency(linear, k=2, norm=2)
@@ -159,7 +194,7 @@ class Finish:
             master=master,
             words=words,
             options=options,
-            stable=spectrum.stable,
+            stable=stable,
             error=error,
             robustness=float(robustness),
             cost=cost,

@@ -47,7 +47,13 @@ class Flow:
         self.units, self.degree = units, degree
         models = [unit.linear() for unit in units]
         assert all(model is not None for model in models)
-        self.exact = all(isinstance(unit, LinearUnit) and isinstance(unit.integrator, Exact) for unit in units)
+        # An identified unit has a map of its own, which need not be the exact one of its continuous model.
+        self.exact = all(
+            isinstance(unit, LinearUnit)
+            and isinstance(unit.integrator, Exact)
+            and type(unit).discrete is LinearUnit.discrete
+            for unit in units
+        )
         self.n, self.m = models[0].B.shape  # type: ignore[union-attr]
         if self.exact:
             self.series = np.stack([_series(model, degree) for model in models], axis=-1)  # type: ignore[arg-type]

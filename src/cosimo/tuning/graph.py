@@ -13,6 +13,7 @@ Rotation holds for couplings that do not look at the times of their samples (`Ho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,8 @@ from scipy.sparse.csgraph import connected_components
 from cosimo.core.system import System
 
 Order = tuple[str, ...]
+Stages = tuple[tuple[str, ...], ...]
+"""Groups of units that step together, in calling order."""
 Equal = Literal["map", "radius"]
 """When two orders are the same: they give the same Φ, or the same ρ(Φ)."""
 
@@ -169,6 +172,27 @@ def orientations(system: System, equal: Equal = "map") -> Iterator[Order]:
     ([('one', 'two'), ('two', 'one')], [('one', 'two')])
     """
     return coupling_graph(system, equal).orders(rooted=equal == "radius")
+
+
+def groupings(system: System) -> list[Stages]:
+    """Groups, one after the other, one choice for each that differs in Φ; neither Jacobi nor Gauss–Seidel.
+
+    A choice acts through the coupled pairs only: one goes first, or both go together. All of n^n choices are looked at.
+
+    >>> from cosimo.problems import chain
+    >>> len(groupings(chain(n=3))), groupings(chain(n=3))[0]
+    (4, (('u1', 'u2'), ('u3',)))
+    """
+    graph = coupling_graph(system)
+    found: dict[tuple[int, ...], Stages] = {}
+    for ranks in itertools.product(range(len(graph.units)), repeat=len(graph.units)):
+        key = tuple((ranks[i] > ranks[j]) - (ranks[i] < ranks[j]) for i, j in graph.edges)
+        if 0 in key and any(key) and key not in found:
+            found[key] = tuple(
+                tuple(name for name, own in zip(graph.units, ranks, strict=True) if own == rank)
+                for rank in sorted(set(ranks))
+            )
+    return list(found.values())
 
 
 def _bits(number: int) -> Iterator[int]:

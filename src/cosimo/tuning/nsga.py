@@ -1,11 +1,15 @@
-"""NSGA-II (Deb and others, 2002) by pymoo, asked for candidates and told their values, so that these come in batches.
+"""NSGA-II (Deb and others, 2002) and NSGA-III (Deb and Jain, 2014) by pymoo, on batches.
 
-Real numbers cross by simulated binary crossover and mutate polynomially. The number that names the structure is none:
-parents swap it, and a mutation draws another one.
+pymoo is asked for candidates and told their values. NSGA-II keeps of equally good candidates those in the emptiest
+places of the front; with more objectives ever more of them are equally good, and NSGA-III keeps those nearest to evenly
+spread directions instead. Real numbers cross by simulated binary crossover and mutate polynomially. The number that
+names the structure is none: parents swap it, and a mutation draws another one.
 """
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +19,7 @@ from cosimo.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from cosimo.tuning.search import Search
 
+STAGES = {"nsga2": "NSGA-II", "nsga3": "NSGA-III"}
 OTHER_STRUCTURE = 0.1
 """How often a mutation draws another structure."""
 FRUITLESS = 20
@@ -22,9 +27,10 @@ FRUITLESS = 20
 
 
 def evolve(search: Search, evaluations: int) -> None:
-    """Generations of NSGA-II from all that is known, until `evaluations` more were made."""
+    """Generations from all that is known, until `evaluations` more were made."""
     try:
         from pymoo.algorithms.moo.nsga2 import NSGA2
+        from pymoo.algorithms.moo.nsga3 import NSGA3
         from pymoo.core.population import Population
         from pymoo.core.problem import Problem
         from pymoo.core.termination import NoTermination
@@ -34,10 +40,12 @@ def evolve(search: Search, evaluations: int) -> None:
         ) from None
     pool, space = search.pool, search.pool.space
     problem = Problem(n_var=space.width, n_obj=len(pool.goals), n_ieq_constr=1, xl=0.0, xu=1.0)
-    known = pool.rows  # The grid: pymoo asks for it first, and gets its values without new evaluations.
-    algorithm = NSGA2(
-        pop_size=search.options.population,
-        sampling=Population.new("X", known),
+    method, goals, population = search.options.evolution(len(pool.goals)), len(pool.goals), search.options.population
+    kinds = {"nsga2": NSGA2, "nsga3": partial(NSGA3, directions(goals, population) if method == "nsga3" else None)}
+    algorithm = kinds[method](
+        pop_size=population,
+        # The grid: pymoo asks for it first, and gets its values without new evaluations.
+        sampling=Population.new("X", pool.rows),
         crossover=_crossover(),
         mutation=_mutation(len(space.structures)),
         eliminate_duplicates=True,
@@ -50,7 +58,7 @@ def evolve(search: Search, evaluations: int) -> None:
         if asked is None or not len(asked):
             break
         rows = space.tidy(asked.get("X"))
-        values, violation = search.evaluate(rows, "NSGA-II")
+        values, violation = search.evaluate(rows, STAGES[method])
         asked.set("X", rows)
         asked.set("F", np.where(np.isfinite(values), values, 1e6))
         asked.set("G", np.where(np.isfinite(violation), violation, 1e6)[:, None])
@@ -58,6 +66,16 @@ def evolve(search: Search, evaluations: int) -> None:
             individual.evaluated.update({"F", "G", "H"})
         algorithm.tell(infills=asked)
         fruitless = fruitless + 1 if pool.count == before else 0
+
+
+def directions(goals: int, population: int) -> Any:
+    """Evenly spread directions of NSGA-III (N, goals), no more than the population has members."""
+    from pymoo.util.ref_dirs import get_reference_directions
+
+    parts = 1
+    while math.comb(parts + goals, goals - 1) <= population:
+        parts += 1
+    return get_reference_directions("das-dennis", goals, n_partitions=parts)
 
 
 def _crossover() -> Any:

@@ -148,10 +148,12 @@ def feedback_order(system: System, weights: Mapping[tuple[str, str], float] | No
 def _checked(score: Score, orders: Sequence[Order]) -> list[float]:
     values = [float(value) for value in score(orders)]
     if len(values) != len(orders):
-        raise ConfigurationError(f"the score returned {len(values)} numbers for {len(orders)} orders.")
+        raise ConfigurationError(
+            f"the score returned {len(values)} numbers for {len(orders)} orders; one for each is needed."
+        )
     if np.isnan(values).any():
         bad = orders[int(np.isnan(values).argmax())]
-        raise ConfigurationError(f"the score of the order {', '.join(bad)} is not a number.")
+        raise ConfigurationError(f"the score of the order {', '.join(bad)} is not a number; leave it out.")
     return values
 
 

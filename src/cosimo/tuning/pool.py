@@ -15,7 +15,7 @@ from cosimo.tuning.evaluation import Evaluation
 from cosimo.tuning.goals import Goal, OutputError
 from cosimo.tuning.objectives import Consistency, Cost, Objective, Stability
 from cosimo.tuning.program import Varied
-from cosimo.tuning.scene import OUTSIDE, Scene
+from cosimo.tuning.scene import Scene
 from cosimo.tuning.screening import Screen
 from cosimo.tuning.space import Resolved
 from cosimo.tuning.structures import Structure
@@ -149,7 +149,8 @@ class _Batch:
         objectives: list[Objective] = [Stability()]
         objectives += [Consistency(2, 2)] if "defect" in names else []
         table = again(self._plain, steps, gains).compute(*objectives)
-        found[:, columns["stable"]] = table.stable
+        stable = table.stable | (table["spectral_radius"] <= 1 + self.pool.scene.slack * steps)
+        found[:, columns["stable"]] = stable
         found[:, columns["radius"]] = table["spectral_radius"]
         if "defect" in names:
             found[:, columns["defect"]] = table["consistency"]
@@ -159,11 +160,11 @@ class _Batch:
         if "error" in names:
             found[:, columns["error"]] = again(self._free, steps, gains).compute(self._error)["error"]
         if "robustness" in names:
-            stable = np.flatnonzero(table.stable)
+            places = np.flatnonzero(stable)
             found[:, columns["robustness"]] = 0.0
-            if stable.size:
-                own = {target: gain[stable] for target, gain in gains.items()}
-                found[stable, columns["robustness"]] = self._screen.margins(steps[stable], own)
+            if places.size:
+                own = {target: gain[places] for target, gain in gains.items()}
+                found[places, columns["robustness"]] = self._screen.margins(steps[places], own)
 
     @cached_property
     def _error(self) -> OutputError:
@@ -176,7 +177,7 @@ class _Batch:
 
     @cached_property
     def _free(self) -> Evaluation:
-        return self._evaluation(True) if OUTSIDE in self.pool.scene.free.units else self._plain
+        return self._evaluation(True) if self.pool.scene.joined else self._plain
 
     @cached_property
     def _screen(self) -> Screen:

@@ -42,20 +42,23 @@ MOST_STEPS = 1_000_000
 class Measured:
     """What a run gave: `error` of the worst output, per output `errors`, and the seconds that the stepping took.
 
-    `diverged` is when the run left the range of numbers, None if it did not.
+    `diverged` is when the run left the range of numbers, None if it did not. `reference_error` is how wrong, relative,
+    the finer run may be that it was measured against: 0 for the exact solution, NaN where none could be made and the
+    solution of the identified models was taken.
     """
 
     error: float
     errors: dict[str, float]
     seconds: float
     diverged: float | None = None
+    reference_error: float = 0.0
 
 
 class Judge:
-    """The exact solution of a system over a horizon, and the errors of masters against it."""
+    """The exact solution of a system over a horizon from `start` on, and the errors of masters against it."""
 
-    def __init__(self, system: System, horizon: float) -> None:
-        self.system, self.horizon = system, horizon
+    def __init__(self, system: System, horizon: float, start: float = 0.0) -> None:
+        self.system, self.horizon, self.start = system, horizon, start
         self._exact: dict[float, Array] = {}
 
     def steps(self, master: Master) -> int:
@@ -63,7 +66,8 @@ class Judge:
         count = max(1, int(np.floor(self.horizon / master.step * (1 + 1e-12))))
         if count > MOST_STEPS:
             raise ConfigurationError(
-                f"a horizon of {self.horizon:g} s is more than {MOST_STEPS:,} macro steps of {master.step:g} s."
+                f"a horizon of {self.horizon:g} s is more than {MOST_STEPS:,} macro steps of {master.step:g} s; "
+                f"shorten it."
             )
         return count
 
@@ -71,7 +75,7 @@ class Judge:
         """The error of the worst output, without running the master; infinite if it overflows."""
         linear, steps = LinearSystem(self.system, master), self.steps(master)
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = _rows(linear, steps)
+            rows = _rows(linear, steps, self.start)
         return max(self._errors(master, rows).values(), default=0.0)
 
     def measured(self, master: Master) -> Measured:
@@ -80,11 +84,11 @@ class Judge:
             raise ConfigurationError(
                 f"'{self.system.name}' is at rest and nothing drives it: a run shows nothing; give it initial states."
             )
-        stop = self.steps(master) * master.step
+        stop = self.start + self.steps(master) * master.step
         try:
-            result = run(self.system, master, stop=stop)
+            result = run(self.system, master, start=self.start, stop=stop)
         except NonFiniteError as error:
-            reached = error.result.time[-1] if error.result is not None and len(error.result) else 0.0
+            reached = error.result.time[-1] if error.result is not None and len(error.result) else self.start
             return Measured(np.inf, dict.fromkeys(self.system.outputs, np.inf), 0.0, float(reached))
         places = [result.names.index(name) for name in self.system.outputs]
         errors = self._errors(master, result.values[:, places])
@@ -117,7 +121,7 @@ class Judge:
         unit = next(iter(self._whole.units.values()))
         model = unit.linear()
         assert model is not None
-        b = np.array([source(0.0) for source in self._whole.inputs.values()])
+        b = np.array([source(self.start) for source in self._whole.inputs.values()])
         n = len(model.A)
         joined = np.zeros((n + 1, n + 1))
         joined[:n, :n], joined[:n, n] = model.A, model.B @ b
@@ -139,7 +143,8 @@ class Judge:
         couplings = {f"{next(iter(self._whole.units))}.{name}": Hold(DEGREE) for name in self._varying}
         plain = masters.jacobi(self._whole, master.step / PARTS, couplings=couplings)
         try:
-            rows = run(self._whole, plain, stop=self.steps(master) * master.step).values
+            stop = self.start + self.steps(master) * master.step
+            rows = run(self._whole, plain, start=self.start, stop=stop).values
         except NonFiniteError:
             raise ConfigurationError(self._unbounded(master)) from None
         found: Array = rows[::PARTS, : len(self.system.outputs)]
@@ -162,21 +167,21 @@ class Judge:
         return as_system(self.system, exact_unit(self.system, coupled))
 
 
-def _rows(linear: LinearSystem, steps: int) -> Array:
+def _rows(linear: LinearSystem, steps: int, start: float) -> Array:
     """y_0 … y_N (N + 1, p) of z' = Φ z + Γ e."""
     Phi, Gamma = _dense(linear.one_step.Phi), _dense(linear.one_step.Gamma)
     n, places = linear.size, linear.layout.indices("y")
-    z = linear.start()
+    z = linear.start(start)
     if any(not isinstance(source, Constant) for source in linear.system.inputs.values()):
         found = np.empty((steps + 1, len(places)))
         found[0] = z[places]
         for k in range(steps):
-            z = Phi @ z + Gamma @ linear.given_values(k)
+            z = Phi @ z + Gamma @ linear.given_values(k, start)
             found[k + 1] = z[places]
         return found
     # Nothing varies: the number 1 joins z, and a block of steps is one product.
     whole = np.zeros((n + 1, n + 1))
-    whole[:n, :n], whole[:n, n], whole[n, n] = Phi, Gamma @ linear.given_values(0), 1.0
+    whole[:n, :n], whole[:n, n], whole[n, n] = Phi, Gamma @ linear.given_values(0, start), 1.0
     return _blocks(whole, np.eye(n + 1)[places], np.append(z, 1.0), steps)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.algebra.batch import require_gains
 from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.operations import Operations, Update
 from cosimo.algebra.product import LinearSystem
@@ -28,7 +29,7 @@ from cosimo.core.master import Master
 from cosimo.core.signals import Block
 from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation, TimedRepeat, TimedStep
-from cosimo.couplings.nepce import Nepce, nepce_matrices
+from cosimo.couplings.nepce import nepce_matrices
 from cosimo.tuning.flows import Flow
 
 
@@ -43,14 +44,7 @@ class Family(Operations):
         self._probes = {
             target: np.eye(len(gains) + 1)[1 + number][:, None, None] for number, target in enumerate(gains)
         }
-        for target in gains:
-            system.input(target)
-            coupling = master.coupling_of(target)
-            if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
-                raise ConfigurationError(
-                    f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
-                    f"a Nepce there to vary its gain."
-                )
+        require_gains(system, master, gains)
 
     def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
         if target in self._probes:

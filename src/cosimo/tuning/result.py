@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cosimo.assessment.assessment import Confidence, UnitReport
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
@@ -21,6 +22,8 @@ ABOUT = 1.25
 """Costs up to this factor count as equal when the cheapest is chosen: the most robust one is taken."""
 ROUNDING = 1e-6
 """Deviations of a prediction below this are shown as none."""
+DOUBTFUL = 0.1
+"""Part of a measured error that the reference may be wrong by without a word."""
 WORTH = 1.1
 """Being cheaper by less than this factor is not worth mentioning."""
 
@@ -34,7 +37,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if not (self.error > 0 and self.robustness >= 0):
-            raise ConfigurationError("a wanted error is positive, a wanted robustness not negative.")
+            raise ConfigurationError("a wanted error must be positive, a wanted robustness must not be negative.")
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ class Tuned:
     """The result of tuning: `front`, best error first, `chosen` (the recommended point) and why, and the `knee`.
 
     `evaluations` candidates were evaluated in `seconds`; `values` (N, goals) are the goals of all of them that no other
-    dominates, as the search sees them. `priced` tells that cost is in seconds per simulated second.
+    dominates, as the search sees them. `priced` tells that cost is in seconds per simulated second. Where units were
+    identified, `units` says how and `confidence` how far the numbers can be trusted; otherwise they are exact.
     """
 
     system: str
@@ -115,6 +119,8 @@ class Tuned:
     values: Array = field(repr=False)
     wanted: Wanted = field(default_factory=Wanted)
     priced: bool = False
+    confidence: Confidence | None = None
+    units: tuple[UnitReport, ...] = ()
 
     @property
     def recommended(self) -> Master:
@@ -145,8 +151,26 @@ class Tuned:
         ]
         if self.chosen.options:
             lines.append(f"  options       {self.chosen.options}")
+        if self.confidence is not None:
+            lines.append(f"  confidence    {self.confidence.level}: {self.confidence.reason}")
+            lines.append(f"  identified    {', '.join(f'{unit.name} by {unit.means}' for unit in self.units)}")
         lines += [f"  note          {note}" for note in self.notes]
         return "\n".join([*lines, "", *self.table()])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the recommended master and the front."""
+        from cosimo.core.display import card
+
+        facts = [("recommended", self.chosen.sentence), ("why", self.reason)]
+        facts += [("options", self.chosen.options)] if self.chosen.options else []
+        facts += [("note", note) for note in self.notes]
+        shown = [self.chosen, *(point for point in self.front if point is not self.chosen)]
+        rows = [
+            [point.words, step_text(point.step), percent(point.error), _change(point.robustness), cost_text(point.cost)]
+            for point in shown
+        ]
+        title = f"{self.system}: {len(self.front)} masters on the front of {self.evaluations} evaluated"
+        return card(title, ("open", ""), facts, ("master", "step", "error", "stable up to", "cost"), rows)
 
     def table(self, most: int = SHOWN) -> list[str]:
         """The front as lines, best error first; of a long one every so many, and always the recommended point."""
@@ -217,9 +241,15 @@ def verification_lines(found: Sequence[Verified]) -> list[str]:
     for entry in found:
         measured = entry.measured
         seconds = "diverged" if measured.diverged is not None else f"{measured.seconds:.3g} s"
-        off = percent(entry.deviation) if entry.deviation > ROUNDING else "0 %"
+        off = "0 %" if entry.deviation <= ROUNDING else percent(entry.deviation)
         lines.append(
             f"    {percent(entry.point.error):>11}{percent(measured.error):>11}{off:>10}{seconds:>12}"
             f"  {entry.point.words} at {step_text(entry.point.step)}"
+        )
+    doubtful = [e for e in found if not e.measured.reference_error <= DOUBTFUL * e.measured.error]
+    if doubtful:
+        lines.append(
+            "  note          measured against finer runs that are themselves uncertain by "
+            f"{percent(max(e.measured.reference_error for e in doubtful))}, or against the identified models (–)"
         )
     return lines

@@ -1,13 +1,14 @@
 """The situation in which masters are compared: where the system starts, what drives it, for how long.
 
 Constant external inputs and start values of open inputs become outputs of one more unit, `OUTSIDE`, with a state that
-never changes; the system is then free, ẋ = A_c x, and errors follow from powers of Φ and exp(A_c h) alone. Inputs that
-vary, and offsets of connections, are left out while searching; predictions for the points of the front have them.
+never changes; offsets of connections become such a state of the unit that gets them. The system is then free,
+ẋ = A_c x, and errors follow from powers of Φ and exp(A_c h) alone. Inputs that vary are left out while searching;
+predictions for the points of the front have them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,10 +17,11 @@ import scipy.sparse as sp
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array, BoolArray, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.sources import Constant
-from cosimo.core.system import System
+from cosimo.core.system import Connection, System
+from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 from cosimo.units import StateSpace
 
 OUTSIDE = "(outside)"
@@ -36,7 +38,9 @@ class Scene:
     """`free`: the system with everything constant inside; `columns` (n, c): the initial states that errors are for.
 
     One column, the start of the system; or, where it starts at rest and nothing drives it, all unit vectors: errors are
-    then those of the worst initial state. `left_out` tells that something else drives it.
+    then those of the worst initial state. `left_out` tells that something else drives it. Of identified systems a mode
+    counts as growing only beyond `slack` (1/s), modes faster than `instant` are those gone after one step, and outputs
+    lack `offsets` (p,).
     """
 
     system: System
@@ -44,11 +48,20 @@ class Scene:
     columns: Array
     horizon: float
     left_out: bool
+    start: float = 0.0
+    slack: float = 0.0
+    instant: float = np.inf
+    offsets: Array | float = 0.0
 
     @property
     def worst_case(self) -> bool:
         """Whether errors are for any initial state."""
         return bool(self.columns.shape[1] > 1)
+
+    @property
+    def joined(self) -> bool:
+        """Whether something constant has joined the system."""
+        return dict(self.free.units) != dict(self.system.units)
 
     @cached_property
     def poles(self) -> ComplexArray:
@@ -58,12 +71,13 @@ class Scene:
     @property
     def fastest(self) -> float:
         """|λ| of the fastest mode."""
-        return float(np.abs(self.poles).max(initial=0.0))
+        sizes = np.abs(self.poles)
+        return float(sizes[sizes < self.instant].max(initial=0.0))
 
     @cached_property
     def grows(self) -> bool:
         """Whether the coupled system itself is unstable."""
-        return bool(self.poles.real.max(initial=-np.inf) > 1e-8 * max(1.0, self.fastest))
+        return bool(self.poles.real.max(initial=-np.inf) > max(self.slack, 1e-8 * max(1.0, self.fastest)))
 
     @cached_property
     def sizes(self) -> Array:
@@ -73,9 +87,10 @@ class Scene:
         # Enough moments for the slow motion; what is faster shows at some of them too, as they are no multiples of it.
         count = GRID
         flow, x = scipy.linalg.expm(A * (self.horizon / count)), self.columns
-        found = np.zeros(len(C))
+        found, lacking = np.zeros(len(C)), np.zeros((len(C), 1))
+        lacking[len(C) - len(self.system.outputs) :, 0] = self.offsets
         for _ in range(count + 1):
-            found = np.maximum(found, np.linalg.norm(C @ x, axis=1))
+            found = np.maximum(found, np.linalg.norm(C @ x + lacking, axis=1))
             x = flow @ x
         if not np.isfinite(found).all():
             raise ConfigurationError(
@@ -85,14 +100,16 @@ class Scene:
         return found
 
 
-def scene(system: System, horizon: float | None = None) -> Scene:
-    """How masters of this system are compared, over `horizon` seconds."""
-    for name, unit in system.units.items():
-        if unit.linear() is None:
-            raise ConfigurationError(
-                f"unit '{name}' is a {type(unit).__name__} whose equations are not known; put a linear unit in its "
-                f"place, such as co.identify(unit, step).unit(), and tune that system."
-            )
+def scene(
+    system: System,
+    horizon: float | None = None,
+    *,
+    start: float = 0.0,
+    slack: float = 0.0,
+    instant: float = np.inf,
+    offsets: Array | float = 0.0,
+) -> Scene:
+    """How masters of this system of linear units are compared, over `horizon` seconds from `start` on."""
     if horizon is not None and not (np.isfinite(horizon) and horizon > 0):
         raise ConfigurationError(f"the horizon must be a positive number of seconds, not {horizon}.")
     constants: dict[str, float] = {}
@@ -101,14 +118,15 @@ def scene(system: System, horizon: float | None = None) -> Scene:
         for inlet in inlets:
             value = inlet.source.value if isinstance(inlet.source, Constant) else inlet.start
             left_out |= inlet.source is not None and not isinstance(inlet.source, Constant)
-            left_out |= inlet.link is not None and inlet.link.connection.offset != 0
             if inlet.link is None and value != 0:
                 constants[inlet.target] = value
     free = _free(system, constants)
-    start = np.concatenate([unit.initial_state for unit in free.units.values()])
-    columns = start[:, None] if start.any() else np.eye(len(start))
-    found = Scene(system, free, columns, 1.0, left_out)
-    return Scene(system, free, columns, _horizon(found) if horizon is None else float(horizon), left_out)
+    first = np.concatenate([unit.initial_state for unit in free.units.values()])
+    moving = np.concatenate([unit.initial_state for unit in system.units.values()]).any()
+    driven = bool(constants) or any(isinstance(unit, Pushed) for unit in free.units.values())
+    columns = first[:, None] if moving or driven else np.eye(len(first))
+    found = Scene(system, free, columns, 1.0, left_out, start, slack, instant, offsets)
+    return replace(found, horizon=_horizon(found) if horizon is None else float(horizon))
 
 
 def _horizon(found: Scene) -> float:
@@ -121,15 +139,75 @@ def _horizon(found: Scene) -> float:
     return float(min(slowest, MOST_MODES / found.fastest))
 
 
+class Pushed(Unit):
+    """A linear unit that gets u + d: the number 1 joins its states, [x; 1]' = [A_d B_0 d; 0 1] [x; 1] + [B; 0] u.
+
+    Every coupling of ours passes a constant on as it is, so that it may as well come after the coupling.
+    """
+
+    def __init__(self, unit: Unit, push: Array) -> None:
+        self.unit, self.push = unit, push
+        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
+        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
+
+    @property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        return self.unit.discrete_inputs
+
+    @property
+    def initial_state(self) -> Array:
+        """The states of the unit and the number 1."""
+        return np.append(self.unit.initial_state, 1.0)
+
+    def instantiate(self, start_time: float = 0.0) -> Instance:
+        raise TypeError("a unit with its offsets inside is analysed, not run")
+
+    def feedthrough(self) -> BoolArray:
+        return self.unit.feedthrough()
+
+    def linear(self) -> LinearModel | None:
+        model = self.unit.linear()
+        if model is None:
+            return None
+        A, B = (_bordered(part, 0.0) for part in (model.A, model.B))
+        A[:-1, -1] = model.B @ self.push
+        return LinearModel(A, B[:, :-1], np.column_stack([model.C, model.D @ self.push]), model.D)
+
+    def discrete(self, duration: float | Array) -> DiscreteModel:
+        found = self.unit.discrete(duration)
+        A = _bordered(found.A, 1.0)
+        A[..., :-1, -1] = found.B[..., : len(self.inputs)] @ self.push
+        return DiscreteModel(A, _bordered(found.B, 0.0)[..., :-1])
+
+
+def _bordered(matrix: Array, corner: float) -> Array:
+    """With a row and a column of zeros, and the corner."""
+    *lead, rows, columns = matrix.shape
+    found = np.zeros((*lead, rows + 1, columns + 1))
+    found[..., :rows, :columns] = matrix
+    found[..., rows, columns] = corner
+    return found
+
+
 def _free(system: System, constants: dict[str, float]) -> System:
-    """The system with one more unit for what is constant; what varies is taken as 0."""
+    """The system with one more unit for what is constant, and offsets inside; what varies is taken as 0."""
     rest = {target: 0.0 for target in system.inputs if target not in constants}
+    units, connections = dict(system.units), []
+    for name, unit in system.units.items():
+        links = [inlet.link for inlet in system.inlets[name]]
+        push = np.array([link.connection.offset if link else 0.0 for link in links])
+        if push.any():
+            units[name] = Pushed(unit, push)
+    for link in system.links:
+        own = link.connection
+        # Measures are converted already, in the gain and the offset.
+        connections.append(Connection(own.source, own.target, own.gain, 0.0, convert=False))
     if not constants:
-        return System(system.units, system.connections, inputs=rest, name=system.name)
+        return System(units, connections, inputs=rest, name=system.name)
     values = np.array(list(constants.values()))[:, None]
     outside = StateSpace(np.zeros((1, 1)), np.zeros((1, 0)), values, initial=[1.0], inputs=[], outputs=list(constants))
     given = [(f"{OUTSIDE}.{target}", target) for target in constants]
-    return System({OUTSIDE: outside, **system.units}, [*system.connections, *given], inputs=rest, name=system.name)
+    return System({OUTSIDE: outside, **units}, [*connections, *given], inputs=rest, name=system.name)
 
 
 def _states(system: System) -> Array:

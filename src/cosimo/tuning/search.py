@@ -1,4 +1,4 @@
-"""Searching a space: a grid, then NSGA-II on batches, then local search around the front.
+"""Searching a space: a grid, then NSGA-II or NSGA-III on batches, then local search around the front.
 
 Everything is counted in evaluations of different candidates. A search is a function of its seed alone: resuming means
 to go through it again with the evaluations that a file remembers, which are not made twice, so that an interrupted
@@ -17,12 +17,13 @@ import numpy as np
 import scipy.optimize
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.tuning.fronts import hypervolume, nondominated
 from cosimo.tuning.pool import Pool
 from cosimo.tuning.space import Range, Resolved
 
-Method = Literal["auto", "nsga2", "grid"]
+Method = Literal["auto", "nsga2", "nsga3", "grid"]
+METHODS = ("auto", "nsga2", "nsga3", "grid")
 GRID_SHARE, REFINE_SHARE = 0.35, 0.2
 """Parts of the evaluations that the first grid and the last local search may take."""
 POPULATION = 100
@@ -63,10 +64,16 @@ class Options:
     population: int = POPULATION
 
     def __post_init__(self) -> None:
-        if self.method not in ("auto", "nsga2", "grid"):
-            raise ConfigurationError(f"a search is 'auto', 'nsga2' or 'grid', not '{self.method}'.")
+        if self.method not in METHODS:
+            raise UnknownNameError("method of search", self.method, METHODS)
         if self.evaluations < 1 or self.population < 4:
             raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
+
+    def evolution(self, goals: int) -> Literal["nsga2", "nsga3"]:
+        """How candidates evolve; "auto" is NSGA-II, which finds as much here, and more with few evaluations."""
+        if self.method == "nsga3" and goals < 2:
+            raise ConfigurationError("NSGA-III needs two objectives or more; search by 'nsga2' for one.")
+        return "nsga3" if self.method == "nsga3" else "nsga2"
 
 
 class Search:
@@ -82,7 +89,7 @@ class Search:
     ) -> None:
         self.pool, self.options, self.report, self.save = pool, options, report, save
         self._reference: Array | None = None
-        self._told = -math.inf
+        self._next = -math.inf
 
     @property
     def left(self) -> int:
@@ -131,15 +138,17 @@ class Search:
         return rows[best], values[best]
 
     def _tell(self, stage: str, *, now: bool = False) -> None:
-        if self.report is None or (self._told > time.monotonic() - PAUSE and not now):
+        begin = time.monotonic()
+        if self.report is None or (begin < self._next and not now):
             return
-        self._told = time.monotonic()
         _, values = self.front()
         if self._reference is None and len(values):
             span = np.ptp(values, axis=0)
             self._reference = values.max(axis=0) + (OUTER - 1) * np.where(span > 0, span, 1.0)
         volume = 0.0 if self._reference is None else hypervolume(values, self._reference)
         self.report(Progress(stage, self.pool.count, self.options.evaluations, len(values), volume))
+        # The hypervolume of many points in four objectives takes a while: a tenth of the time at most.
+        self._next = time.monotonic() + max(PAUSE, 10 * (time.monotonic() - begin))
 
     # Local search.
 

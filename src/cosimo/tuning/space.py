@@ -18,15 +18,18 @@ import numpy.typing as npt
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
-from cosimo.masters import gauss_seidel
-from cosimo.tuning.graph import Order, orientations
+from cosimo.masters import gauss_seidel, groups, multirate
+from cosimo.tuning.graph import Order, Stages, groupings, orientations
 from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best_order, feedback_order
-from cosimo.tuning.structures import Kind, Structure
+from cosimo.tuning.structures import Kind, Kinds, Structure
 
 IntArray = npt.NDArray[np.intp]
-FAMILIES = ("jacobi", "gauss-seidel", "iterative")
+FAMILIES = ("jacobi", "gauss-seidel", "groups", "iterative")
+USUAL = ("jacobi", "gauss-seidel", "iterative")
 ORDERS = 24
 """Up to how many different calling orders all are tried."""
+GROUPED = 4
+"""Up to how many units all groupings are tried."""
 ITERATED = 6
 """In how many orders iterative masters are tried."""
 TRIED = 200
@@ -78,20 +81,21 @@ class Space:
     """What is open, and the limits.
 
     `steps`: one macro step (fixed), a list to choose from, a `Range` (the step is searched by decades), or None: from
-    0.001 to 10 times 1/|λ| of the fastest mode. `families`: among "jacobi", "gauss-seidel" and "iterative" (fixed
-    numbers of `sweeps`; left out where a unit cannot restore its state). `order`: one calling order instead of all that
-    differ (at most `orders` of them). `kinds`: couplings to try, orders of `Hold` and "nepce", with `gains` the range
-    of its gains, one per connection; `couplings`: other kinds for single inputs. All other inputs have the same kind,
-    unless `mixed`, which multiplies the structures. `multiples`: rates of units to try as
-    well, as for `masters.multirate`. `compensation`: also try Jacobi corrected by `compensate`. `budget`: the most
-    that a simulated second may cost, in unit steps (weighted as the cost is).
+    0.001 to 10 times 1/|λ| of the fastest mode. `families`: among "jacobi", "gauss-seidel", "iterative" (fixed
+    numbers of `sweeps`; left out where a unit cannot restore its state, or is named in `cannot_restore`) and "groups"
+    (units of a group step together, one group after the other: those in `groups`, or for up to four units all that
+    differ). `order`: one calling order instead of all that differ (at most `orders` of them). `kinds`: couplings to
+    try, orders of `Hold` and "nepce", with `gains` the range of its gains, one per connection; `couplings`: other kinds
+    for single inputs. All other inputs have the same kind, unless `mixed`, which multiplies the structures. Tried as
+    well: `multiples` of the step per unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by
+    `compensate`. `budget`: the most that a simulated second may cost, in unit steps (weighted as the cost is).
 
     >>> Space(steps=0.004, families=("gauss-seidel",), kinds=(0, 1)).families
     ('gauss-seidel',)
     """
 
     steps: Steps = None
-    families: tuple[str, ...] = FAMILIES
+    families: tuple[str, ...] = USUAL
     order: Sequence[str] | None = None
     orders: int = ORDERS
     sweeps: tuple[int, ...] = (2, 3)
@@ -99,7 +103,9 @@ class Space:
     gains: Range = field(default_factory=lambda: Range(0.0, 0.95))
     couplings: Mapping[str, Sequence[Kind]] = field(default_factory=dict)
     mixed: bool = False
+    groups: Sequence[Sequence[Sequence[str]]] = ()
     multiples: Sequence[Mapping[str, int]] = ()
+    cannot_restore: Sequence[str] = ()
     compensation: bool = False
     budget: float | None = None
 
@@ -107,7 +113,7 @@ class Space:
         for name in self.families:
             if name not in FAMILIES:
                 raise UnknownNameError("family of masters", name, FAMILIES)
-        if not (self.families or self.multiples):
+        if not (self.families or self.groups or self.multiples):
             raise ConfigurationError("a space needs at least one family of masters.")
         if any(count < 1 for count in self.sweeps):
             raise ConfigurationError(f"sweeps are at least 1, not {self.sweeps}.")
@@ -120,9 +126,16 @@ class Space:
         if self.budget is not None and not self.budget > 0:
             raise ConfigurationError(f"the budget must be positive, not {self.budget}.")
         if isinstance(self.steps, int | float | Sequence):
-            given = [self.steps] if isinstance(self.steps, int | float) else list(self.steps)
+            given = self.given
             if not given or not all(isinstance(h, int | float) and math.isfinite(h) and h > 0 for h in given):
                 raise ConfigurationError(f"steps must be positive numbers, not {self.steps}.")
+
+    @property
+    def given(self) -> tuple[float, ...]:
+        """The steps to choose from where they are numbers."""
+        if self.steps is None or isinstance(self.steps, Range):
+            return ()
+        return (self.steps,) if isinstance(self.steps, int | float) else tuple(self.steps)
 
     def resolve(self, system: System, *, fastest: float, horizon: float) -> Resolved:
         """Written out for a system whose fastest mode has |λ| = `fastest`, run for `horizon` seconds."""
@@ -134,10 +147,8 @@ class Space:
     def _steps(self, fastest: float, horizon: float) -> Range | tuple[float, ...]:
         if isinstance(self.steps, Range):
             return Range(self.steps.low, self.steps.high, logarithmic=True)
-        if isinstance(self.steps, int | float):
-            return (float(self.steps),)
-        if self.steps is not None:
-            return tuple(sorted(float(h) for h in self.steps))
+        if self.given:
+            return tuple(sorted(float(h) for h in self.given))
         scale = 1 / fastest if fastest > 0 else horizon / 100
         high = min(LONGEST * scale, horizon / 4)
         return Range(min(max(SHORTEST * scale, horizon / MOST_STEPS), high), high, logarithmic=True)
@@ -151,6 +162,7 @@ class Space:
             found += [Structure("jacobi", (system.names,), k) for k in kinds]
         if "gauss-seidel" in self.families and len(system.units) > 1:
             found += [Structure("gauss-seidel", tuple((n,) for n in order), k) for order in orders for k in kinds]
+        found += [Structure("groups", stages, k) for stages in self._groups(system) for k in kinds]
         if "iterative" in self.families and self._restores(system, notes):
             several = orders[:ITERATED] if len(system.units) > 1 else []
             stages = [(system.names,), *(tuple((n,) for n in order) for order in several)]
@@ -159,9 +171,9 @@ class Space:
                 Structure("iterative", s, k, n) for s in stages for n in self.sweeps for k in kinds if k not in filtered
             ]
         for rates in self.multiples:
-            held = [k for k in kinds if k not in filtered]
-            rate = tuple(sorted(rates.items()))
-            found += [Structure("multirate", (system.names,), k, multiples=rate) for k in held]
+            multirate(system, 1.0, multiples=rates)  # Refuses units that are not there, and rates that are none.
+            found += self._rates(system, tuple(sorted(rates.items())), [k for k in kinds if k not in filtered])
+        found = list(dict.fromkeys(found))
         if not found:
             raise ConfigurationError(
                 "no master is left in the space: " + (" ".join(notes) or "a single unit needs the family 'jacobi'.")
@@ -172,8 +184,30 @@ class Space:
             )
         return tuple(found)
 
+    def _groups(self, system: System) -> list[Stages]:
+        for stages in self.groups:
+            groups(system, 1.0, order=stages)  # Refuses groups that do not name every unit once.
+        if self.groups or "groups" not in self.families:
+            return [tuple(tuple(stage) for stage in stages) for stages in self.groups]
+        if len(system.units) > GROUPED:
+            raise ConfigurationError(
+                f"there are too many ways to group {len(system.units)} units; name those to try, such as "
+                f"Space(groups=[[('a', 'b'), ('c',)]]) or --groups 'a,b;c'."
+            )
+        return groupings(system)
+
+    @staticmethod
+    def _rates(system: System, rates: tuple[tuple[str, int], ...], kinds: list[Kinds]) -> list[Structure]:
+        """Inputs of faster units held or extrapolated; where they are straight lines, also interpolated."""
+        found = [Structure("multirate", (system.names,), k, multiples=rates) for k in kinds]
+        straight = [k for k in kinds if {kind for _, kind in k} == {1}]
+        return found + [Structure("interpolated", (system.names,), k, multiples=rates) for k in straight]
+
     def _restores(self, system: System, notes: list[str]) -> bool:
-        unable = [name for name, unit in system.units.items() if not unit.can_restore]
+        for name in self.cannot_restore:
+            if name not in system.units:
+                raise UnknownNameError("unit", name, system.units)
+        unable = [n for n, unit in system.units.items() if not unit.can_restore or n in self.cannot_restore]
         if unable:
             notes.append(f"Iterative masters are left out: {', '.join(unable)} cannot restore a state.")
         return not unable
@@ -194,7 +228,7 @@ class Space:
         )
         return list(dict.fromkeys([*best, first, tuple(reversed(first))]))
 
-    def _kinds(self, system: System) -> list[tuple[tuple[str, Kind], ...]]:
+    def _kinds(self, system: System) -> list[Kinds]:
         """The kinds of coupling of all connected inputs, by target."""
         discrete = {f"{name}.{v}" for name, unit in system.units.items() for v in unit.discrete_inputs}
         targets = [link.connection.target for link in system.links if link.connection.target not in discrete]

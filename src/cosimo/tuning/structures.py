@@ -15,6 +15,8 @@ from cosimo.couplings import Hold, Nepce
 
 Kind = int | Literal["nepce"]
 """The order of a hold, or NEPCE with a gain that is still open."""
+Kinds = tuple[tuple[str, Kind], ...]
+"""The kinds of coupling of all connected inputs, by target."""
 NAMED = 4
 """Up to how many gains are named in words."""
 HELD = {0: "inputs held", 1: "inputs extrapolated linearly", 2: "inputs extrapolated quadratically"}
@@ -22,11 +24,14 @@ HELD = {0: "inputs held", 1: "inputs extrapolated linearly", 2: "inputs extrapol
 
 @dataclass(frozen=True)
 class Structure:
-    """`family` with its `stages` (units that step together), kinds of coupling by target, `sweeps`, `multiples`."""
+    """`family` with its `stages` (units that step together), kinds of coupling by target, `sweeps`, `multiples`.
+
+    Multirate masters are of the family "multirate" (inputs held) or "interpolated".
+    """
 
     family: str
     stages: tuple[tuple[str, ...], ...]
-    kinds: tuple[tuple[str, Kind], ...]
+    kinds: Kinds
     sweeps: int = 1
     multiples: tuple[tuple[str, int], ...] = ()
 
@@ -61,8 +66,10 @@ class Structure:
         if self.family == "groups":
             stages = [(*more, *self.stages[0]), *self.stages[1:]]
             return masters.groups(system, step, order=stages, coupling=general, couplings=special)
-        rates = dict(self.multiples)
-        return masters.multirate(system, step, multiples=rates, coupling=general, couplings=special)
+        inputs: Literal["held", "interpolated"] = "interpolated" if self.family == "interpolated" else "held"
+        return masters.multirate(
+            system, step, multiples=dict(self.multiples), inputs=inputs, coupling=general, couplings=special
+        )
 
     def _couplings(self, gains: Mapping[str, float]) -> tuple[Coupling, dict[str, Coupling]]:
         """The most frequent hold for all inputs, the others by target."""
@@ -83,8 +90,10 @@ class Structure:
         """
         chain = " → ".join(", ".join(stage) for stage in self.stages)
         name = "Jacobi" if len(self.stages) == 1 else f"Gauss–Seidel {chain}"
-        if self.family == "multirate":
-            name = "Multirate " + ", ".join(f"{unit} every {n}" for unit, n in self.multiples)
+        if self.family == "groups":
+            name = "Groups " + " → ".join(f"({', '.join(stage)})" for stage in self.stages)
+        if self.multiples:
+            name = "Multirate " + " and ".join(f"{unit} every {n}" for unit, n in self.multiples)
         if self.family == "iterative":
             name += f", {self.sweeps} sweep{'s' if self.sweeps > 1 else ''}"
         return ", ".join([name, *self._coupling_words(gains or {})])
@@ -92,6 +101,8 @@ class Structure:
     def _coupling_words(self, gains: Mapping[str, float]) -> list[str]:
         holds = {kind for _, kind in self.kinds if kind != "nepce"}
         found = []
+        if self.family == "interpolated":
+            return ["slower inputs interpolated"]
         if len(holds) == 1:
             found = [HELD[min(holds)]] if not self.targets else [f"other {HELD[min(holds)]}"]
         elif holds:
@@ -102,7 +113,7 @@ class Structure:
 
     def options(self, step: float, gains: Mapping[str, float]) -> str:
         """For the command line."""
-        words = [f"--master {self.family}"]
+        words = [f"--master {'multirate --inputs interpolated' if self.family == 'interpolated' else self.family}"]
         if self.family == "gauss-seidel" or (self.family == "iterative" and len(self.stages) > 1):
             words.append(f"--order {','.join(self.order)}")
         if self.family == "groups":

@@ -19,7 +19,7 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.liveness import best_cut
-from cosimo.algebra.product import Rows
+from cosimo.algebra.walking import Rows
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.master import Master
@@ -55,7 +55,7 @@ class Structure:
         E = np.eye(n) if E is None else np.asarray(E, dtype=float)
         F = np.eye(n) if F is None else np.asarray(F, dtype=float)
         if Phi.shape != (n, n) or E.ndim != 2 or F.ndim != 2 or len(E) != n or F.shape[1] != n:
-            raise DimensionError(f"Φ {Phi.shape}, E {E.shape}, F {F.shape} do not fit together as Φ + E Δ F.")
+            raise DimensionError(f"Φ {Phi.shape}, E {E.shape}, F {F.shape} must fit together as Φ + E Δ F.")
         for name, value in (("Φ", Phi), ("E", E), ("F", F)):
             if not np.isfinite(value).all():
                 raise ConfigurationError(f"{name} holds a non-finite number; a stability radius needs finite ones.")

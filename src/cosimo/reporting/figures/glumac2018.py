@@ -58,7 +58,7 @@ def over_coupling(points: int) -> Figure:
     """ρ over the stiffness and over the damping of the coupling, at h = 9."""
     figure, axes = panels(1, 2, size=(8.6, 3.8), sharey=True)
     values = np.logspace(-5, 5, points)
-    for number, (parameter, label) in enumerate((("ck", "coupling stiffness c_k"), ("dk", "coupling damping d_k"))):
+    for number, (parameter, label) in enumerate((("ck", "coupling stiffness $c_k$"), ("dk", "coupling damping $d_k$"))):
         systems = [two_mass_glumac(**{parameter: float(value)}) for value in values]
         nominal = two_mass_glumac()
         for name, line in MASTERS.items():
@@ -98,12 +98,16 @@ def front_control21(evaluations: int) -> Figure:
     inside = alpha < 1
     front = pareto_front(np.column_stack([rho[inside].ravel(), delta[inside].ravel()])).reshape(-1, len(h))
     figure, axes = panels(1, 2, size=(9.2, 3.9))
-    drawn = axes[0].pcolormesh(h, alpha[inside], np.minimum(rho[inside], 1.2), cmap="viridis", shading="nearest")
-    figure.colorbar(drawn, ax=axes[0], label="ρ(Φ), cut at 1.2")
+    drawn = axes[0].pcolormesh(h, alpha[inside], rho[inside], cmap="viridis", shading="nearest")
+    figure.colorbar(drawn, ax=axes[0], label="ρ(Φ)")
+    axes[0].contour(h, alpha[inside], rho[inside], levels=[1.0], colors="white", linewidths=1.0)
     rows, columns = np.nonzero(front)
-    axes[0].plot(h[columns], alpha[inside][rows], ".", color=VERMILION, markersize=4)
+    axes[0].plot(h[columns], alpha[inside][rows], ".", color=VERMILION, markersize=4, clip_on=False)
     axes[0].set(
-        xscale="log", xlabel="macro step h / s", ylabel="gain α", title=letter(0, "10,000 points, and their front")
+        xscale="log",
+        xlabel="macro step h / s",
+        ylabel="gain α",
+        title=letter(0, "10,000 points, their front, and ρ = 1 in white"),
     )
     brute = np.column_stack([rho[inside][front], delta[inside][front]])
     _objectives(axes[1], brute, _searched(("two", "one"), ("two.F",), evaluations), evaluations)
@@ -140,9 +144,8 @@ def predictors() -> Figure:
             panel = axes[3 * row + place]
             panel.plot(values, measured, "o", color=(VERMILION, PURPLE, BLUE)[place], markersize=4, alpha=0.8)
             correlation = float(spearmanr(values, measured).statistic)
-            panel.set(
-                xlabel=label, title=letter(3 * row + place, f"{title}: rank corr. {correlation:+.2f}"), yscale="log"
-            )
+            said = f"{title}: rank corr. {correlation:+.2f}".replace("-", "−")
+            panel.set(xlabel=label, title=letter(3 * row + place, said), yscale="log")
             panel.title.set_fontsize(9)
             if row == 0 and label != "spectral radius ρ":
                 panel.set_xscale("log")

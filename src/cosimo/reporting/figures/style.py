@@ -66,7 +66,7 @@ def require() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ConfigurationError("figures need matplotlib; install it with: pip install cosimo[plot]") from None
+        raise ConfigurationError("figures need matplotlib; install it with 'pip install cosimo[plot]'.") from None
 
 
 def look() -> AbstractContextManager[None]:
