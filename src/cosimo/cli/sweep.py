@@ -1,0 +1,121 @@
+"""The verb `sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from cosimo.cli.application import Json, app, say
+from cosimo.cli.arguments import MANY, Described, with_system
+from cosimo.cli.isolating import isolating
+from cosimo.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cosimo.studies import Points
+
+
+@app.command()
+@isolating
+@with_system
+def sweep(
+    described: Described,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help=f"NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run. {MANY}"),
+    ] = None,
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(help=f"NAME=uniform:a:b, log-uniform:a:b or normal:mean:deviation: drawn for each run. {MANY}"),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="How many points are drawn for --sample.")] = None,
+    seed: Annotated[int, typer.Option(help="Equal seeds draw equal points.")] = 0,
+    sampling: Annotated[str, typer.Option(help="latin (hypercube: evenly spread) or random (independent).")] = "latin",
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help=f"final, min, max, mean, rms, error, each also as rms:UNIT.OUTPUT; stable, radius. {MANY}"),
+    ] = None,
+    reference: Annotated[
+        str, typer.Option(help="For error: exact, fine, monolithic, auto, or a result file to compare with.")
+    ] = "auto",
+    start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
+    stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
+    stop_on_divergence: Annotated[
+        bool, typer.Option("--stop-on-divergence", help="End runs that become unstable.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Local processes; default: one per processor where it pays; 1: this one.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask cluster, such as tcp://head:8786.")
+    ] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output-file", "-o", help="One row per run: .parquet, .csv, .arrow, .arrows."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what --output-file has of the same study.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Run the system at many points (sweep, Monte-Carlo), on all processors or a cluster; keep some numbers of each.
+
+    What is varied: parameters of a built-in problem (as in --set), UNIT.VARIABLE (parameters and start values of FMUs,
+    inputs that nothing is connected to), and step, the macro step.
+    """
+    from cosimo.reporting.studying import progress_bar, study_fields, study_text
+    from cosimo.studies import Study, run_study
+    from cosimo.studies.measures import USUAL
+
+    if workers is not None and scheduler is not None:
+        raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
+    points = _points(vary or [], sample or [], runs, seed, sampling)
+    origin = described.scenario["scenario"]
+    study = Study(
+        origin["system"],
+        points,
+        measures=tuple(measure or USUAL),
+        master=described.options,
+        step=None if "step" in points.names else described.step,
+        start=described.start if start_time is None else start_time,
+        stop=described.stop if stop_time is None else stop_time,
+        settings=origin["settings"],
+        reference=reference,
+        stop_on_divergence=stop_on_divergence,
+    )
+    with progress_bar() as report:
+        found = run_study(
+            study, workers=workers, scheduler=scheduler, output=output_file, resume=resume, progress=report
+        )
+    path = None if output_file is None else str(output_file)
+    say(study_fields(found, path) if json_ else study_text(found, path))
+
+
+def _points(vary: list[str], sample: list[str], runs: int | None, seed: int, sampling: str) -> Points:
+    from cosimo.studies import Grid, Sample, cross, parse_distribution, parse_values
+
+    grids = {name: parse_values(text) for name, text in _named("--vary", vary).items()}
+    laws = {name: parse_distribution(text) for name, text in _named("--sample", sample).items()}
+    if not grids and not laws:
+        raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
+    if laws and runs is None:
+        raise ConfigurationError("--sample draws points; say how many with --runs.")
+    if runs is not None and not laws:
+        raise ConfigurationError("--runs is how many points are drawn for --sample; --vary has its own numbers.")
+    designs: list[Any] = [Grid(grids)] if grids else []
+    if laws:
+        designs.append(Sample(laws, cast(int, runs), seed, cast(Any, sampling)))
+    return cross(*designs)
+
+
+def _named(option: str, texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigurationError(f"{option} wants NAME=…, not '{text}'.")
+        if name in found:
+            raise ConfigurationError(f"{option} names '{name}' twice; once is enough.")
+        found[name] = value
+    return found

@@ -1,0 +1,259 @@
+"""The rows of a study on disk: safe while it goes on, one file of the wanted format at its end.
+
+    run | parameters … | status | message | seconds | measures …
+
+Rows arrive in any order and go at once into an Arrow IPC stream beside the file (`study.parquet.partial`), of which
+every prefix can be read. A complete study is sorted by `run` and written as .parquet, .arrow, .arrows or .csv; the
+stream is then removed, so that a stream that is still there tells of a study that goes on or was interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.formats.results import FORMATS, sidecar
+from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, dump, writing
+from cosimo.studies.runner import Row
+
+if TYPE_CHECKING:
+    import pyarrow
+
+RUN, STATUS, MESSAGE, SECONDS = "run", "status", "message", "seconds"
+SUFFIXES = (".parquet", ".arrow", ".arrows", ".csv")
+
+
+class Columns(NamedTuple):
+    """The names of a study's columns."""
+
+    parameters: tuple[str, ...]
+    measures: tuple[str, ...]
+
+    def schema(self, document: Mapping[str, Any]) -> pyarrow.Schema:
+        """The columns with their types, and what the file tells about the study."""
+        import pyarrow
+
+        number, text = pyarrow.float64(), pyarrow.string()
+        fields = [(RUN, pyarrow.int64()), *((name, number) for name in self.parameters)]
+        fields += [(STATUS, text), (MESSAGE, text), (SECONDS, number), *((name, number) for name in self.measures)]
+        return pyarrow.schema(fields, {METADATA_KEY: dump(document)})
+
+    def batch(self, rows: Sequence[Row], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+        """The rows, column by column."""
+        import pyarrow
+
+        columns: list[Sequence[Any]] = [[row.run for row in rows]]
+        columns += [[row.values[place] for row in rows] for place in range(len(self.parameters))]
+        columns += [[row.status for row in rows], [row.message for row in rows], [row.seconds for row in rows]]
+        columns += [[row.measured[place] for row in rows] for place in range(len(self.measures))]
+        arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class Journal:
+    """Takes the rows of one study, in memory (`path` None) or to its stream, from which `resume` goes on."""
+
+    def __init__(
+        self, path: Path | None, columns: Columns, document: Mapping[str, Any], *, resume: bool = False
+    ) -> None:
+        self.path, self.columns = path, columns
+        self.document = {**document, "started": datetime.now(UTC).isoformat(timespec="seconds")}
+        self.schema = columns.schema({**self.document, "complete": False})
+        self._batches: list[pyarrow.RecordBatch] = []
+        self._sink: Any = None
+        self._writer: Any = None
+        self._claim = -1
+        if path is not None:
+            _require_suffix(path)
+            self._batches = self._recall(path) if resume else self._refuse(path)
+            self._open(path)
+
+    @property
+    def done(self) -> set[int]:
+        """The numbers of the runs whose rows are there."""
+        return {number for batch in self._batches for number in batch.column(0).to_pylist()}
+
+    def table(self) -> pyarrow.Table:
+        """All rows, by number."""
+        import pyarrow
+
+        return pyarrow.Table.from_batches(self._batches, self.schema).sort_by(RUN)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take rows; once this returns they survive the end of the process."""
+        batch = self.columns.batch(rows, self.schema)
+        self._batches.append(batch)
+        if self.path is not None:
+            with writing(self.path, f"free some space; the rows before are kept in '{self._stream}'"):
+                self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        """The study is complete: put the final file in place and remove the stream."""
+        if self.path is None:
+            return
+        self.close()
+        document = {**self.document, "complete": True}
+        table = self.table().replace_schema_metadata({METADATA_KEY: dump(document)})
+        form, new = FORMATS[self.path.suffix], self.path.with_name(self.path.name + ".new")
+        try:
+            with writing(self.path, f"all rows are kept in '{self._stream}'"):
+                form.write(table.to_batches(), table.schema, new)
+                if form.sidecar:
+                    sidecar(self.path).write_bytes(dump(document) + b"\n")
+                os.replace(new, self.path)
+                self._stream.unlink()
+        finally:
+            new.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the stream; what is in it stays."""
+        if self.path is not None and self._sink is not None:
+            self._writer.close()
+            self._sink.close()
+            self._sink = None
+            os.close(self._claim)
+
+    def _open(self, path: Path) -> None:
+        """A stream with the rows that are there already; it replaces an earlier one at once and whole."""
+        import pyarrow
+
+        self._stream = _stream_of(path)
+        new = self._stream.with_name(self._stream.name + ".new")
+        with writing(path, "give a file in a folder that exists and can be written to"):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "is a folder")
+            self._sink = pyarrow.OSFile(str(new), "wb")
+            self._writer = pyarrow.ipc.new_stream(self._sink, self.schema)
+            for batch in self._batches or [self.columns.batch([], self.schema)]:
+                self._writer.write_batch(batch)
+            os.replace(new, self._stream)
+            self._claim = _claim(self._stream)
+
+    def _refuse(self, path: Path) -> list[pyarrow.RecordBatch]:
+        stream = _stream_of(path)
+        if stream.exists():
+            rows = sum(batch.num_rows for batch in _read_stream(stream)[1])
+            raise ConfigurationError(
+                f"'{stream}' holds {rows} rows of a study that was interrupted or goes on; resume it, or remove the "
+                f"file."
+            )
+        return []
+
+    def _recall(self, path: Path) -> list[pyarrow.RecordBatch]:
+        """The rows of the same study, from its stream or its final file; none where there is neither."""
+        stream = _stream_of(path)
+        if stream.exists():
+            os.close(_claim(stream))  # refused while another study writes to it
+        elif not path.exists():
+            return []
+        schema, batches = _read(stream if stream.exists() else path)
+        found = document_of(schema)
+        if found.get("fingerprint") != self.document["fingerprint"]:
+            raise ConfigurationError(
+                f"'{path}' holds rows of another study (system, master, times, points or measures differ); give "
+                f"another file, or remove it."
+            )
+        import pyarrow
+
+        kept: list[pyarrow.RecordBatch] = pyarrow.Table.from_batches(batches, schema).cast(self.schema).to_batches()
+        return kept
+
+
+def read_table(path: str | Path) -> pyarrow.Table:
+    """The rows of a study by number, complete or not; what it was is in the schema's metadata (`document_of`)."""
+    import pyarrow
+
+    path = Path(path)
+    stream = path if path.suffix == STREAM_SUFFIX else _stream_of(path)
+    if not path.exists() and not stream.exists():
+        raise ConfigurationError(f"no file '{path}', nor a stream '{stream.name}' beside it; check the path.")
+    schema, batches = _read(stream if stream.exists() else path)
+    return pyarrow.Table.from_batches(batches, schema).sort_by(RUN)
+
+
+def document_of(schema: pyarrow.Schema) -> dict[str, Any]:
+    """What the file tells about the study."""
+    document: dict[str, Any] = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    return document
+
+
+def _stream_of(path: Path) -> Path:
+    return path.with_name(path.name + STREAM_SUFFIX)
+
+
+def _require_suffix(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise ConfigurationError(f"cannot write '{path}': the rows of a study go to {', '.join(SUFFIXES)}.")
+
+
+def _read(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:
+    try:
+        if path.suffix in (STREAM_SUFFIX, ".arrows"):
+            schema, batches = _read_stream(path)
+        else:
+            _require_suffix(path)
+            table = _read_csv(path) if path.suffix == ".csv" else _read_whole(path)
+            schema, batches = table.schema, table.to_batches()
+        if RUN not in schema.names or "fingerprint" not in document_of(schema):
+            raise ValueError("it has no numbered runs")
+    except ConfigurationError:
+        raise
+    except (OSError, ValueError) as problem:  # Arrow's own errors are among these
+        raise ConfigurationError(f"'{path}' is damaged or not the file of a study: {problem}.") from None
+    return schema, batches
+
+
+def _read_stream(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:
+    """All batches up to the end, or to one that was cut off when the writer was killed."""
+    import pyarrow
+
+    batches: list[pyarrow.RecordBatch] = []
+    with pyarrow.memory_map(str(path)) as source:
+        reader = pyarrow.ipc.open_stream(source)
+        while True:
+            try:
+                batches.append(reader.read_next_batch())
+            except (StopIteration, pyarrow.ArrowInvalid, OSError):
+                return reader.schema, batches
+
+
+def _read_whole(path: Path) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path)
+    with pyarrow.memory_map(str(path)) as source:
+        return pyarrow.ipc.open_file(source).read_all()
+
+
+def _read_csv(path: Path) -> pyarrow.Table:
+    from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
+
+    document = json.loads(sidecar(path).read_bytes())
+    schema = Columns(tuple(document["parameters"]), tuple(document["columns"])).schema(document)
+    types = {field.name: field.type for field in schema}
+    options = ConvertOptions(column_types=types, strings_can_be_null=False, quoted_strings_can_be_null=False)
+    table = read_csv(path, parse_options=ParseOptions(newlines_in_values=True), convert_options=options)
+    return table.cast(schema)
+
+
+def _claim(path: Path) -> int:
+    """Hold the stream for this study, where the system has such locks."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        pass
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OutputError(f"another study is writing to '{path}'; give each its own output file.") from None
+    return descriptor

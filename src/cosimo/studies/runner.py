@@ -1,0 +1,252 @@
+"""Runs of a study, one point at a time, in one thread: build, run, measure; whatever fails becomes a row that says so.
+
+FMUs are kept between runs and reset (`units/fmu_reserve.py`). The first run on reset FMUs is made a second time on
+fresh ones, and every signal at every communication point must agree to the bit; where it does not, nothing is reused.
+A unit error on a reset FMU counts only when a fresh one gives it too. Long runs gain nothing: they use fresh FMUs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import (
+    ConfigurationError,
+    CosimoError,
+    Interrupted,
+    NonFiniteError,
+    UnitCrashed,
+    UnitError,
+)
+from cosimo.core.master import Master
+from cosimo.core.result import Result
+from cosimo.core.system import System
+from cosimo.core.timing import timeline
+from cosimo.engines import EngineOptions
+from cosimo.execution import run
+from cosimo.formats.results import read_result
+from cosimo.studies.measures import ERROR, SIGNALS, Measure, find_measures
+from cosimo.studies.recipe import Recipe
+from cosimo.studies.study import Study
+from cosimo.units.fmu import Fmu
+from cosimo.units.fmu_reserve import Reserve
+
+Status = Literal["ok", "diverged", "failed", "crashed"]
+"""`diverged`: left the range of numbers, or was stopped because it grows. `failed`: could not be built, or a unit gave
+an error. `crashed`: ended the process it ran in, its own or that of a unit."""
+STATUSES: tuple[Status, ...] = ("ok", "diverged", "failed", "crashed")
+LONG = 1.0
+"""Seconds from which a run counts as long: instantiating takes milliseconds."""
+ONE_THREAD = EngineOptions(parallel=False, threads=1, interval=0.0)
+"""Studies use the processors by making runs side by side."""
+
+
+class Row(NamedTuple):
+    """One run: its number, the status with a message, wall time, and the measures (None where there are none)."""
+
+    run: int
+    values: tuple[float, ...]
+    status: Status
+    message: str
+    seconds: float
+    measured: tuple[float | None, ...]
+
+
+Take = Callable[[Sequence[Row]], None]
+"""Takes over rows as they come."""
+
+
+class Runner:
+    """Makes the runs of one study; close it to release the FMUs."""
+
+    def __init__(self, study: Study) -> None:
+        self.study, self.reserve = study, Reserve()
+        self.recipe = Recipe(study, self.reserve)
+        self.measures = find_measures(study.measures, self.recipe.nominal)
+        self.note = ""
+        self._tested = False
+        outputs = set(self.recipe.nominal.outputs)
+        inputs = any(measure.signal and measure.signal not in outputs for measure in self.measures)
+        self._record: Literal["outputs", "all"] = "all" if inputs else "outputs"
+        self._given = self._read_reference()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the FMUs."""
+        self.reserve.close()
+
+    def evaluate(self, number: int) -> Row:
+        """The run at one point."""
+        values = self._values(number)
+        begin = time.perf_counter()
+
+        def row(status: Status, message: str, measured: Sequence[float | None] = ()) -> Row:
+            found = tuple(measured) or (None,) * len(self.measures)
+            return Row(number, values, status, message, time.perf_counter() - begin, found)
+
+        try:
+            system, master = self.recipe.build(values)
+            result = self._run(system, master)
+            more = len(result.warnings) - 1
+            warned = f"{result.warnings[0]}{f' (and {more} more)' if more else ''}" if result.warnings else ""
+            if (stopped := result.info.get("stopped_at")) is not None:
+                return row("diverged", f"grows without bound; stopped at t = {stopped:g}", self._verdict(False))
+            return row("ok", warned, self._measure(system, master, result))
+        except Interrupted:
+            raise
+        except NonFiniteError as error:
+            return row("diverged", str(error), self._verdict(False))
+        except UnitCrashed as error:
+            return row("crashed", str(error))
+        except Exception as error:  # the other points are not concerned
+            return row("failed", str(error) if isinstance(error, CosimoError) else f"{type(error).__name__}: {error}")
+
+    def crashed(self, number: int) -> Row:
+        """The row of a run that never came back."""
+        message = "the run ended the process it ran in, every time"
+        return Row(number, self._values(number), "crashed", message, 0.0, (None,) * len(self.measures))
+
+    def _values(self, number: int) -> tuple[float, ...]:
+        return tuple(self.study.table.values[number].tolist())
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def _run(self, system: System, master: Master) -> Result:
+        before, begin = self.reserve.reused, time.perf_counter()
+        try:
+            result = self._once(system, master)
+        except UnitError:
+            if self.reserve.reused == before:
+                raise
+            fresh = self._fresh(system, master)
+            self._distrust("a unit gave an error")
+            return fresh
+        if not self._tested and self.reserve.reused > before:
+            self._tested = True
+            fresh = self._fresh(system, master)
+            if (different := _difference(result, fresh)) is not None:
+                self._distrust(f"{different} differed")
+            return fresh
+        if time.perf_counter() - begin > LONG:
+            self.reserve.distrust()
+        return result
+
+    def _once(self, system: System, master: Master) -> Result:
+        return run(
+            system,
+            master,
+            start=self.recipe.start,
+            stop=self.recipe.stop,
+            record=self._record,
+            engine=ONE_THREAD,
+            stop_on_divergence=self.study.stop_on_divergence,
+        )
+
+    def _fresh(self, system: System, master: Master) -> Result:
+        self.reserve.flush()
+        return self._once(system, master)
+
+    def _distrust(self, why: str) -> None:
+        self.reserve.distrust()
+        self.note = (
+            f"after a reset {why} where fresh FMUs gave another result; FMUs are instantiated anew for every run"
+        )
+
+    # ---- measuring -----------------------------------------------------------------------------------------------
+
+    def _measure(self, system: System, master: Master, result: Result) -> list[float | None]:
+        found: dict[str, float | None] = {}
+        kinds = {measure.kind for measure in self.measures}
+        errors = self._errors(system, master, result) if ERROR in kinds else {}
+        if kinds & {"stable", "radius"}:
+            radius, stable = _coupling(system, master)
+            grows = bool((result.info.get("monitors") or {}).get("growing"))
+            found = {"radius": radius, "stable": float(not grows if stable is None else stable)}
+        return [self._number(measure, result, errors, found) for measure in self.measures]
+
+    @staticmethod
+    def _number(
+        measure: Measure, result: Result, errors: dict[str, float], found: dict[str, float | None]
+    ) -> float | None:
+        if not measure.signal:
+            return found[measure.kind]
+        value = errors[measure.signal] if measure.kind == ERROR else SIGNALS[measure.kind](result[measure.signal])
+        return value if np.isfinite(value) else None
+
+    def _verdict(self, stable: bool) -> list[float | None]:
+        """All that can be said of a run that diverged."""
+        return [float(stable) if measure.kind == "stable" else None for measure in self.measures]
+
+    def _read_reference(self) -> Result | None:
+        path = Path(self.study.reference)
+        known = str(self.study.reference) in ("auto", "exact", "fine", "monolithic")
+        if not any(measure.kind == ERROR for measure in self.measures) or (known and not path.is_file()):
+            return None
+        given = read_result(path)
+        for measure in self.measures:
+            if measure.kind == ERROR:
+                given[measure.signal]
+        return given
+
+    def _errors(self, system: System, master: Master, result: Result) -> dict[str, float]:
+        """NRMS per output; what is read before the step (early read) belongs to the row before."""
+        # Not before it is needed: it takes a worker longer to load this than to make hundreds of runs.
+        from cosimo.analysis.measures import nrms
+        from cosimo.trials import reference
+
+        names = [measure.signal for measure in self.measures if measure.kind == ERROR]
+        kind, start, stop = str(self.study.reference), self.recipe.start, self.recipe.stop
+        wanted = self._given or reference(_alone(system), step=master.step, start=start, stop=stop, kind=kind).result
+        clocks = timeline(system, master).clocks
+        found = {}
+        for name in names:
+            late = int(clocks[system.output(name).unit].read < 1)
+            times, ours = result.time[: len(result) - late], result[name][late:]
+            theirs = _at(times, wanted, name)
+            found[name] = nrms(ours[: len(theirs)], theirs)
+        return found
+
+
+def _alone(system: System) -> System:
+    """The system with FMUs of its own: what others are measured against must not depend on how they were reset."""
+    units = {name: unit.with_values({}) if isinstance(unit, Fmu) else unit for name, unit in system.units.items()}
+    return System(units, system.connections, inputs=system.inputs, name=system.name)
+
+
+def _at(times: Array, wanted: Result, name: str) -> Array:
+    """The reference at the communication points; in between linear, and no further than it goes."""
+    if np.array_equal(times, wanted.time[: len(times)]):
+        return wanted[name][: len(times)]
+    inside = times[times <= wanted.time[-1]]
+    found: Array = np.interp(inside, wanted.time, wanted[name])
+    return found
+
+
+def _coupling(system: System, master: Master) -> tuple[float | None, bool | None]:
+    """ρ(Φ), and whether it says stable; None where units or couplings have no known matrices."""
+    from cosimo.algebra import LinearSystem
+    from cosimo.analysis.spectrum import ROUNDING, Spectrum
+
+    try:
+        radius = float(Spectrum(LinearSystem(system, master)).radius)
+    except ConfigurationError:
+        return None, None
+    return radius, radius <= 1 + ROUNDING
+
+
+def _difference(one: Result, other: Result) -> str | None:
+    """The first signal that is not the same to the bit; None where all are."""
+    if one.values.shape != other.values.shape:
+        return "the number of macro steps"
+    same = one.values.view(np.int64) == other.values.view(np.int64)
+    return None if same.all() else f"'{one.names[int(np.flatnonzero(~same.all(axis=0))[0])]}'"
