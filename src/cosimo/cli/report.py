@@ -1,0 +1,109 @@
+"""The verb `report`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from cosimo.cli.application import Json, app, say
+from cosimo.cli.arguments import Described, with_targets
+from cosimo.cli.isolating import isolating
+from cosimo.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cosimo.core.system import System
+    from cosimo.reporting.report import Variation
+
+
+@app.command()
+@isolating
+@with_targets
+def report(
+    described: Described | None,
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM|RESULT…", help="A system, result files of 'cosimo run', or both."),
+    ],
+    output_file: Annotated[Path, typer.Option("--output-file", "-o", help="The page to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="The heading; default: the name of the system.")] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run the system, and every alternative that is asked for.")
+    ] = False,
+    stop_time: Annotated[float | None, typer.Option(help="Until when runs and errors go, in seconds.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Search for a better master and show the front.")] = False,
+    evaluations: Annotated[int, typer.Option(help="tune: candidates to try at most.")] = 600,
+    compensate: Annotated[
+        bool, typer.Option("--compensate", help="Design corrected inputs and show the modes.")
+    ] = False,
+    target: Annotated[str, typer.Option(help="compensate: monolithic or exact.")] = "monolithic",
+    parameter: Annotated[
+        str | None, typer.Option(metavar="NAME=FROM:TO", help="Stability over a parameter of the problem as well.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="RESULT", help="The result that runs are compared with.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
+    from cosimo.reporting.report import report as make
+    from cosimo.reporting.report.preparing import Asked, Prepared, prepare, read_runs
+
+    things: list[Any] = [*read_runs(targets)]
+    ready, source, variation, horizon = Prepared(), {}, None, stop_time
+    if described is None:
+        if run or tune or compensate or parameter:
+            raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give it as well.")
+    else:
+        stop = described.stop if stop_time is None else stop_time
+        asked = Asked(
+            described.system,
+            described.master,
+            start=described.start,
+            stop=stop,
+            tune=tune,
+            evaluations=evaluations,
+            compensate=compensate,
+            target=cast(Any, target),
+            run=run,
+            metadata=described.scenario,
+        )
+        ready, source, horizon = prepare(asked), described.scenario["scenario"], asked.horizon
+        variation = _variation(described, parameter) if parameter else None
+        things = [described.system, described.master, *ready.things, *things]
+    compared = replace(read_runs([str(reference)])[0], role="reference") if reference else ready.reference
+    page = make(
+        *things,
+        title=title,
+        reference=compared,
+        variation=variation,
+        horizon=horizon,
+        seconds=ready.seconds,
+        command=shlex.join(["cosimo", *sys.argv[1:]]),
+        source=source,
+    )
+    written = page.write(output_file)
+    size, parts = written.stat().st_size, [section.key for section in page.sections]
+    if json_:
+        say({"output_file": str(written), "bytes": size, "sections": parts})
+    else:
+        say(f"{written} ({size / 1e6:.2g} MB): {', '.join(parts)}")
+
+
+def _variation(described: Described, text: str) -> Variation:
+    from cosimo.formats.loading import load
+    from cosimo.problems import CATALOGUE
+    from cosimo.reporting.report.preparing import parse_variation
+
+    source = described.scenario["scenario"]
+    settings = dict(source["settings"])
+
+    def build(name: str, value: float) -> System:
+        return load(source["system"], settings={**settings, name: value}).system
+
+    usual = CATALOGUE[source["system"]].parameters if source["system"] in CATALOGUE else {}
+    return parse_variation(text, build, {**usual, **settings})

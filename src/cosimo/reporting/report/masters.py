@@ -1,0 +1,110 @@
+"""Masters over the macro step: the given one beside the usual ones, the tuned and the compensated one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosimo import masters
+from cosimo.algebra import Batch, LinearSystem
+from cosimo.analysis import CriticalStep
+from cosimo.analysis.spectrum import ROUNDING
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.reporting.report.material import Material
+
+POINTS = 241
+DECADES = 1.5
+"""How far the picture goes below and above the steps that matter."""
+SWEEPS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """ρ(Φ) of a master, `radii` (N,), over macro steps (N,); `now`: its own step and radius."""
+
+    name: str
+    steps: Array
+    radii: Array
+    now: tuple[float, float] | None = None
+
+    @property
+    def growth(self) -> Array:
+        """log ρ / h in 1/s."""
+        with np.errstate(divide="ignore"):
+            found: Array = np.log(self.radii) / self.steps
+        return found
+
+    def stable_ranges(self) -> Iterator[tuple[float, float]]:
+        """The runs of steps at which ρ ≤ 1: there may be several."""
+        stable = self.radii <= 1 + ROUNDING
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], stable, [False]]).astype(int)))
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            yield float(self.steps[begin]), float(self.steps[end - 1])
+
+
+def curves(material: Material) -> tuple[Curve, ...]:
+    """Of linear systems that are not large; none otherwise."""
+    system, master = material.system, material.master
+    if system is None or master is None or any(unit.linear() is None for unit in system.units.values()):
+        return ()
+    found = []
+    try:
+        if LinearSystem(system, master).sparse:
+            return ()
+        grid = step_grid(material)
+        for name, other, now in _candidates(material, system, master):
+            step = np.array([other.step])
+            here = (other.step, float(Batch(system, other, step).spectral_radius()[0])) if now else None
+            found.append(Curve(name, grid, Batch(system, other, grid).spectral_radius(), here))
+    except ConfigurationError:
+        return tuple(found)  # couplings that learn while running have no matrices
+    return tuple(found)
+
+
+def step_grid(material: Material, points: int = POINTS) -> Array:
+    """Macro steps around the given one, the critical one and the tuned one."""
+    assert material.master is not None
+    known = [material.master.step]
+    limits = material.assessment.limits if material.assessment else None
+    critical = [material.verdict.critical_step if material.verdict else None]
+    critical += [limits.jacobi, limits.gauss_seidel, limits.iterative] if limits else []
+    known += [limit.step for limit in critical if isinstance(limit, CriticalStep) and 0 < limit.step < math.inf]
+    known += [material.tuned.recommended.step] if material.tuned else []
+    factor = 10 ** (DECADES / 2)
+    found: Array = np.geomspace(min(known) / factor, max(known) * factor, points)
+    return found
+
+
+def _candidates(material: Material, system: System, master: Master) -> Iterator[tuple[str, Master, bool]]:
+    """(name, master, whether its own step is a point): each kind once, the given one first."""
+    seen = set()
+    if not master.mixers:
+        seen.add(_kind(master))
+        yield f"{master.name} (given)", master, True
+    if material.tuned is not None and not material.tuned.recommended.mixers:
+        best = material.tuned.recommended
+        seen.add(_kind(best))
+        yield f"{best.name} (tuned)", best, True
+    step = master.step
+    others = [masters.jacobi(system, step)]
+    if len(system.units) > 1:
+        limits = material.assessment.limits if material.assessment else None
+        order = limits.order if limits else system.names
+        others.append(masters.gauss_seidel(system, step, order=order or system.names))
+    if all(unit.can_restore for unit in system.units.values()):
+        others.append(masters.iterative(system, step, sweeps=SWEEPS))
+    for other in others:
+        if _kind(other) not in seen:
+            seen.add(_kind(other))
+            yield other.name + (f", {SWEEPS} sweeps" if other.name.startswith("iterative") else ""), other, False
+
+
+def _kind(master: Master) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    special = tuple(sorted((name, repr(coupling)) for name, coupling in master.couplings.items()))
+    return str(master), repr(master.coupling), special

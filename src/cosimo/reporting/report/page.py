@@ -1,0 +1,141 @@
+"""The page: sections into the template, everything it needs inside it, and nothing of a user's text as HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.result import Result
+from cosimo.reporting.report.gathering import gather
+from cosimo.reporting.report.material import Material, Run
+from cosimo.reporting.report.packing import Pack, compressed
+from cosimo.reporting.report.parameters import Variation
+from cosimo.reporting.report.sections import Section, sections
+
+FIGURES = ("figure", "figures", "panels", "values")
+"""Data of a section that is drawn."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that can be written; `material` is what it shows.
+
+    >>> from cosimo import analyse, masters, problems
+    >>> system = problems.two_mass()
+    >>> [section.key for section in Report.about(analyse(system, masters.jacobi(system, 4e-3))).sections]
+    ['verdict', 'modes', 'provenance']
+    """
+
+    material: Material
+    sections: tuple[Section, ...]
+    numbers: str
+
+    @classmethod
+    def about(cls, *things: Any, **options: Any) -> Report:
+        """The report about some things; see `report`."""
+        material, pack = gather(things, **options), Pack()
+        found = tuple(sections(material, pack))
+        return cls(material, found, pack.text())
+
+    def html(self) -> str:
+        """The whole page."""
+        drawn = any(set(FIGURES) & set(section.data) for section in self.sections)
+        data = {
+            section.key: {name: section.data[name] for name in _drawn(section)}
+            for section in self.sections
+            if _drawn(section)
+        }
+        page = _environment().get_template("page.html.j2")
+        text: str = page.render(
+            title=self.material.title,
+            sections=self.sections,
+            style=_text("style.css"),
+            script=_text("report.js"),
+            data=_json(data),
+            numbers=self.numbers,
+            plotly=_plotly() if drawn else "",
+        )
+        return text
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page to a file."""
+        path = Path(path)
+        try:
+            path.write_text(self.html(), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot write the report to '{path}': {error.strerror}; choose another file.") from None
+        return path
+
+
+def report(
+    *things: Any,
+    title: str | None = None,
+    reference: Result | Run | None = None,
+    variation: Variation | None = None,
+    horizon: float | None = None,
+    seconds: Mapping[str, float] | None = None,
+    command: str = "",
+    source: Mapping[str, Any] | None = None,
+) -> Report:
+    """A report about `things`: a system, a master, a verdict, an assessment, a tuned front, a compensation, results.
+
+    A result may come with its name, `("plain", result)`. A system and a master without a verdict are analysed, errors
+    over `horizon` seconds. Runs are compared with `reference`; `variation` asks for the stability over a parameter;
+    `seconds` are those that a step of each unit takes (`cosimo.tuning.measured_weights`). `command` and `source` say
+    where it all comes from.
+
+        co.report(system, master, result).write("report.html")
+    """
+    return Report.about(
+        *things,
+        title=title,
+        reference=reference,
+        variation=variation,
+        horizon=horizon,
+        seconds=seconds,
+        command=command,
+        source=source,
+    )
+
+
+RUNS = ("signals", "shown", "runs", "values", "differences", "reference", "marks")
+
+
+def _drawn(section: Section) -> list[str]:
+    """The names of what of a section the script needs."""
+    if section.key == "runs":
+        return list(RUNS)
+    return [
+        name for name in ("figure", "figures", "panels", "marks") if name in section.data and section.key != "verdict"
+    ]
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("cosimo.reporting.report", "templates")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _text(name: str) -> str:
+    return (files("cosimo.reporting.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _json(data: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _plotly() -> str:
+    """The drawing library, compressed; its Python side is not needed."""
+    bundle = files("plotly") / "package_data" / "plotly.min.js"
+    try:
+        return compressed(bundle.read_bytes())
+    except OSError:
+        raise ConfigurationError("the drawing library of plotly is missing; install plotly anew.") from None

@@ -1,0 +1,200 @@
+"""Runs over each other, and what was watched in them, as signals for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cosimo.analysis.measures import nrms
+from cosimo.bonds import power_bonds
+from cosimo.core.arrays import Array
+from cosimo.core.errors import CosimoError
+from cosimo.core.result import Result
+from cosimo.core.system import Link, System
+from cosimo.reporting.report.colours import DASHES, LINES, ROLES
+from cosimo.reporting.report.material import Material, Run
+from cosimo.reporting.report.packing import Pack, buckets_for
+
+MOST_SIGNALS = 200
+"""Signals on a page; the rest is counted."""
+SHOWN = 3
+"""Signals that are drawn at first."""
+WATCHED = 2
+"""Connections whose defect is drawn over time."""
+MOST_MARKS = 30
+
+
+def styled(material: Material) -> list[tuple[Run, str, str, float]]:
+    """Every run with its colour, dash and width; what the others are compared with is wide and lies below."""
+    every = [*([material.reference] if material.reference else []), *material.runs]
+    found: list[tuple[Run, str, str, float]] = []
+    free = iter(range(len(every)))
+    for run in every:
+        colour, dash = ROLES.get(run.role, ("", ""))
+        if not colour or any(colour == other[1] for other in found):
+            number = next(free)
+            colour, dash = LINES[number % len(LINES)], DASHES[number % len(DASHES)]
+        found.append((run, colour, dash, 4.0 if run.role == "reference" else 1.6))
+    return found
+
+
+def signals(material: Material, pack: Pack) -> dict[str, Any]:
+    """All signals of all runs, decimated, with their differences from the reference."""
+    runs = styled(material)
+    names = _names(run.result for run, *_ in runs)
+    kept = names[:MOST_SIGNALS]
+    reference = material.reference or (material.runs[0] if len(material.runs) > 1 else None)
+    doubled = 2 if reference else 1
+    buckets = buckets_for(doubled * sum(len(set(kept) & set(run.result.names)) for run, *_ in runs))
+    values: dict[str, list[Any]] = {name: [] for name in kept}
+    apart: dict[str, list[Any]] = {name: [] for name in kept}
+    for run, *_ in runs:
+        for name in kept:
+            has = name in run.result.names and len(run.result) > 0
+            values[name].append(pack.signal(run.result.time, run.result[name], buckets) if has else None)
+            if reference is not None:
+                off = difference(run.result, reference.result, name) if has and run is not reference else None
+                apart[name].append(pack.signal(*off, buckets) if off else None)
+    first = [name for name in kept if sum(entry is not None for entry in values[name]) == len(runs)] or kept
+    return {
+        "signals": kept,
+        "shown": first[:SHOWN],
+        "left_out": len(names) - len(kept),
+        "runs": [{"name": run.label, "colour": c, "dash": d, "width": w} for run, c, d, w in runs],
+        "values": values,
+        "differences": apart if reference else None,
+        "reference": reference.label if reference else None,
+        "marks": marks(material),
+        "whole": all(entry["all"] for entries in values.values() for entry in entries if entry),
+    }
+
+
+def marks(material: Material) -> list[dict[str, Any]]:
+    """The warnings of all runs, in the order of time, numbered."""
+    found = [
+        (warned.time, run.label, warned.message, warned.count)
+        for run in material.runs
+        for warned in run.result.warnings
+    ]
+    return [
+        {"number": number, "time": float(time), "run": label, "message": message, "count": count}
+        for number, (time, label, message, count) in enumerate(sorted(found)[:MOST_MARKS], 1)
+    ]
+
+
+def difference(result: Result, reference: Result, name: str) -> tuple[Array, Array] | None:
+    """Times and result − reference there; a reference with other times is taken between its rows on straight lines."""
+    if name not in reference.names or len(reference) < 2:
+        return None
+    time, theirs = result.time, reference[name]
+    if len(time) == len(reference) and np.array_equal(time, reference.time):
+        return time, result[name] - theirs
+    slack = 1e-9 * (1.0 + abs(float(reference.time[-1])))
+    inside = (time >= reference.time[0] - slack) & (time <= reference.time[-1] + slack)
+    if not inside.any():
+        return None
+    return time[inside], result[name][inside] - np.interp(time[inside], reference.time, theirs)
+
+
+def largest_error(result: Result, reference: Result) -> tuple[str, float] | None:
+    """The output that is farthest off (NRMS, tamellin2022, Eq. 42), among signals that move in the reference."""
+    found = []
+    for name in result.names:
+        off = difference(result, reference, name)
+        if off is None or np.ptp(reference[name]) == 0:
+            continue
+        wanted = np.interp(off[0], reference.time, reference[name])
+        found.append((name, nrms(wanted + off[1], wanted)))
+    finite = [entry for entry in found if math.isfinite(entry[1])]
+    if len(finite) < len(found):
+        return next(entry for entry in found if not math.isfinite(entry[1]))
+    return max(finite, key=lambda entry: entry[1], default=None)
+
+
+def watched(material: Material, pack: Pack) -> list[dict[str, Any]]:
+    """Panels over time: energy on which the units of a power bond disagree, and defects of the worst connections."""
+    system = material.system
+    if system is None:
+        return []
+    runs = [(run, colour, dash) for run, colour, dash, _ in styled(material) if run.role != "reference"]
+    buckets = buckets_for(4 * max(1, len(runs)))
+    panels = [_energy(system, runs, pack, buckets)]
+    panels += [_defect(link, runs, pack, buckets) for link in _worst(system, material)]
+    return [panel for panel in panels if panel["lines"]]
+
+
+Styled = Sequence[tuple[Run, str, str]]
+
+
+def _energy(system: System, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:
+    """h Σ (u_b y_b − (g_p / g_q) y_a u_a) per power bond (bonds.py)."""
+    try:
+        bonds = power_bonds(system)
+    except CosimoError:
+        bonds = ()
+    lines = []
+    for run, colour, dash in runs:
+        result, info = run.result, run.result.info
+        if len(result) != info.get("steps", -2) + 1:
+            continue  # a sum over rows needs all of them
+        for bond in bonds:
+            there, back = bond.forward.connection, bond.back.connection
+            ends = (there.source, there.target, back.source, back.target)
+            if not set(ends) <= set(result.names) or back.gain == 0:
+                continue
+            y_a, u_b, y_b, u_a = (result[name] for name in ends)
+            with np.errstate(over="ignore", invalid="ignore"):
+                power = u_b * y_b - there.gain / back.gain * y_a * u_a
+                power[0] = 0.0  # the row of the start is no step
+                energy = np.cumsum(power) * float(info["step"])
+            label = run.label if len(bonds) == 1 else f"{run.label}: {bond}"
+            lines.append(
+                {"name": label, "colour": colour, "dash": dash, "series": pack.signal(result.time, energy, buckets)}
+            )
+    title = (
+        "energy made by the coupling / J"
+        if all("force" in bond.why for bond in bonds)
+        else "energy made by the coupling"
+    )
+    return {"title": title, "lines": lines}
+
+
+def _defect(link: Link, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:
+    """|gain y + offset − u| of one connection."""
+    own, lines = link.connection, []
+    for run, colour, dash in runs:
+        result = run.result
+        if {own.source, own.target} <= set(result.names) and len(result):
+            with np.errstate(over="ignore", invalid="ignore"):
+                off = np.abs(own.gain * result[own.source] + own.offset - result[own.target])
+            lines.append(
+                {"name": run.label, "colour": colour, "dash": dash, "series": pack.signal(result.time, off, buckets)}
+            )
+    return {"title": f"defect of {own}", "lines": lines}
+
+
+def _worst(system: System, material: Material) -> Iterator[Link]:
+    """The links with the largest relative defects in any run."""
+    largest: dict[tuple[str, str], float] = {}
+    for run in material.runs:
+        for entry in connections_of(run.result):
+            ends = (str(entry["source"]), str(entry["target"]))
+            largest[ends] = max(largest.get(ends, 0.0), float(entry["relative"] or 0.0))
+    links = {(link.connection.source, link.connection.target): link for link in system.links}
+    for ends in sorted(largest, key=lambda ends: -largest[ends])[:WATCHED]:
+        if ends in links:
+            yield links[ends]
+
+
+def connections_of(result: Result) -> Sequence[Mapping[str, Any]]:
+    """The worst connections that the monitors of a run list."""
+    found: Sequence[Mapping[str, Any]] = (result.info.get("monitors") or {}).get("connections") or ()
+    return found
+
+
+def _names(results: Iterator[Result]) -> list[str]:
+    """The signals of all runs, each once; those of the first run first."""
+    return list(dict.fromkeys(name for result in results for name in result.names))

@@ -1,0 +1,33 @@
+"""The example notebook, executed by a kernel of its own: every cell runs, and objects show themselves richly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
+RICH = {
+    "co.analyse(system, master)": "unstable",
+    "\nplain": "<svg",
+    "\ndesign": "target monolithic",
+    "\ntuned": "recommended",
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of the kernel's own plumbing
+def test_the_notebook_runs_and_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without outputs"
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for end, word in RICH.items():
+        cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and ("\n" + cell.source).endswith(end))
+        shown = cell.outputs[-1]["data"]["text/html"]
+        assert word in shown, cell.source
+    assert (tmp_path / "two-mass.html").stat().st_size > 1e6

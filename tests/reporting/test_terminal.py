@@ -1,0 +1,189 @@
+"""Colours, tables and the bar of a run."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+import cosimo as co
+from cosimo.core.result import Warned
+from cosimo.engines import EngineOptions
+from cosimo.reporting.terminal import colourful, highlight, paint, table
+from cosimo.reporting.terminal_progress import RunProgress, run_progress
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return Screen()
+
+
+def test_colours_only_on_a_terminal(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paint("x", "red", stream=screen) == "\x1b[31mx\x1b[0m"
+    assert paint("x", "red", stream=io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colourful(screen)
+    assert paint("x", "red", stream=screen) == "x"
+
+
+def test_dumb_terminals_get_plain_text(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert paint("x", "red", stream=screen) == "x"
+
+
+def test_verdicts_are_highlighted(screen: Screen) -> None:
+    text = "two-mass under jacobi: unstable\n  stable    yes\n  metastable"
+    shown = highlight(text, screen)
+    assert "\x1b[31;1munstable\x1b[0m" in shown
+    assert "\x1b[32mstable\x1b[0m" in shown
+    assert "metastable" in shown
+    assert highlight(text, io.StringIO()) == text
+
+
+def test_tables_align_what_is_seen(screen: Screen) -> None:
+    rows = [[paint("one", "red", stream=screen), "1.5"], ["three", "-20"]]
+    lines = table(rows, ["name", "value"], numbers=[1])
+    assert lines[0] == "name   value"
+    assert lines[1] == "\x1b[31mone\x1b[0m      1.5"
+    assert lines[2] == "three    -20"
+
+
+def test_nothing_is_drawn_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_progress(0.0, 1.0, 0.1) as progress:
+        assert progress is None
+    assert capsys.readouterr().err == ""
+
+
+class Asked:
+    def __init__(self, *warnings: Warned) -> None:
+        self.warnings, self.questions = list(warnings), 0
+
+    def warnings_now(self) -> list[Warned]:
+        self.questions += 1
+        return self.warnings
+
+    def busy(self) -> str | None:
+        return "tyre"
+
+
+def drawn(progress: RunProgress, watched: Asked, seconds: float) -> str:
+    """What a terminal shows while a run reports every 10 ms."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=160, color_system=None)
+    progress.watch(watched)
+    with progress.shown(console, delay=0.0):
+        progress._asked = 0.0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            progress(min(progress.stop, progress.reached + progress.step), progress.stop)
+            time.sleep(0.01)
+    return screen.getvalue()
+
+
+def test_the_bar_shows_time_speed_and_what_is_left() -> None:
+    progress = RunProgress(0.0, 100.0, 0.01)
+    shown = drawn(progress, Asked(), 1.2)
+    assert "of 100 s" in shown
+    assert "real time" in shown
+    assert "steps/s" in shown
+    assert "left" in shown
+    assert "waiting" not in shown
+
+
+def test_growth_is_said_at_once_and_once() -> None:
+    watched = Asked(Warned("two.v of unit 'two' grows by the factor 1.2 per macro step; …", 0.3), Warned("bond", 1.0))
+    shown = drawn(RunProgress(0.0, 100.0, 0.01), watched, 1.6)
+    assert shown.count("warning: t = 0.3: two.v of unit 'two' grows") == 1
+    assert "2 warnings" in shown
+    assert watched.questions >= 2
+
+
+def test_a_short_run_is_asked_nothing_and_draws_nothing() -> None:
+    screen = io.StringIO()
+    watched = Asked(Warned("x grows by", 0.0))
+    progress = RunProgress(0.0, 1.0, 0.001)
+    progress.watch(watched)
+    with progress.shown(Console(file=screen, force_terminal=True)):
+        for k in range(1000):
+            progress(k * 0.001, 1.0)
+    assert screen.getvalue() == ""
+    assert watched.questions == 0
+
+
+def test_a_call_costs_next_to_nothing() -> None:
+    progress = RunProgress(0.0, 1.0, 0.001)
+    begin = time.process_time()
+    for k in range(100_000):
+        progress(k * 1e-5, 1.0)
+    assert time.process_time() - begin < 1.0, "more than 10 µs per call"
+
+
+def test_a_silent_run_says_for_whom_it_waits() -> None:
+    progress = RunProgress(0.0, 10.0, 0.01)
+    progress.watch(Asked())
+    progress.heard -= 75.0
+    assert "⌛ waiting for unit 'tyre' for 1:15" in progress.line()
+
+
+@pytest.mark.parametrize("kind", ["kernel", "reference"])
+def test_a_run_can_be_asked_while_it_goes_on(kind: str) -> None:
+    """Warnings so far, without changing what is found at the end."""
+    system = co.problems.two_mass()
+    master = co.masters.jacobi(system, 4e-3)
+    seen: list[list[Warned]] = []
+
+    class Watching:
+        run: RunProgress
+
+        def watch(self, run: RunProgress) -> None:
+            self.run = run
+
+        def __call__(self, reached: float, stop: float) -> None:
+            if kind == "kernel" or round(reached / 4e-3) % 501 == 0:
+                seen.append(self.run.warnings_now())  # type: ignore[attr-defined]
+
+    options = EngineOptions(kind=kind)  # type: ignore[arg-type]
+    watched = co.run(system, master, stop=40.0, engine=options, progress=Watching())
+    plain = co.run(system, master, stop=40.0, engine=options)
+    assert watched.warnings == plain.warnings
+    assert watched.info["monitors"] == plain.info["monitors"]
+    assert any("two.v of unit 'two' grows" in now[0].message for now in seen if now)
+
+
+def test_the_kernel_knows_who_is_at_work() -> None:
+    class Quick:
+        inputs, outputs, y = ("u",), ("y",), 0.0
+
+        def step(self, at: float, duration: float) -> None:
+            pass
+
+    class Slow(Quick):
+        def step(self, at: float, duration: float) -> None:
+            time.sleep(0.05)
+
+    found: list[str | None] = []
+
+    class Watching:
+        def watch(self, run: RunProgress) -> None:
+            self.timer = threading.Timer(0.12, lambda: found.append(run.busy()))  # type: ignore[attr-defined]
+            self.timer.start()
+
+        def __call__(self, reached: float, stop: float) -> None:
+            pass
+
+    units = {"quick": co.PythonUnit(Quick), "slow": co.PythonUnit(Slow)}
+    system = co.System(units, [("quick.y", "slow.u"), ("slow.y", "quick.u")])
+    watching = Watching()
+    co.run(system, co.masters.jacobi(system, 0.1), stop=1.0, progress=watching)
+    watching.timer.join()
+    assert found == ["slow"]
