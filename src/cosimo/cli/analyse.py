@@ -9,6 +9,8 @@ from typer.core import TyperCommand
 
 from cosimo.cli.application import Json, app, say
 from cosimo.cli.arguments import Described, with_system
+from cosimo.cli.isolating import isolating
+from cosimo.cli.voice import hint
 from cosimo.core.errors import ConfigurationError
 
 ALONG = 12
@@ -20,12 +22,13 @@ class _Analyse(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given: list[str] = []
-        for word, following in zip(args, [*args[1:], ""], strict=True):
+        for word, following in zip(args, [*args[1:], ""], strict=False):
             given += [word, str(ALONG)] if word == "--along" and not following.lstrip("-").isdigit() else [word]
         return super().parse_args(ctx, given)
 
 
 @app.command(cls=_Analyse)
+@isolating
 @with_system
 def analyse(
     described: Described,
@@ -46,6 +49,8 @@ def analyse(
     usual = stop - start if stop is not None and stop > start else None
     asked = Question(described.system, described.master, start, usual, stop_time, _times(at), along)
     say(analysis_fields(asked) if json_ else analysis_text(asked))
+    if not json_:
+        hint(f"cosimo run {described.scenario['scenario']['system']} --output-file {described.system.name}.parquet")
 
 
 def _times(text: str | None) -> tuple[float, ...]:

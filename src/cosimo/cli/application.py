@@ -1,46 +1,66 @@
-"""The application that the verbs join, and how each of them speaks: text or one JSON document."""
+"""The application that the verbs join: `@app.command()` gives each what all have (voice.py, completing.py)."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from cosimo.cli.completing import completing
+from cosimo.cli.isolating import spell_out
+from cosimo.cli.voice import Json, complain, say, speaking
 from cosimo.core.errors import CosimoError, Interrupted, RunError
+
+__all__ = ["Json", "app", "main", "say", "words"]
 
 
 class _Verbs(TyperGroup):
     """Says what an interrupt means, wherever it comes; typer itself would end without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spell_out(args))
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             kept = (
-                "; rows recorded so far are in the '.partial' file beside the output"
-                if "--output-file" in sys.argv
-                else ""
+                "rows recorded so far are in the '.partial' file beside the output"
+                if {"--output-file", "-o"} & set(sys.argv)
+                else "nothing was written"
             )
-            raise Interrupted(f"interrupted{kept}.") from None
+            raise Interrupted(f"interrupted; {kept}.") from None
 
 
-app = typer.Typer(
+class _Application(typer.Typer):
+    """Adds to every verb `--quiet`, `--verbose`, and what the shell can complete."""
+
+    def command(self, *names: Any, **options: Any) -> Callable[[Any], Any]:
+        """As typer's; the function itself stays as it was."""
+        register = super().command(*names, **options)
+
+        def join(verb: Any) -> Any:
+            register(completing(speaking(verb)))
+            return verb
+
+        return join
+
+
+app = _Application(
     name="cosimo",
     cls=_Verbs,
-    help="Co-simulation: say before running whether a coupling is stable and how wrong it is, then run it.",
+    help="Co-simulation: say before running whether a coupling is stable and how wrong it is, then run it.\n\n"
+    "With FMUs of your own, begin with 'cosimo new system.toml A.fmu B.fmu', then 'cosimo analyse system.toml'; to try "
+    "it without, 'cosimo analyse two-mass'. Options of a verb: 'cosimo VERB --help'.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 def _version(show: bool) -> None:
@@ -56,13 +76,16 @@ def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    archive_limits: Annotated[
+        str | None, typer.Option(metavar="NAME=VALUE,…", help="What FMUs and packages may be, as total-size=8GiB.")
+    ] = None,
 ) -> None:
     """Options before the verb."""
+    if archive_limits is not None:
+        from cosimo.units.archives import ENVIRONMENT, ArchiveLimits
 
-
-def say(content: Any) -> None:
-    """Print text as it is, anything else as one JSON document."""
-    print(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False))
+        ArchiveLimits.parse(archive_limits)
+        os.environ[ENVIRONMENT] = archive_limits  # processes that the run starts read the same files
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -83,8 +106,9 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except CosimoError as error:
-        print(f"cosimo: {error}", file=sys.stderr)
+        complain(error.line if isinstance(error, RunError) and error.unit else error)
         # A failed run has already printed its document, with the rows kept and the error.
         if "--json" in sys.argv and not (isinstance(error, RunError) and error.result is not None):
-            say({"error": str(error), "exit_code": error.exit_code})
+            where = error.fields() if isinstance(error, RunError) else {}
+            say({"error": str(error), "exit_code": error.exit_code, **where})
         sys.exit(error.exit_code)

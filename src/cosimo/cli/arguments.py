@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cosimo.cli.completing import RESULTS
+from cosimo.cli.isolating import isolate_units
+from cosimo.cli.voice import detail, warn
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cosimo.core.master import Master
     from cosimo.core.system import System
     from cosimo.formats.loaded import Loaded
@@ -36,6 +37,10 @@ class Described:
     stop: float | None
     outputs: tuple[str, ...] | None
     scenario: dict[str, Any]
+    options: MasterOptions
+    """The master in words, and the `step` that goes with them, from which it can be built again."""
+    step: float
+    power_pairs: tuple[tuple[str, str], ...] = ()
 
 
 def _shared(
@@ -79,20 +84,51 @@ def with_system(verb: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def with_targets(verb: Callable[..., None]) -> Callable[..., None]:
+    """As `with_system`, for verbs whose `targets` are a system (or None, where there is none) and result files."""
+    shared, own = (dict(inspect.signature(f, eval_str=True).parameters) for f in (_shared, verb))
+    del shared["system"]
+    targets, *rest = list(own.values())[1:]
+
+    @functools.wraps(verb)
+    def wrapped(targets: list[str], **given: Any) -> None:
+        options = {name: given.pop(name) for name in shared}
+        systems = [target for target in targets if Path(target).suffix not in RESULTS]
+        if len(systems) > 1:
+            raise ConfigurationError(f"'{systems[0]}' and '{systems[1]}' are two systems; give one, and results of it.")
+        if not systems and any(options.values()):
+            name = next(name for name, value in options.items() if value).strip("_").replace("_", "-")
+            raise ConfigurationError(f"--{name} describes how a system is run; give the system as well.")
+        described = _describe({"system": systems[0], **options}) if systems else None
+        verb(described, [target for target in targets if target not in systems], **given)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (targets, *shared.values(), *rest)]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    del wrapped.__wrapped__
+    return wrapped
+
+
 def _describe(given: dict[str, Any]) -> Described:
     from cosimo.formats.loading import load
     from cosimo.formats.masters import build_master
 
     settings = {n: _number(n, v, float) for n, v in _pairs("--set", given["set_"]).items()}
     loaded = load(given["system"], settings=settings)
-    for finding in loaded.warnings:
-        print(f"warning: {finding}", file=sys.stderr)
+    isolate_units(loaded.system)
+    _tell(given["system"], loaded)
     step = loaded.step if given["step_size"] is None else given["step_size"]
     if step is None:
         raise ConfigurationError(f"'{given['system']}' does not say the macro step; give --step-size.")
-    master = build_master(loaded.system, step, _options(given, loaded.master))
-    scenario = {"scenario": _provenance(given["system"], loaded.source, settings)}
-    return Described(loaded.system, master, loaded.start or 0.0, loaded.stop, loaded.outputs, scenario)
+    options = _options(given, loaded.master)
+    master = build_master(loaded.system, step, options)
+    detail(f"master {master.name}, macro step {step:g} s, schedule {_cut(str(master))}")
+    how = {"step": step, "master": asdict(options)}
+    scenario = {"scenario": _provenance(given["system"], loaded.source, settings) | how}
+    start = loaded.start or 0.0
+    return Described(
+        loaded.system, master, start, loaded.stop, loaded.outputs, scenario, options, step, loaded.power_pairs
+    )
 
 
 def load_target(target: str, set_: list[str] | None) -> Loaded:
@@ -100,9 +136,24 @@ def load_target(target: str, set_: list[str] | None) -> Loaded:
     from cosimo.formats.loading import load
 
     loaded = load(target, settings={n: _number(n, v, float) for n, v in _pairs("--set", set_).items()})
-    for finding in loaded.warnings:
-        print(f"warning: {finding}", file=sys.stderr)
+    isolate_units(loaded.system)
+    _tell(target, loaded)
     return loaded
+
+
+def _tell(target: str, loaded: Loaded) -> None:
+    """What was odd in a file and, for who wants to know, what was found in it."""
+    for finding in loaded.warnings:
+        warn(finding)
+    system = loaded.system
+    detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
+    for name, unit in system.units.items():
+        place = f" {unit.path}" if hasattr(unit, "path") else ""
+        detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
+
+
+def _cut(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def bare_system(
@@ -115,7 +166,7 @@ def bare_system(
     if step is None:
         raise ConfigurationError(f"'{target}' does not say the macro step; give --step-size.")
     if stop is None:
-        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+        raise ConfigurationError(f"'{target}' does not say when to stop; give --stop-time.")
     return loaded.system, step, loaded.start or 0.0, stop
 
 
@@ -123,6 +174,7 @@ def _provenance(target: str, source: Path | None, settings: dict[str, float]) ->
     """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
     found: dict[str, Any] = {"system": target, "settings": settings}
     if source is not None:
+        found["path"] = str(source.absolute())
         found["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
         if source.suffix == ".toml":
             found["text"] = source.read_text(encoding="utf-8")

@@ -9,10 +9,12 @@ import typer
 
 from cosimo.cli.application import Json, app, say
 from cosimo.cli.arguments import MANY, SYSTEM, Described, bare_system, with_system
+from cosimo.cli.isolating import isolating
 from cosimo.core.errors import ConfigurationError
 
 
 @app.command()
+@isolating
 @with_system
 def compensate(
     described: Described,
@@ -27,13 +29,14 @@ def compensate(
 
     stop = described.stop if stop_time is None else stop_time
     if stop is None:
-        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+        raise ConfigurationError(f"'{described.system.name}' does not say when to stop; give --stop-time.")
     found = compensate_system(described.system, described.master, target=cast(Any, target))
     compared = compare(found, start=described.start, stop=stop)
     say(compensation_fields(found, compared) if json_ else compensation_text(found, compared))
 
 
 @app.command()
+@isolating
 def compare(
     target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
     couplings: Annotated[

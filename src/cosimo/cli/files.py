@@ -22,15 +22,16 @@ def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], js
 
 @app.command()
 def validate(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
-    """Check an FMU or a system without running it; every problem is one line; the exit code is 2 if there are any."""
+    """Check an FMU or a system without running it: one line per problem; exit code 2 if there are any, 8 if unsafe."""
     from cosimo.formats.information import validate as find_problems
 
-    problems = [str(problem) for problem in find_problems(target)]
+    found = find_problems(target)
+    problems = [str(problem) for problem in found]
     if json_:
         say({"valid": not problems, "problems": problems})
     else:
         print("\n".join(problems) or f"{target}: no problems found")
-    raise typer.Exit(2 if problems else 0)
+    raise typer.Exit(max((problem.exit_code for problem in found), default=0))
 
 
 @app.command()

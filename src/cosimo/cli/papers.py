@@ -15,6 +15,7 @@ from cosimo.cli.application import Json, app, say
 def problems(json_: Json = False) -> None:
     """List the built-in problems and their parameters."""
     from cosimo.problems import CATALOGUE
+    from cosimo.reporting.terminal import table
 
     if json_:
         listed = [
@@ -23,10 +24,11 @@ def problems(json_: Json = False) -> None:
         ]
         say({"problems": listed})
         return
-    for problem in CATALOGUE.values():
-        print(f"{problem.name:28} {problem.title} ({problem.citation}); usual step {problem.step:g} s")
-        if problem.parameters:
-            print(f"{'':28}   {', '.join(f'{n}={v:g}' for n, v in problem.parameters.items())}")
+    rows = [
+        [p.name, f"{p.step:g}", p.title, p.citation, " ".join(f"{n}={v:g}" for n, v in p.parameters.items())]
+        for p in CATALOGUE.values()
+    ]
+    say("\n".join(table(rows, ("problem", "step/s", "what", "from", "parameters (--set)"), numbers=(1,))))
 
 
 @app.command()

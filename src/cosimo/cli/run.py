@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -11,10 +10,13 @@ import typer
 
 from cosimo.cli.application import Json, app, say
 from cosimo.cli.arguments import MANY, Described, with_system
+from cosimo.cli.isolating import isolating
+from cosimo.cli.voice import detail, hint, warn
 from cosimo.core.errors import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     from cosimo.adaptive import Adaptive
+    from cosimo.checkpoints import Checkpoint
     from cosimo.core.result import Result
     from cosimo.engines import EngineOptions
     from cosimo.formats.results import ResultFile
@@ -35,16 +37,26 @@ class Watching(NamedTuple):
 
 
 @app.command()
+@isolating
 @with_system
 def run(
     described: Described,
     start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
-    output_file: Annotated[Path | None, typer.Option(help="Where to write: .parquet, .csv, .arrow, .mat.")] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output-file", "-o", help="Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat."),
+    ] = None,
     variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None,
     every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1,
     engine: Annotated[str, typer.Option(help="kernel (compiled) or reference (plain Python).")] = "kernel",
     parallel: Annotated[bool | None, typer.Option(help="Step units in threads; default: where it pays.")] = None,
+    checkpoint_every: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Write checkpoints (wall time), for 'cosimo resume'.")
+    ] = None,
+    allow_non_finite: Annotated[
+        bool, typer.Option("--allow-non-finite", help="Go on, with a warning, when a unit gives NaN or infinity.")
+    ] = False,
     stop_on_divergence: Annotated[
         bool, typer.Option("--stop-on-divergence", help="End a run that becomes unstable.")
     ] = False,
@@ -63,22 +75,24 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; what was completed before an error or Ctrl-C is written too."""
+    from cosimo.checkpoints import Checkpoint
     from cosimo.engines import EngineOptions
     from cosimo.formats.results import ResultFile
 
     start = described.start if start_time is None else start_time
     stop = described.stop if stop_time is None else stop_time
     if stop is None:
-        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+        raise ConfigurationError(f"'{described.system.name}' does not say when to stop; give --stop-time.")
     if output_file is None and (variable or every != 1):
         raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
     patterns = tuple(variable) if variable else described.outputs
     output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
-    options = EngineOptions(kind=cast(Any, engine), parallel=parallel)
-    watching = Watching(stop_on_divergence, [_pair(text) for text in power_pair or ()])
+    options = EngineOptions(kind=cast(Any, engine), parallel=parallel, allow_non_finite=allow_non_finite)
+    watching = Watching(stop_on_divergence, [*described.power_pairs, *map(_pair, power_pair or ())])
     lengths = {"shortest": shortest_step, "longest": longest_step}
     chosen = _adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths})
-    _run(described, Span(start, stop), output, options, watching, chosen, json_)
+    checkpoint = None if checkpoint_every is None else Checkpoint(every=checkpoint_every)
+    _run(described, Span(start, stop), output, options, watching, chosen, checkpoint, json_)
 
 
 def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
@@ -87,7 +101,9 @@ def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | No
     said = {name: value for name, value in given.items() if value is not None}
     if kind is None:
         if said:
-            raise ConfigurationError("tolerances and lengths of steps are those of --adaptive energy or doubling.")
+            raise ConfigurationError(
+                "tolerances and lengths of steps belong to an adaptive run; give --adaptive as well."
+            )
         return None
     return Adaptive(cast(Any, kind), **cast(Any, said))
 
@@ -106,47 +122,55 @@ def _run(
     engine: EngineOptions,
     watching: Watching,
     adaptive: Adaptive | None,
+    checkpoint: Checkpoint | None,
     as_json: bool,
 ) -> None:
     from cosimo.execution import run as run_system
+    from cosimo.reporting.terminal_progress import run_progress
 
     begin = time.perf_counter()
     failure: RunError | None = None
     system, master = described.system, described.master
+    detail(f"from {span.start:g} s to {span.stop:g} s by the {'adaptive' if adaptive else engine.kind} engine")
     try:
-        result = run_system(
-            system,
-            master,
-            start=span.start,
-            stop=span.stop,
-            record="all",
-            output=output,
-            engine=engine,
-            metadata=described.scenario,
-            adaptive=adaptive,
-            power_pairs=watching.power_pairs,
-            stop_on_divergence=watching.stop,
-        )
+        with run_progress(span.start, span.stop, master.step) as progress:
+            result = run_system(
+                system,
+                master,
+                start=span.start,
+                stop=span.stop,
+                record="all",
+                output=output,
+                engine=engine,
+                metadata=described.scenario,
+                adaptive=adaptive,
+                progress=progress,
+                power_pairs=watching.power_pairs,
+                stop_on_divergence=watching.stop,
+                checkpoint=checkpoint,
+            )
     except RunError as error:
         if error.result is None:
             raise
         failure, result = error, error.result
-    _report_run(result, time.perf_counter() - begin, output.path if output else None, as_json, failure)
+    report_run(result, time.perf_counter() - begin, output.path if output else None, as_json, failure)
     if failure is not None:
         raise failure
 
 
-def _report_run(result: Result, wall: float, path: object, as_json: bool, failure: RunError | None) -> None:
+def report_run(result: Result, wall: float, path: object, as_json: bool, failure: RunError | None) -> None:
+    """Say what came out of a run, also of one that failed."""
     from cosimo.reporting.fields import run_fields
 
     fields = run_fields(result, wall, str(path) if path else None)
+    detail(f"stepping the units took {result.info.get('stepping_time', 0.0):.3g} s of {wall:.3g} s")
     if as_json:
         if failure is not None:
-            fields |= {"error": str(failure), "exit_code": failure.exit_code}
+            fields |= {"error": str(failure), "exit_code": failure.exit_code, **failure.fields()}
         say(fields)
         return
     for warned in result.warnings:
-        print(f"warning: {warned}", file=sys.stderr)
+        warn(warned)
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"
     if fields["stopped_at"] is not None:
         print(f"stopped at t = {fields['stopped_at']:g} s: the run grows without bound")
@@ -156,3 +180,6 @@ def _report_run(result: Result, wall: float, path: object, as_json: bool, failur
         print(f"steps {lengths}; {fields['rejected']} attempts rejected")
     if path is not None:
         print(f"{len(result.names)} signals in {path}")
+        hint(f"cosimo plot {path}, or cosimo report {path}")
+    elif failure is None:
+        hint(f"give --output-file {result.info['system']}.parquet to keep the rows, for 'cosimo plot' and 'report'")

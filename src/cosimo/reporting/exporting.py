@@ -22,9 +22,9 @@ def export_files(target: str, output: Path, *, unit: str | None, fmi: int, ssp: 
     step, stop = loaded.step or 1e-3, loaded.stop or 1.0
     if ssp:
         return [export_ssp(loaded.system, output, fmi=version, step=step, stop=stop)]
+    experiment = Experiment(step=step, stop=stop)
     if unit is None:
-        return list(export_system(loaded.system, output, fmi=version).values())
+        return list(export_system(loaded.system, output, fmi=version, experiment=experiment).values())
     if unit not in loaded.system.units:
         raise UnknownNameError("unit", unit, loaded.system.units)
-    experiment = Experiment(step=step, stop=stop)
     return [export_unit(loaded.system.units[unit], output, name=unit, fmi=version, experiment=experiment)]

@@ -1,0 +1,110 @@
+"""How every verb speaks: text or one JSON document, quiet, usual or verbose, with colours only on a terminal.
+
+Results go to standard output. All else goes to standard error: warnings, details (`--verbose`), what to do next (only
+where somebody sits at a terminal). With `--quiet` only errors are left, and the document where `--json` asks for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
+from enum import IntEnum
+from typing import Annotated, Any
+
+import typer
+
+from cosimo.core.errors import ConfigurationError
+from cosimo.reporting.terminal import highlight, paint
+
+
+class Level(IntEnum):
+    """How much is said."""
+
+    QUIET = 0
+    USUAL = 1
+    VERBOSE = 2
+
+
+_LEVEL: ContextVar[Level] = ContextVar("level", default=Level.USUAL)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only; the exit code says the rest.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also say what was loaded and chosen, and how long it took.")
+]
+
+
+def speaking(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options `--quiet` and `--verbose`, and see to it that they are followed."""
+    own = list(inspect.signature(verb, eval_str=True).parameters.values())
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(n, kind, default=False, annotation=a) for n, a in (("quiet", Quiet), ("verbose", Verbose))
+    ]
+
+    @functools.wraps(verb)
+    def spoken(*, quiet: bool, verbose: bool, **given: Any) -> None:
+        if quiet and verbose:
+            raise ConfigurationError("--quiet and --verbose contradict each other; give one of them.")
+        level = Level.QUIET if quiet else Level.VERBOSE if verbose else Level.USUAL
+        with speaking_at(level, as_json=bool(given.get("json_"))):
+            begin = time.perf_counter()
+            verb(**given)
+            detail(f"done in {time.perf_counter() - begin:.3g} s")
+
+    parameters = [p.replace(kind=kind) for p in own] + added
+    spoken.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spoken.__annotations__ = {p.name: p.annotation for p in parameters}
+    del spoken.__wrapped__
+    return spoken
+
+
+@contextmanager
+def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
+    """Everything within is said at this level, whoever says it and however."""
+    with ExitStack() as stack:
+        if level is Level.QUIET:
+            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(redirect_stderr(nowhere))
+            if not as_json:
+                stack.enter_context(redirect_stdout(nowhere))
+        token = _LEVEL.set(level)
+        stack.callback(_LEVEL.reset, token)
+        yield
+
+
+def say(content: Any) -> None:
+    """Print text as it is, anything else as one JSON document."""
+    if isinstance(content, str):
+        print(highlight(content))
+    else:
+        print(json.dumps(content, ensure_ascii=False, allow_nan=False))
+
+
+def warn(text: object) -> None:
+    """Something the user should know, though the verb goes on."""
+    print(f"{paint('warning:', 'yellow', 'bold', stream=sys.stderr)} {text}", file=sys.stderr)
+
+
+def detail(text: str) -> None:
+    """What only `--verbose` shows."""
+    if _LEVEL.get() is Level.VERBOSE:
+        print(paint(text, "dim", stream=sys.stderr), file=sys.stderr)
+
+
+def hint(command: str) -> None:
+    """What could be done next; for people, so only on a terminal."""
+    if sys.stdout.isatty():
+        print(paint(f"next: {command}", "dim", stream=sys.stderr), file=sys.stderr)
+
+
+def complain(error: object) -> None:
+    """An error, on one line."""
+    print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr)
