@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.lowering import Lowering
 from cosimo.monitoring import Findings, Monitor, Watch
-from cosimo.reference import Interpreter, named, non_finite, unit_failed
+from cosimo.reference import Interpreter, Signals, named, non_finite, unit_failed
 from cosimo.units.native import BadStatus
 
 INTERVAL = 0.25
@@ -34,17 +34,21 @@ class EngineOptions:
     `kind`: "kernel" (compiled) or "reference" (plain Python, slow, for comparison). `parallel`: None steps the units of
     a stage in several threads where the first steps show that it pays, True always, False never; `threads` limits them
     (default: as many as there are processors). `monitors`: whether the run is watched (monitoring.py); off only to
-    measure what that costs.
+    measure what that costs. `allow_non_finite`: NaN and infinity from a unit are warned of, once per output, and the
+    run goes on. `interval`: seconds after which the kernel returns to write rows, 0: only at the end, which spares
+    short runs a thread.
     """
 
     kind: Literal["kernel", "reference"] = "kernel"
     parallel: bool | None = None
     threads: int | None = None
     monitors: bool = True
+    allow_non_finite: bool = False
+    interval: float = INTERVAL
 
     def __post_init__(self) -> None:
         if self.kind not in ("kernel", "reference"):
-            raise ConfigurationError(f"an engine is 'kernel' or 'reference', not '{self.kind}'.")
+            raise UnknownNameError("engine", self.kind, ("kernel", "reference"))
         if self.threads is not None and self.threads < 1:
             raise ConfigurationError(f"the number of threads must be at least 1, not {self.threads}.")
 
@@ -75,8 +79,23 @@ class Engine(Protocol):
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """Sweeps and last residual of every iteration since this was asked before."""
 
-    def findings(self) -> Findings | None:
-        """What was seen in the run; asked once, at its end. None where nobody watched."""
+    def findings(self, final: bool = True) -> Findings | None:
+        """What was seen in the run, or without `final`, asked between two calls, so far. None where nobody watched."""
+
+    def busy(self) -> str | None:
+        """The unit that is being stepped, where that is known; any thread may ask."""
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """Outputs that are not finite, where that is allowed: the first time, and the value."""
+
+    def signals(self) -> Signals:
+        """All signals between units as they are now."""
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """All that the run remembers between two macro steps, units included, as plain data."""
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Go on after macro step k from what `memory` gave."""
 
     def close(self) -> None:
         """Let go of the units, before they are closed themselves."""
@@ -117,9 +136,13 @@ class ReferenceEngine:
         inputs = self._interpreter.inputs()
         return np.array(self._interpreter.outputs()), np.array([inputs[place] for place in self._watched])
 
-    def findings(self) -> Findings | None:
+    def findings(self, final: bool = True) -> Findings | None:
         """As the plain monitors saw them."""
-        return None if self._monitor is None else self._monitor.findings()
+        return None if self._monitor is None else self._monitor.findings(final)
+
+    def busy(self) -> str | None:
+        """Not known."""
+        return None
 
     def row(self, k: int) -> list[float]:
         """The row after k macro steps."""
@@ -132,6 +155,30 @@ class ReferenceEngine:
         taken = live.sweeps, live.residuals
         live.sweeps, live.residuals = [], []
         return taken
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """As the interpreter noted them."""
+        return self._interpreter.not_finite
+
+    def signals(self) -> Signals:
+        """Those of the interpreter."""
+        return self._interpreter.signals()
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """Of the interpreter, the units and the monitors."""
+        live = self._interpreter
+        units = {name: live.serialise(name, live.time(k, 0.0)) for name in live.instances}
+        watched = None if self._monitor is None else self._monitor.memory()
+        return {"live": live.memory(), "units": units, "monitor": watched}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Into the interpreter, the units and the monitors."""
+        live = self._interpreter
+        live.load(memory["live"])
+        for name, state in memory["units"].items():
+            live.deserialise(name, state, live.time(k, 0.0))
+        if self._monitor is not None:
+            self._monitor.load(memory["monitor"])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -151,7 +198,9 @@ class KernelEngine:
         self._watched = watch is not None
         if watch is not None:
             self._lowering.watch(watch)
-        self._program.finish(threads, mode, INTERVAL)
+        if interpreter.tolerant:
+            self._program.tolerate()
+        self._program.finish(threads, mode, options.interval)
         self.made, self.diverged = 0, False
 
     def advance(self, first: int, rows: Array) -> None:
@@ -163,7 +212,7 @@ class KernelEngine:
             outcome = self._program.run(first, count, given, rows)
         except CosimoError as error:
             found = self._failure()
-            raise named(error, found.unit, found.at) from error.__cause__
+            raise named(error, found.unit, found.at, PHASES[found.phase]) from error.__cause__
         except Exception as error:
             found = self._failure()
             raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
@@ -191,7 +240,7 @@ class KernelEngine:
             if explain is not None:
                 explain(VERBS[found.phase], found.status, at, found.duration)
         except CosimoError as error:
-            raise named(error, name, at) from error.__cause__
+            raise named(error, name, at, PHASES[found.phase]) from error.__cause__
         raise unit_failed(name, PHASES[found.phase], at, BadStatus(found.status))
 
     def _not_exact(self, name: str, phase: int) -> None:
@@ -203,6 +252,11 @@ class KernelEngine:
             instance.read()
 
     @property
+    def made_so_far(self) -> int:
+        """How many macro steps the call of `advance` that is under way has completed; any thread may ask."""
+        return int(self._program.made)
+
+    @property
     def shared(self) -> bool:
         """Whether units are stepped in several threads."""
         return bool(self._program.shared)
@@ -211,9 +265,38 @@ class KernelEngine:
         """As the kernel counted them."""
         return self._program.take_sweeps()  # type: ignore[no-any-return]
 
-    def findings(self) -> Findings | None:
+    def findings(self, final: bool = True) -> Findings | None:
         """As the compiled loop saw them."""
-        return Findings.told(self._program.findings()) if self._watched else None
+        return Findings.told(self._program.findings(final)) if self._watched else None
+
+    def busy(self) -> str | None:
+        """As the compiled loop notes it; None where several step at once."""
+        number = self._program.busy
+        return None if number < 0 else self._interpreter.system.names[number]
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """Those at the start, then those that the compiled loop met."""
+        names = self._interpreter.system.outputs
+        met = {names[place]: (at, value) for place, at, value in self._program.not_finite()}
+        return {**met, **self._interpreter.not_finite}
+
+    def signals(self) -> Signals:
+        """Those of the compiled loop."""
+        return self._lowering.signals()
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """The kernel's own memory, and the states of predictors and units outside of it."""
+        live = self._interpreter
+        units = {name: live.serialise(name, live.time(k, 0.0)) for name in self._lowering.outside}
+        return {"kernel": self._program.memory(), "predictors": live.predictor_states(), "units": units}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Into the kernel, the predictors and the units."""
+        live = self._interpreter
+        for name in self._lowering.outside:
+            live.deserialise(name, memory["units"][name], live.time(k, 0.0))
+        live.load_predictors(memory["predictors"])
+        self._program.set_memory(memory["kernel"])
 
     def close(self) -> None:
         """End the threads and free saved states."""

@@ -11,11 +11,9 @@ file the rows stay in memory. Memory for a file does not grow with the number of
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,22 +31,27 @@ from cosimo.core.errors import (
     ConfigurationError,
     DimensionError,
     Interrupted,
-    OutputError,
     RunError,
     UnknownNameError,
 )
 from cosimo.core.result import Result, Warned
+from cosimo.streams import METADATA_KEY, STREAM_SUFFIX, Convert, Position, Stream, dump, writing
 
-STREAM_SUFFIX = ".partial"
-"""What the stream's name has beyond that of the final file."""
+__all__ = [
+    "METADATA_KEY",
+    "STREAM_SUFFIX",
+    "Convert",
+    "Output",
+    "Position",
+    "Recorder",
+    "Session",
+    "as_plain",
+    "choose",
+    "dump",
+    "keeping_rows",
+    "writing",
+]
 
-METADATA_KEY = b"cosimo"
-"""Where Arrow and Parquet files keep the JSON document that describes the run."""
-
-Convert = Callable[[Path, Path, Mapping[str, Any]], None]
-"""Turns a finished stream (first path) into the final file (second) that carries the document."""
-
-_BUFFER_BYTES = 1 << 20  # large enough that a batch costs little per row, small enough for the processor's cache
 _RESERVE_BYTES = 1 << 30
 
 
@@ -66,6 +69,10 @@ class Session(Protocol):
     def reached(self) -> float:
         """The time of the last completed macro step."""
 
+    @property
+    def remedy(self) -> str:
+        """How an interrupted run goes on; empty where it does not."""
+
     def close(self, recorder: Recorder, warnings: list[Warned], *, complete: bool) -> Result:
         """End the recording."""
 
@@ -79,7 +86,8 @@ def keeping_rows(session: Session, recorder: Recorder) -> Iterator[None]:
         error.result = session.close(recorder, [], complete=False)
         raise
     except KeyboardInterrupt:
-        interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept.")
+        goes_on = f"; {session.remedy}" if session.remedy else ""
+        interrupted = Interrupted(f"interrupted at t = {session.reached:g}; the rows so far are kept{goes_on}.")
         interrupted.result = session.close(recorder, [], complete=False)
         raise interrupted from None
 
@@ -90,7 +98,9 @@ class Recorder:
     `variables` are patterns such as `"truck.*"` on the names (None: all). Of the rows, the first, every `every`-th
     after it, and the last are kept. Rows wait in the buffer at most until the first `record` after `flush_interval`
     seconds. `metadata` is plain data that describes the run. `convert` makes the final file; without it the stream
-    itself is the result and is called `.arrows`.
+    itself is the result and is called `.arrows`. With a `position`, the recording goes on there: the rows before it are
+    taken over from the stream that an earlier recording left. With `keep`, the stream of a run that did not complete
+    stays there, beside the final file, for a run that goes on with it.
 
     >>> with Recorder(None, ["a.x", "b.x"], every=2, variables=["b.*"]) as recorder:
     ...     recorder.record(np.array([[0.0, 1.0, 2.0], [0.1, 3.0, 4.0], [0.2, 5.0, 6.0], [0.3, 7.0, 8.0]]))
@@ -110,6 +120,7 @@ class Recorder:
         flush_interval: float = 1.0,
         metadata: Mapping[str, Any] | None = None,
         convert: Convert | None = None,
+        position: Position | None = None,
     ) -> None:
         if every < 1:
             raise ConfigurationError(f"of the rows every {every}-th was asked for; give a whole number of 1 or more.")
@@ -119,19 +130,20 @@ class Recorder:
             raise ConfigurationError(f"recorded signals need different names other than 'time': {', '.join(names)}.")
         chosen = choose(names, variables)
         self.names = tuple(names[i] for i in chosen)
-        self.rows = 0
+        self.rows = 0 if position is None else position.taken
+        self.keep = False
         self._width, self._every, self._convert = 1 + len(names), every, convert
         self._columns = None if len(chosen) == len(names) else np.array([0, *(i + 1 for i in chosen)])
         self._metadata = dict(metadata or {})
         self._last: Array | None = None
         self._closed = False
-        self._store = _Memory(1 + len(chosen)) if path is None else self._open(Path(path), flush_interval)
+        self._store = _Memory(1 + len(chosen)) if path is None else self._open(Path(path), flush_interval, position)
 
-    def _open(self, path: Path, flush_interval: float) -> _Stream:
+    def _open(self, path: Path, flush_interval: float, position: Position | None) -> Stream:
         if self._convert is None and path.suffix != ".arrows":
             raise ConfigurationError(f"'{path}' needs a converter; open it as a ResultFile, or call it '.arrows'.")
         self._metadata |= {"started": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()}
-        return _Stream(path, self.names, self._document(complete=False, warnings=()), flush_interval)
+        return Stream(path, self.names, self._document(complete=False, warnings=()), flush_interval, position)
 
     def record(self, block: npt.ArrayLike) -> None:
         """Take rows (K, 1 + n), time first; the block may be overwritten afterwards."""
@@ -157,6 +169,18 @@ class Recorder:
         """Bring all rows so far to the stream."""
         self._store.flush()
 
+    def position(self, run: str) -> Position:
+        """Bring all rows so far to the stream, and say how many there are."""
+        if not isinstance(self._store, Stream):
+            raise ConfigurationError("rows that are kept in memory are lost with the run; record them to a file.")
+        self._store.flush()
+        return Position(self.rows, self._store.written, run)
+
+    def sync(self) -> Callable[[], None]:
+        """What brings the rows in the stream safely to the disk; may be called in another thread."""
+        assert isinstance(self._store, Stream)
+        return self._store.sync()
+
     def close(
         self, complete: bool, warnings: Sequence[Warned] = (), *, info: Mapping[str, Any] | None = None
     ) -> Result | None:
@@ -169,7 +193,7 @@ class Recorder:
         self._closed = True
         self._metadata |= info or {}
         store = self._store
-        if isinstance(store, _Stream) and store.failed:
+        if isinstance(store, Stream) and store.failed:
             return None
         if self._last is not None and (self.rows - 1) % self._every:
             store.append(self._last)
@@ -179,7 +203,7 @@ class Recorder:
         store.flush()
         document = self._document(complete, warnings)
         store.close(document)
-        store.finish(document, self._convert)
+        store.finish(document, self._convert, keep=self.keep and not complete)
         return None
 
     def __enter__(self) -> Self:
@@ -196,7 +220,7 @@ class Recorder:
         found = [{"message": w.message, "time": w.time, "count": w.count} for w in warnings]
         document = {**self._metadata, "complete": complete, "warnings": found}
         try:
-            plain: dict[str, Any] = json.loads(json.dumps(document, default=_plain, allow_nan=False))
+            plain: dict[str, Any] = json.loads(json.dumps(document, default=as_plain, allow_nan=False))
         except (TypeError, ValueError) as problem:
             raise ConfigurationError(f"the metadata of the results cannot be written as JSON: {problem}.") from None
         return plain
@@ -218,16 +242,6 @@ def choose(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
             raise UnknownNameError("variable to record", pattern, names)
         chosen |= matching
     return sorted(chosen)
-
-
-@contextmanager
-def writing(path: Path, remedy: str) -> Iterator[None]:
-    """Turn a failed write into an error that names the file, the cause and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        cause = os.strerror(error.errno) if error.errno else str(error)
-        raise OutputError(f"cannot write results to '{path}': {cause}; {remedy}.") from None
 
 
 class _Memory:
@@ -263,113 +277,6 @@ class _Memory:
         return self._storage[: self._used]
 
 
-def _capacity(width: int) -> int:
-    """Rows per batch: the buffer's size, but for wide rows so many that the cost per column is spread over some."""
-    return max(_BUFFER_BYTES // (8 * width), min(512, 16 * _BUFFER_BYTES // (8 * width)), 1)
-
-
-class _Stream:
-    """The Arrow IPC stream beside the final file.
-
-    Columns are collected in one buffer, over which one record batch lies for good: writing it costs no conversion.
-    The end of a run is told by an empty batch that carries the final document.
-    """
-
-    def __init__(self, final: Path, names: Sequence[str], document: Mapping[str, Any], interval: float) -> None:
-        import pyarrow as arrow
-
-        self.final, self.path = final, final.with_name(final.name + STREAM_SUFFIX)
-        self.failed = False
-        self._interval, self._flushed, self._used = interval, time.monotonic(), 0
-        width = 1 + len(names)
-        self._buffer = np.empty((width, _capacity(width)))
-        schema = arrow.schema([(name, arrow.float64()) for name in ("time", *names)], {METADATA_KEY: dump(document)})
-        self._batch = arrow.RecordBatch.from_arrays([arrow.array(column) for column in self._buffer], schema=schema)
-        with writing(final, "give a file in a folder that exists and can be written to"):
-            if final.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "is a folder")
-            self._claim = _claim(self.path)
-            self._sink = arrow.OSFile(str(self.path), "ab")
-            self._writer = arrow.ipc.new_stream(self._sink, schema)
-            self._writer.write_batch(self._batch.slice(0, 0))  # so that the stream can be read from now on
-
-    def append(self, rows: Array) -> None:
-        start, capacity = 0, self._buffer.shape[1]
-        while start < len(rows):
-            count = min(len(rows) - start, capacity - self._used)
-            self._buffer[:, self._used : self._used + count] = rows[start : start + count].T
-            start, self._used = start + count, self._used + count
-            if self._used == capacity:
-                self.flush()
-        if time.monotonic() - self._flushed >= self._interval:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._used:
-            with self._guard():
-                self._writer.write_batch(self._batch.slice(0, self._used))
-            self._used = 0
-        self._flushed = time.monotonic()
-
-    def close(self, document: Mapping[str, Any]) -> None:
-        """Write what waits, then the end."""
-        self.flush()
-        with self._guard():
-            self._writer.write_batch(self._batch.slice(0, 0), {METADATA_KEY: dump(document)})
-            self._writer.close()
-        self._release()
-
-    def finish(self, document: Mapping[str, Any], convert: Convert | None) -> None:
-        """Put the final file in place and remove the stream."""
-        with writing(self.final, f"all rows are kept in '{self.path}', which can be read as it is"):
-            if convert is None:
-                os.replace(self.path, self.final)
-            else:
-                convert(self.path, self.final, document)
-                self.path.unlink()
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        remedy = f"free some space or record fewer variables; the rows before are kept in '{self.path}'"
-        try:
-            with writing(self.final, remedy):
-                yield
-        except OutputError:
-            self.failed = True
-            self._release()
-            raise
-
-    def _release(self) -> None:
-        self._sink.close()
-        self._claim.close()
-
-
-def _claim(path: Path) -> IO[bytes]:
-    """A fresh stream file. What a killed run left is removed; what another run is writing is refused.
-
-    It is never truncated in place: somebody may be reading it.
-    """
-    if path.exists():
-        with path.open("rb") as old:
-            _lock(old, path)
-        path.unlink()
-    file = path.open("xb")
-    _lock(file, path)
-    return file
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Hold the file for this process until it ends, where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OutputError(f"another run is recording to '{path}'; give each run its own output file.") from None
-
-
 @cache
 def _versions() -> dict[str, str]:
     from importlib.metadata import version
@@ -377,12 +284,7 @@ def _versions() -> dict[str, str]:
     return {"cosimo": version("cosimo"), "python": platform.python_version(), "numpy": np.__version__}
 
 
-def dump(document: Mapping[str, Any]) -> bytes:
-    """The document as files hold it."""
-    return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
     """Arrays, NumPy numbers and paths in the metadata as JSON knows them."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()

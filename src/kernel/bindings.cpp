@@ -14,6 +14,7 @@
 #include "dmd.hpp"
 #include "dmd_bindings.hpp"
 #include "fmi.hpp"
+#include "guard_bindings.hpp"
 #include "linear.hpp"
 #include "program.hpp"
 #include "python_unit.hpp"
@@ -112,6 +113,11 @@ public:
         unit->in = std::move(in);
         unit->out = std::move(out);
         return add(std::move(unit));
+    }
+    // The last unit lives in another process, to which steps can be sent ahead.
+    void post(int number, int version, std::uintptr_t post_step) {
+        Unit *unit = program.units.at(static_cast<std::size_t>(number)).get();
+        (version == 2 ? static_cast<Fmi2 *>(unit)->post_step : static_cast<Fmi3 *>(unit)->post_step) = function<PostStep>(post_step);
     }
     // Turn the last unit, an FMU without variables of its own, into one with variables of several types.
     void typed(int number, int version, std::uintptr_t component, std::size_t inputs, std::size_t outputs) {
@@ -282,9 +288,10 @@ public:
         made->prepare();
         program.monitor = std::move(made);
     }
-    nb::tuple findings() {
+    // `final`: with the macro steps since the last whole block, once, at the end of the run.
+    nb::tuple findings(bool final) {
         Monitor &monitor = *program.monitor;
-        monitor.finish();
+        if (final) monitor.finish();
         auto all = [](const auto &parts, auto member) {
             nb::list found;
             for (const auto &part : parts) found.append(part.*member);
@@ -306,15 +313,20 @@ public:
                               all(monitor.bonds, &Monitor::Bond::exchanged), grown);
     }
     // threads: how many may run units at once; mode −1: where it pays, 0: never, 1: always. The loop returns to its
-    // caller at least every `interval` seconds, or after the macro step that takes longer.
+    // caller at least every `interval` seconds, or after the macro step that takes longer; 0: never before the end.
     void finish(unsigned threads, int mode, double interval) {
-        program.ticker = std::make_unique<Ticker>(interval);
+        if (interval > 0) program.ticker = std::make_unique<Ticker>(interval);
         bool any = false;
         for (Step *stage : steps) {
             // With units in Python this thread keeps the interpreter lock, for which a unit on another thread (a logger
             // written in Python, say) would wait forever.
             bool possible = stage->units.size() > 1 && threads > 1 && !program.with_python;
             stage->parallel = possible ? mode : 0;
+            stage->posted.clear();
+            for (const Stepped &member : stage->units)
+                if (stage->units.size() > 1 && member.unit->posts()) stage->posted.push_back(member);
+            // What other processes do needs no thread here.
+            if (stage->posted.size() + 1 >= stage->units.size() && mode < 1) stage->parallel = 0;
             any = any || stage->parallel != 0;
         }
         specialise(program.instructions);
@@ -331,6 +343,17 @@ public:
         program.pool = nullptr;
         program.own_pool.reset();
         program.ticker.reset();
+    }
+    // All that is remembered between two macro steps, except what lives in units and predictors outside the kernel.
+    nb::bytes memory() {
+        StateBytes found;
+        program.remember(found);
+        return nb::bytes(reinterpret_cast<const char *>(found.bytes.data()), found.bytes.size());
+    }
+    void set_memory(nb::bytes given) {
+        const auto *from = reinterpret_cast<const unsigned char *>(given.c_str());
+        StateBytes found({from, from + given.size()});
+        program.remember(found);
     }
     bool shared() const {
         for (const Step *stage : steps)
@@ -432,6 +455,9 @@ private:
 
 NB_MODULE(_kernel, m) {
     bind_predictors(m);
+    bind_guard(m);
+    // Counted up by Ctrl-C while a loop runs; units in other processes are then no longer waited for.
+    m.def("interrupts", [] { return reinterpret_cast<std::uintptr_t>(&interrupts); });
     m.doc() = "Runs a lowered schedule: see cosimo.execution.";
     nb::class_<Builder>(m, "Program")
         .def(nb::init<double, double, Numbers, Numbers, Numbers>())
@@ -442,6 +468,8 @@ NB_MODULE(_kernel, m) {
         .def("fmi2_derivatives", &Builder::fmi2_derivatives)
         .def("fmi2_map", &Builder::fmi2_map)
         .def("fmi3", &Builder::fmi3)
+        .def("post", &Builder::post)
+        .def("name_units", [](Builder &b, std::vector<std::string> names) { b.program.machine.names = std::move(names); })
         .def("typed", &Builder::typed)
         .def("typed_group", &Builder::typed_group)
         .def("python_object", &Builder::python_object)
@@ -466,19 +494,32 @@ NB_MODULE(_kernel, m) {
         .def("column", &Builder::column)
         .def("memory_column", &Builder::memory_column)
         .def("watch", &Builder::watch)
-        .def("findings", &Builder::findings)
+        .def("findings", &Builder::findings, nb::arg("final") = true)
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &Builder::run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())
         .def("release", &Builder::release)
         .def_prop_ro("shared", &Builder::shared)
         .def_prop_ro("made", [](const Builder &b) { return b.program.made; })
+        .def_prop_ro("busy", [](const Builder &b) { return b.program.machine.busy.load(std::memory_order_relaxed); })
         .def_prop_ro("failure", [](const Builder &b) {
             const Machine &machine = b.program.machine;
             return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
                                  machine.duration, machine.value);
         })
         .def_prop_ro("polynomials", [](const Builder &b) { return b.program.machine.c; })
+        .def("memory", &Builder::memory)
+        .def("set_memory", &Builder::set_memory)
+        .def_prop_ro("signals", [](const Builder &b) {
+            const Machine &machine = b.program.machine;
+            return nb::make_tuple(machine.y, machine.c, machine.w);
+        })
+        .def("tolerate", [](Builder &b) { b.program.machine.tolerant = true; })
+        .def("not_finite", [](const Builder &b) {
+            nb::list found;
+            for (const auto &one : b.program.machine.not_finite) found.append(nb::make_tuple(one.place, one.at, one.value));
+            return found;
+        })
         // Handed over, not copied and kept: a long iterated run must not grow.
         .def("take_sweeps", [](Builder &b) {
             return nb::make_tuple(std::exchange(b.program.sweep_counts, {}), std::exchange(b.program.sweep_residuals, {}));

@@ -1,16 +1,38 @@
 // FMUs through their own functions; instances are made, initialised and freed by the Python side.
 #pragma once
+#include <cfenv>
 #include <cstdint>
 #include <vector>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #include "unit.hpp"
 
 namespace cosimo {
 
 constexpr int fmi_warning = 1, fmi_fatal = 4;
+constexpr int fmi_illegal = 102;  // stands for a negative status, which no version of FMI knows
+using PostStep = void (*)(void *, double, double, int);
 constexpr int fmi3_returned_early = 100;  // not a status of FMI: the step ended before its time, or wants an event handled
 
-inline int bad(int status) { return status > fmi_warning ? status : 0; }
+inline int bad(int status) {
+    if (static_cast<unsigned>(status) <= static_cast<unsigned>(fmi_warning)) [[likely]]
+        return 0;
+    return status < 0 ? fmi_illegal : status;
+}
+
+// The status of a step. A unit may leave another rounding mode behind, in which all that follows would be computed.
+inline int stepped(int status) {
+#if defined(__SSE__)
+    const bool other = (_mm_getcsr() & _MM_ROUND_MASK) != _MM_ROUND_NEAREST;  // quicker than the C library's way
+#else
+    const bool other = std::fegetround() != FE_TONEAREST;
+#endif
+    if (other) [[unlikely]]
+        std::fesetround(FE_TONEAREST);
+    return bad(status);
+}
 
 struct Fmi2 final : Unit {
     using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *);
@@ -26,6 +48,7 @@ struct Fmi2 final : Unit {
     Derive derive = nullptr;
     State get_state = nullptr, free_state = nullptr;
     PutState set_state = nullptr;
+    PostStep post_step = nullptr;
     std::vector<std::uint32_t> in, out, derived;
     std::vector<int> orders;
     std::vector<double> scale, derivatives, along, c, moved, saved_c;
@@ -38,6 +61,12 @@ struct Fmi2 final : Unit {
         if (state && free_state) free_state(component, &state);
     }
     void abandon() override { state = nullptr; }
+    bool posts() const override { return post_step && powers == 1; }
+    void post(double time, double duration) override { post_step(component, time, duration, final_step); }
+    void remember(StateBytes &bytes) override {
+        bytes.array(c);
+        bytes.value(shifted);
+    }
     int set(const double *given) override {
         if (powers > 1) {
             c.assign(given, given + powers * inputs);
@@ -46,7 +75,7 @@ struct Fmi2 final : Unit {
         return inputs ? bad(set_real(component, in.data(), inputs, given)) : 0;
     }
     int step(double time, double duration, int map) override {
-        if (powers == 1) return bad(do_step(component, time, duration, final_step));
+        if (powers == 1) return stepped(do_step(component, time, duration, final_step));
         return step_along(time, duration, map);
     }
     // With input derivatives: d^j u / dt^j = j! c_j / h^j, given before each step; afterwards the polynomial has moved.
@@ -55,7 +84,7 @@ struct Fmi2 final : Unit {
             if (int status = bad(set_real(component, in.data(), inputs, c.data()))) return status;
         for (std::size_t i = 0; i < derivatives.size(); ++i) derivatives[i] = c[inputs + i] * scale[i];
         if (int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()))) return status;
-        if (int status = bad(do_step(component, time, duration, final_step))) return status;
+        if (int status = stepped(do_step(component, time, duration, final_step))) return status;
         const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
         for (std::size_t i = 0; i < powers; ++i)
             for (std::size_t input = 0; input < inputs; ++input) {
@@ -97,6 +126,7 @@ struct Fmi3 final : Unit {
     Step do_step;
     State get_state = nullptr, free_state = nullptr;
     PutState set_state = nullptr;
+    PostStep post_step = nullptr;
     std::vector<std::uint32_t> in, out;
     bool final_step = true;
     void *state = nullptr;
@@ -105,13 +135,15 @@ struct Fmi3 final : Unit {
         if (state && free_state) free_state(component, &state);
     }
     void abandon() override { state = nullptr; }
+    bool posts() const override { return post_step != nullptr; }
+    void post(double time, double duration) override { post_step(component, time, duration, final_step); }
     int set(const double *given) override {
         return inputs ? bad(set_float64(component, in.data(), in.size(), given, inputs)) : 0;
     }
     int step(double time, double duration, int) override {
         bool event = false, terminate = false, early = false;
         double reached = time + duration;
-        int status = bad(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached));
+        int status = stepped(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached));
         return status ? status : (event || terminate || early) ? fmi3_returned_early : 0;
     }
     int get(double *y) override { return outputs ? bad(get_float64(component, out.data(), out.size(), y, outputs)) : 0; }

@@ -31,6 +31,25 @@ void Growth::begin(const std::vector<double> &start, std::vector<std::uint32_t> 
     found.reserve(owners_.size());
 }
 
+void Growth::remember(StateBytes &bytes) {
+    const std::size_t n = start_.size();
+    bytes.array(start_);
+    bytes.array(silent_);
+    bytes.value(steps_);
+    bytes.list(found, owners_.size());
+    bytes.resize(levels_, 60, {0, 0, 0, std::vector<Interval>(static_cast<std::size_t>(ring) * n), start_});
+    for (Level &level : levels_) {
+        bytes.value(level.width);
+        bytes.value(level.count);
+        bytes.value(level.left);
+        bytes.array(level.windows);
+        bytes.array(level.old);
+        if (level.left < 0 || level.count < level.left || level.count - level.left > ring) StateBytes::refuse();
+    }
+    for (const Grown &one : found)
+        if (one.output >= owners_.size()) StateBytes::refuse();
+}
+
 void Growth::window(const Interval *now) {
     steps_ += window_steps;
     const std::size_t n = start_.size();

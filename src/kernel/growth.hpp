@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "state_bytes.hpp"
+
 namespace cosimo {
 
 struct Grown {
@@ -29,6 +31,7 @@ public:
     void window(const Interval *now);
     std::size_t signals() const { return start_.size(); }
     std::vector<Grown> found;
+    void remember(StateBytes &);
 
 private:
     static constexpr long long kept = 20, ring = 32;  // windows looked at; a power of two that holds them

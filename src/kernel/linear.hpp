@@ -48,6 +48,10 @@ struct Linear final : Unit {
         inputs = m;
         outputs = p;
     }
+    void remember(StateBytes &bytes) override {
+        bytes.array(x);
+        bytes.array(c);
+    }
     int set(const double *given) override {
         if (!c.empty()) std::memcpy(c.data(), given, c.size() * sizeof(double));
         return 0;
@@ -96,6 +100,12 @@ struct Compiled final : Unit {
         : advance(s), evaluate(o), now(start), x(std::move(initial)), u(std::move(given)), y(std::move(first)) {
         inputs = u.size();
         outputs = y.size();
+    }
+    void remember(StateBytes &bytes) override {
+        bytes.array(x);
+        bytes.array(u);
+        bytes.array(y);
+        bytes.value(now);
     }
     int set(const double *given) override {
         for (std::size_t i = 0; i < inputs; ++i) u[i] = given[i];

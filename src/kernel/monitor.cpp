@@ -85,6 +85,29 @@ void Monitor::finish() {
     filled_ = 0;
 }
 
+void Monitor::remember(StateBytes &bytes) {
+    for (Output &output : outputs) {
+        bytes.value(output.start);
+        bytes.value(output.sum);
+        bytes.value(output.squares);
+        bytes.value(output.seen);
+    }
+    for (Link &link : links) {
+        bytes.value(link.largest);
+        bytes.value(link.when);
+        bytes.value(link.squares);
+    }
+    for (Bond &bond : bonds) {
+        bytes.value(bond.residual);
+        bytes.value(bond.exchanged);
+    }
+    bytes.value(steps);
+    bytes.array(trace_);
+    bytes.value(filled_);
+    if (filled_ >= block) StateBytes::refuse();
+    growth.remember(bytes);
+}
+
 void Monitor::sum_up(std::size_t count) {
     const double *y = trace_.data(), *u = y + outputs.size() * block;
     for (std::size_t i = 0; i < outputs.size(); ++i) sum_output(outputs[i], y + i * block, count);

@@ -58,6 +58,7 @@ public:
     }
     // Look at what a run that ended left over.
     void finish();
+    void remember(StateBytes &);
 
 private:
     std::vector<double> trace_;  // signal after signal, `block` values of each: outputs, then inputs

@@ -1,5 +1,7 @@
 #include "pool.hpp"
 
+#include "guard.hpp"
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
@@ -58,6 +60,7 @@ bool Pool::claim(std::uint32_t round) {
 }
 
 void Pool::help() {
+    OtherStack stack;
     std::uint32_t seen = 0;
     for (;;) {
         std::uint32_t now = round_.load(std::memory_order_acquire);

@@ -6,10 +6,12 @@
 #include <csignal>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "anderson.hpp"
 #include "dmd.hpp"
 #include "fmi.hpp"
+#include "guard.hpp"
 #include "linear.hpp"
 
 namespace cosimo {
@@ -141,9 +143,11 @@ int Couple::set_fmi2(Machine &m) {
     const Fmi2Call *call = calls.data(), *end = call + calls.size();
     auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
     try {
-        for (; call != end; ++call)
+        for (; call != end; ++call) {
+            m.calls_unit(targets[place()].number, setting);
             if (int status = bad(call->set(call->component, call->references, call->count, c + call->first))) [[unlikely]]
                 return m.fail(targets[place()].number, setting, status, m.time(targets[place()].tau));
+        }
     } catch (...) {
         const Target &target = targets[place()];
         return m.fail(target.number, setting, target.unit->keep_error(), m.time(target.tau));
@@ -155,9 +159,11 @@ int Couple::set_all(Machine &m) {
     const double *c = m.c.data();
     const Target *target = targets.data(), *end = target + targets.size();
     try {
-        for (; target != end; ++target)
+        for (; target != end; ++target) {
+            m.calls_unit(target->number, setting);
             if (int status = target->unit->set(c + target->first)) [[unlikely]]
                 return m.fail(target->number, setting, status, m.time(target->tau));
+        }
     } catch (...) {
         return m.fail(target->number, setting, target->unit->keep_error(), m.time(target->tau));
     }
@@ -177,6 +183,7 @@ int Shift::run(Machine &m) {
 }
 
 int Step::run(Machine &m) {
+    for (const Stepped &s : posted) s.unit->post(m.time(s.tau), s.duration);
     if (parallel == 0) return calls.empty() ? serial(m) : serial_fmi2(m);
     return parallel < 0 ? measure(m) : shared(m);
 }
@@ -185,9 +192,11 @@ int Step::serial_fmi2(Machine &m) {
     const Fmi2Call *call = calls.data(), *end = call + calls.size();
     auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
     try {
-        for (; call != end; ++call)
-            if (int status = bad(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]]
+        for (; call != end; ++call) {
+            m.steps_unit(units[place()].number);
+            if (int status = stepped(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]]
                 return m.fail(units[place()].number, stepping, status, m.time(call->tau), call->duration);
+        }
     } catch (...) {
         const Stepped &s = units[place()];
         return m.fail(s.number, stepping, s.unit->keep_error(), m.time(s.tau), s.duration);
@@ -198,9 +207,11 @@ int Step::serial_fmi2(Machine &m) {
 int Step::serial(Machine &m) {
     const Stepped *s = units.data(), *end = s + units.size();
     try {
-        for (; s != end; ++s)
+        for (; s != end; ++s) {
+            m.steps_unit(s->number);
             if (int status = s->unit->step(m.time(s->tau), s->duration, s->map)) [[unlikely]]
                 return m.fail(s->number, stepping, status, m.time(s->tau), s->duration);
+        }
     } catch (...) {
         return m.fail(s->number, stepping, s->unit->keep_error(), m.time(s->tau), s->duration);
     }
@@ -211,8 +222,10 @@ int Step::shared(Machine &m) { return proved < 32 && serial_cost > 0.0 ? prove(m
 
 int Step::share(Machine &m) {
     std::vector<int> status(units.size(), 0);
+    m.steps_unit(-1);
     (*pool)->run(static_cast<std::uint32_t>(units.size()), [&](std::uint32_t i) {
         const Stepped &s = units[i];
+        Running running(m, s.number);
         status[i] = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
     });
     for (std::size_t i = 0; i < units.size(); ++i)
@@ -228,6 +241,7 @@ int Step::measure(Machine &m) {
     constexpr double price = 3e-6;
     for (std::size_t i = 0; i < units.size(); ++i) {
         const Stepped &s = units[i];
+        m.steps_unit(s.number);
         auto begin = Clock::now();
         int status = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
         double took = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -263,10 +277,11 @@ int Read::get_fmi2(Machine &m) {
     try {
         for (; call != end; ++call) {
             double *y = m.y.data() + call->first;
+            m.calls_unit(sources[place()].number, reading);
             if (int status = bad(call->get(call->component, call->references, call->count, y))) [[unlikely]]
                 return m.fail(sources[place()].number, reading, status, m.time(sources[place()].tau));
             if (!all_finite(y, call->count)) [[unlikely]]
-                return not_finite(m, sources[place()]);
+                if (int outcome = not_finite(m, sources[place()])) return outcome;
         }
     } catch (...) {
         const Source &source = sources[place()];
@@ -280,10 +295,11 @@ int Read::get_all(Machine &m) {
     try {
         for (; source != end; ++source) {
             double *y = m.y.data() + source->first;
+            m.calls_unit(source->number, reading);
             if (int status = source->unit->get(y)) [[unlikely]]
                 return m.fail(source->number, reading, status, m.time(source->tau));
             if (!all_finite(y, source->unit->outputs)) [[unlikely]]
-                return not_finite(m, *source);
+                if (int outcome = not_finite(m, *source)) return outcome;
         }
     } catch (...) {
         return m.fail(source->number, reading, source->unit->keep_error(), m.time(source->tau));
@@ -293,6 +309,13 @@ int Read::get_all(Machine &m) {
 
 int Read::not_finite(Machine &m, const Source &source) {
     const double *y = m.y.data() + source.first;
+    if (m.tolerant) {
+        m.noted.resize(m.y.size());
+        for (std::size_t i = 0; i < source.unit->outputs; ++i)
+            if (!std::isfinite(y[i]) && !std::exchange(m.noted[source.first + i], 1))
+                m.not_finite.push_back({source.first + i, m.time(source.tau), y[i]});
+        return ok;
+    }
     m.output = 0;
     while (std::isfinite(y[m.output])) ++m.output;
     m.value = y[m.output];
@@ -309,6 +332,7 @@ int Keep::all(Machine &m) {
     try {
         for (; member != end; ++member) {
             U *unit = static_cast<U *>(member->unit);
+            m.calls_unit(member->number, doing);
             if (int status = put_back ? unit->restore() : unit->save()) [[unlikely]]
                 return m.fail(member->number, doing, status, m.time(0.0));
             double *c = m.c.data() + member->first, *kept = member->saved->data();
@@ -358,6 +382,19 @@ int Repeat::until(Machine &m) {
     return ok;
 }
 
+void Program::remember(StateBytes &bytes) {
+    bytes.array(machine.y);
+    bytes.array(machine.c);
+    bytes.array(machine.w);
+    machine.noted.resize(machine.y.size());
+    bytes.array(machine.noted);
+    bytes.list(machine.not_finite, machine.y.size());
+    for (auto &instruction : instructions) instruction->remember(bytes);
+    for (auto &unit : units) unit->remember(bytes);
+    if (monitor) monitor->remember(bytes);
+    bytes.end();
+}
+
 void Program::write(double *row) const {
     row[0] = machine.start + static_cast<double>(machine.k) * machine.h;
     if (plain_) {
@@ -377,9 +414,10 @@ void Program::write(double *row) const {
     }
 }
 
+std::atomic<unsigned> interrupts{0};
+
 namespace {
 
-std::atomic<unsigned> interrupts{0};
 struct sigaction previous_int, previous_term;
 std::mutex watching;
 int watches = 0;
@@ -429,6 +467,7 @@ int Program::run(long long first, long long count, const double *given, std::siz
         prepared_ = true;
     }
     Watch watch;
+    Running running(machine);
     made = 0;
     const std::size_t width = columns.size() + 1;
     for (long long i = 0; i < count; ++i) {

@@ -25,10 +25,31 @@ struct Machine {
     const double *e = nullptr;
     double start = 0.0, h = 1.0;
     long long k = 0;
+    // The unit that is called, what for, and how many calls of steps there were, for who asks while the loop runs.
+    std::atomic<int> busy{-1};  // −1: several at once
+    std::atomic<Phase> doing{setting};
+    std::atomic<unsigned long long> calls{0};
+    std::vector<std::string> names;  // of the units
+    void calls_unit(int number, Phase phase) {
+        busy.store(number, std::memory_order_relaxed);
+        doing.store(phase, std::memory_order_relaxed);
+    }
+    void steps_unit(int number) {
+        calls_unit(number, stepping);
+        calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
     // Where it went wrong.
     int unit = -1, status = 0, output = -1;
     Phase phase = setting;
     double at = 0.0, duration = 0.0, value = 0.0;
+    // Values that are not finite end the run, or are noted once per output (place in y) where they are tolerated.
+    struct NotFinite {
+        std::uint64_t place;
+        double at, value;
+    };
+    bool tolerant = false;
+    std::vector<NotFinite> not_finite;
+    std::vector<char> noted;
 
     double time(double fraction) const { return start + (static_cast<double>(k) + fraction) * h; }
     int fail(int which, Phase doing, int code, double when, double step = 0.0) {
@@ -44,6 +65,7 @@ struct Machine {
 struct Instruction {
     virtual ~Instruction() = default;
     virtual int run(Machine &) = 0;
+    virtual void remember(StateBytes &) {}
 };
 using Sequence = std::vector<std::unique_ptr<Instruction>>;
 
@@ -140,6 +162,9 @@ struct Couple final : Instruction {
     std::vector<Target> targets;
     std::vector<Fmi2Call> calls;  // where all units are FMI 2 with plain inputs: what is needed, side by side
     int run(Machine &) override;
+    void remember(StateBytes &bytes) override {
+        for (Mix &mix : mixes) bytes.value(mix.startup);
+    }
 
 private:
     int set_all(Machine &);
@@ -165,6 +190,7 @@ struct Stepped {
 // Units that step without looking at each other; in parallel where that pays.
 struct Step final : Instruction {
     std::vector<Stepped> units;
+    std::vector<Stepped> posted;  // those whose steps are sent to other processes before any is waited for
     Pool **pool = nullptr;
     int parallel = -1;  // -1: measure first; 0: no; 1: yes
     std::vector<double> cost;
@@ -226,6 +252,10 @@ struct Repeat final : Instruction {
     std::vector<long long> *counts;
     std::vector<double> *residuals;
     int run(Machine &) override;
+    void remember(StateBytes &bytes) override {
+        for (Sequence &sweep : sweeps)
+            for (auto &instruction : sweep) instruction->remember(bytes);
+    }
 
 private:
     int until(Machine &);
@@ -263,6 +293,7 @@ public:
     long long made = 0;
     std::unique_ptr<Ticker> ticker;
     void write(double *row) const;
+    void remember(StateBytes &);
 
 private:
     bool plain_ = false;
@@ -272,6 +303,7 @@ private:
 // What the loop looks at once per macro step: counted up by the signal handler that `run` installs, and by the tickers.
 // Nobody resets it, so that runs in several threads do not take each other's signals away.
 extern std::atomic<unsigned> attention;
+extern std::atomic<unsigned> interrupts;  // of these, what the user's signals added
 
 // Makes the loop return to its caller from time to time, however slow the units are, so that rows get written.
 class Ticker {

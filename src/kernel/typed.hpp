@@ -83,6 +83,9 @@ struct Typed final : Unit {
     std::vector<Group> in, out;
 
     void abandon() override { base->abandon(); }
+    bool posts() const override { return base->posts(); }
+    void post(double time, double duration) override { base->post(time, duration); }
+    void remember(StateBytes &bytes) override { base->remember(bytes); }
     int step(double time, double duration, int map) override { return base->step(time, duration, map); }
     int save() override { return base->save(); }
     int restore() override { return base->restore(); }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <exception>
 
+#include "state_bytes.hpp"
+
 namespace cosimo {
 
 // What an instruction returns; anything but ok ends the run.
@@ -22,8 +24,12 @@ struct Unit {
     virtual int get(double *y) = 0;
     virtual int save() = 0;
     virtual int restore() = 0;
+    // A step can be sent to a unit in another process before `step` waits for it, so that several step at once.
+    virtual bool posts() const { return false; }
+    virtual void post(double, double) {}
     virtual void abandon() {}  // after a fatal status: no further call, not even to free
     virtual bool needs_python() const { return false; }
+    virtual void remember(StateBytes &) {}  // what only the kernel knows of the unit, between two macro steps
     std::exception_ptr error;  // what the unit threw; its status is then `raised`
     int keep_error() {
         error = std::current_exception();

@@ -1,0 +1,147 @@
+"""Going on with a run from a checkpoint, as if it had never been interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cosimo.checkpoints import Checkpoint, read_checkpoint
+from cosimo.checkpoints.files import EARLIER
+from cosimo.checkpoints.fingerprints import fingerprint, require_same
+from cosimo.checkpoints.requests import Request, Target, keep_apart
+from cosimo.core.errors import CheckpointError
+from cosimo.core.master import Master
+from cosimo.core.result import Result
+from cosimo.core.system import System
+from cosimo.execution import execute
+from cosimo.formats.results import convert
+from cosimo.recording import Position, Recorder
+from cosimo.sessions import Progress
+
+
+@dataclass(frozen=True)
+class Resumable:
+    """A checkpoint that was read and recognised: the system and the master it belongs to, and what it holds."""
+
+    system: System
+    master: Master
+    request: Request
+    target: Target
+    saved: Mapping[str, Any]
+
+    @property
+    def path(self) -> Path:
+        """The checkpoint file, under its usual name."""
+        return Path(str(self.saved["path"]).removesuffix(EARLIER))
+
+    def run(self, *, progress: Progress | None = None) -> Result:
+        """Go on; rows and further checkpoints go where they went."""
+        saved, target = self.saved, self.target
+        output = _Continued(target, Position(**saved["position"]))
+        checkpoint = Checkpoint(self.path, every=saved["every"])
+        return execute(
+            self.system,
+            self.master,
+            self.request,
+            output=output,
+            progress=progress,
+            checkpoint=checkpoint,
+            saved=saved,
+        )
+
+
+def resume(
+    path: str | Path,
+    system: System | None = None,
+    master: Master | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Result:
+    """Go on with the run that wrote the checkpoint `path` (or records to the output file `path`), to its end.
+
+    Runs from the command line know their system and master; those from Python are given the same ones again.
+    """
+    return resumable(path, system, master).run(progress=progress)
+
+
+def resumable(path: str | Path, system: System | None = None, master: Master | None = None) -> Resumable:
+    """The checkpoint of a run, or the reason why it cannot be resumed; nothing on disk is changed."""
+    saved = read_checkpoint(path)
+    found = saved["path"]
+    try:
+        entries = {name: saved[name] for name in _ENTRIES}
+        Position(**entries["position"])
+    except (KeyError, TypeError) as problem:
+        raise CheckpointError(f"'{found}' is not complete: {problem} is missing.") from None
+    request = Request.from_plain(entries["request"], found)
+    if system is None or master is None:
+        system, master = _rebuilt(request.metadata, found)
+        keep_apart(system, entries["isolation"], found)
+    require_same(entries["fingerprint"], fingerprint(system, master, request.start), found)
+    return Resumable(system, master, request, Target.from_plain(entries["output"], found), saved)
+
+
+_ENTRIES = (
+    *("request", "output", "every", "fingerprint", "run", "step", "position", "iterations", "ranges", "stepping"),
+    *("resumed_at", "careful", "memory", "after", "isolation"),
+)
+
+
+def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
+    """The system and the master of a run from the command line."""
+    from cosimo.formats.loading import load
+    from cosimo.formats.masters import MasterOptions, build_master
+
+    scenario = metadata.get("scenario", {})
+    if "master" not in scenario:
+        raise CheckpointError(
+            f"'{found}' does not say where its system comes from; give the system and the master: "
+            f"resume(path, system, master)."
+        )
+    loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
+    if loaded.source is not None and "sha256" in scenario:
+        digest = hashlib.sha256(loaded.source.read_bytes()).hexdigest()
+        if digest != scenario["sha256"]:
+            raise CheckpointError(f"'{loaded.source}' has changed since '{found}' was written; put back what was.")
+    return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))
+
+
+@dataclass(frozen=True)
+class _Continued:
+    """The output file of an interrupted run, from the checkpoint on."""
+
+    target: Target
+    position: Position
+
+    @property
+    def path(self) -> Path:
+        return self.target.path
+
+    @property
+    def variables(self) -> Sequence[str] | None:
+        return self.target.variables
+
+    @property
+    def every(self) -> int:
+        return self.target.every
+
+    @property
+    def flush_interval(self) -> float:
+        return self.target.flush_interval
+
+    def open(self, names: Sequence[str], metadata: Mapping[str, Any]) -> Recorder:
+        """A recorder that takes over the rows before the checkpoint."""
+        last: Callable[..., None] | None = None if self.path.suffix == ".arrows" else convert
+        return Recorder(
+            self.path,
+            names,
+            every=self.every,
+            variables=self.variables,
+            flush_interval=self.flush_interval,
+            metadata=metadata,
+            convert=last,
+            position=self.position,
+        )

@@ -1,0 +1,348 @@
+#include "guard.hpp"
+
+#include <nanobind/nanobind.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "guard_bindings.hpp"
+#include "program.hpp"
+
+namespace cosimo {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr int crashed = 4, too_slow = 5;  // exit codes
+constexpr int watched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr std::size_t stack_bytes = 1 << 16;
+
+struct Options {
+    bool exits = false;
+    int document = -1;     // the file that the line is also written to as JSON; −1: none
+    char kept[1024] = {};  // where the rows are
+};
+Options options;
+std::atomic<int> guards{0};
+struct sigaction previous[std::size(watched)];
+
+// The marks of all threads that ever called a unit, for the thread that watches the time.
+std::mutex listing;
+std::vector<Mark *> marks;
+
+struct Listed : Mark {
+    Listed() {
+        std::lock_guard lock(listing);
+        marks.push_back(this);
+    }
+    ~Listed() {
+        std::lock_guard lock(listing);
+        std::erase(marks, this);
+    }
+};
+// Only a pointer is looked at where a signal is handled: making the mark of a thread there could wait forever.
+thread_local Mark *own = nullptr;
+
+Mark &made() {
+    thread_local OtherStack stack;
+    thread_local Listed here;
+    own = &here;
+    return here;
+}
+
+// The unit that this thread, or another one (for threads that a unit has started), is in.
+const Mark *found() {
+    if (own && own->active()) return own;
+    for (const Mark *mark : marks)
+        if (mark->active()) return mark;
+    return nullptr;
+}
+
+// ---- one line ------------------------------------------------------------------------------------------------------
+
+const char *phase_name(Phase phase) {
+    switch (phase) {
+        case setting: return "set";
+        case stepping: return "doStep";
+        case reading: return "get";
+        case saving: return "save";
+        case restoring: return "restore";
+    }
+    return "";
+}
+
+struct Place {
+    const char *unit, *phase;
+    double time;
+};
+
+Place place(const Mark &mark) {
+    if (!mark.machine) return {mark.unit, mark.phase, mark.time};
+    const Machine &machine = *mark.machine;
+    const int number = mark.number >= 0 ? mark.number : machine.busy.load(std::memory_order_relaxed);
+    const bool known = number >= 0 && static_cast<std::size_t>(number) < machine.names.size();
+    return {known ? machine.names[static_cast<std::size_t>(number)].c_str() : "", phase_name(machine.doing.load(std::memory_order_relaxed)),
+            machine.time(0.0)};
+}
+
+void put(int file, const char *text, std::size_t length) {
+    while (length > 0) {
+        const ssize_t written = write(file, text, length);
+        if (written <= 0) return;
+        text += written;
+        length -= static_cast<std::size_t>(written);
+    }
+}
+
+void escape(const char *from, char *to, std::size_t size) {
+    std::size_t used = 0;
+    for (; *from && used + 8 < size; ++from) {
+        const auto sign = static_cast<unsigned char>(*from);
+        if (sign == '"' || sign == '\\') to[used++] = '\\';
+        if (sign < 0x20)
+            used += static_cast<std::size_t>(std::snprintf(to + used, 8, "\\u%04x", sign));
+        else
+            to[used++] = *from;
+    }
+    to[used] = '\0';
+}
+
+// Called where nothing may be allocated.
+void report(const Mark &mark, const char *cause, int code) {
+    const Place at = place(mark);
+    static char line[4096], unit[512], why[3072], document[8192];
+    const char *shown = at.unit[0] ? at.unit : "–";
+    std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
+    escape(line, why, sizeof why);
+    escape(at.unit, unit, sizeof unit);
+    int length = std::snprintf(document, sizeof document,
+                               "{\"error\": \"unit '%s': %s\", \"exit_code\": %d, \"unit\": \"%s\", \"phase\": \"%s\", \"time\": %.17g, "
+                               "\"variable\": null, \"cause\": \"%s\", \"log\": null}\n",
+                               unit, why, code, unit, at.phase, at.time, why);
+    if (options.document >= 0) put(options.document, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
+    length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %.12g s · – · %s · –\n", shown, at.phase, at.time, line);
+    put(STDERR_FILENO, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
+}
+
+char folders[64][512];
+unsigned folder_count = 0;
+
+// The temporary folders, by another program: nothing of this process can be relied on any more.
+void remove_folders() {
+    const char *arguments[std::size(folders) + 4] = {"rm", "-rf", "--"};
+    std::size_t count = 3;
+    for (auto &folder : folders)
+        if (folder[0]) arguments[count++] = folder;
+    if (count == 3) return;
+    const pid_t child = vfork();
+    if (child == 0) {
+        execv("/bin/rm", const_cast<char *const *>(arguments));
+        _exit(1);
+    }
+    if (child > 0) waitpid(child, nullptr, 0);
+}
+
+[[noreturn]] void end_process(int code) {
+    remove_folders();
+    _exit(code);
+}
+
+// ---- signals and exit ----------------------------------------------------------------------------------------------
+
+const char *signal_name(int number) {
+    switch (number) {
+        case SIGSEGV: return "SIGSEGV (segmentation fault)";
+        case SIGBUS: return "SIGBUS (bus error)";
+        case SIGFPE: return "SIGFPE (floating point exception)";
+        case SIGILL: return "SIGILL (illegal instruction)";
+        default: return "SIGABRT (aborted)";
+    }
+}
+
+void on_crash(int number, siginfo_t *, void *) {
+    const auto which = static_cast<std::size_t>(std::find(std::begin(watched), std::end(watched), number) - std::begin(watched));
+    if (const Mark *mark = found()) {
+        char cause[128];
+        std::snprintf(cause, sizeof cause, "the unit crashed: %s", signal_name(number));
+        report(*mark, cause, crashed);
+        if (options.exits) end_process(crashed);
+    }
+    // Whoever handled it before does now: the fault happens again.
+    sigaction(number, &previous[which], nullptr);
+    if (number == SIGABRT) raise(number);
+}
+
+void on_exit_called(int code, void *) {
+    const Mark *mark = guards.load() == 0 ? nullptr : found();
+    if (!mark) return;
+    char cause[128];
+    std::snprintf(cause, sizeof cause, "the unit ended the process (exit code %d)", code);
+    report(*mark, cause, crashed);
+    end_process(crashed);
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+class Watchdog {
+public:
+    Watchdog(double limit, nb::object rescue) : limit_(limit), rescue_(std::move(rescue)), thread_([this] { watch(); }) {}
+    ~Watchdog() {
+        {
+            std::lock_guard lock(mutex_);
+            ending_ = true;
+        }
+        wake_.notify_all();
+        nb::gil_scoped_release release;
+        thread_.join();
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    struct Seen {
+        const Mark *mark;
+        unsigned long long calls;
+        Clock::time_point since;
+    };
+    double limit_;
+    nb::object rescue_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool ending_ = false;
+    std::vector<Seen> seen_;
+    std::thread thread_;
+
+    void watch() {
+        const auto pause = std::chrono::duration<double>(std::min(0.05, limit_ / 10));
+        std::unique_lock lock(mutex_);
+        while (!wake_.wait_for(lock, pause, [this] { return ending_; })) {
+            const Mark *late = look();
+            if (late) end(*late);
+        }
+    }
+    const Mark *look() {
+        std::lock_guard lock(listing);
+        const auto now = Clock::now();
+        std::vector<Seen> next;
+        for (const Mark *mark : marks) {
+            if (!mark->active() || mark->number >= 0) continue;
+            const unsigned long long calls = mark->machine ? mark->machine->calls.load(std::memory_order_relaxed) : mark->calls.load();
+            auto before = std::find_if(seen_.begin(), seen_.end(), [&](const Seen &one) { return one.mark == mark && one.calls == calls; });
+            next.push_back({mark, calls, before == seen_.end() ? now : before->since});
+            // Units in other processes are ended by themselves at the limit, and this one only then.
+            if (std::chrono::duration<double>(now - next.back().since).count() > limit_ + 0.1) return mark;
+        }
+        seen_.swap(next);
+        return nullptr;
+    }
+    void end(const Mark &late) {
+        char cause[128];
+        std::snprintf(cause, sizeof cause, "the unit took longer than its limit of %g s", limit_);
+        report(late, cause, too_slow);
+        // Rows are saved where the interpreter can still be had: it cannot while a unit in Python or beside one hangs.
+        if (!rescue_.is_none()) {
+            std::thread([this] {
+                nb::gil_scoped_acquire acquire;
+                try {
+                    rescue_();
+                } catch (...) {
+                }
+                end_process(too_slow);
+            }).detach();
+            std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        }
+        end_process(too_slow);
+    }
+};
+
+std::unique_ptr<Watchdog> watchdog;
+
+void guard(bool exits, int document, const std::string &kept, double limit, nb::object rescue) {
+    options.exits = exits;
+    options.document = document;
+    std::snprintf(options.kept, sizeof options.kept, "%s", kept.c_str());
+    if (guards.fetch_add(1) > 0) return;
+    static const bool once = [] {
+#ifdef __GLIBC__
+        on_exit(on_exit_called, nullptr);
+#else
+        std::atexit([] { on_exit_called(0, nullptr); });
+#endif
+        return true;
+    }();
+    (void)once;
+    struct sigaction action {};
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (std::size_t i = 0; i < std::size(watched); ++i) sigaction(watched[i], &action, &previous[i]);
+    if (limit > 0) watchdog = std::make_unique<Watchdog>(limit, std::move(rescue));
+}
+
+void unguard() {
+    if (guards.fetch_sub(1) > 1) return;
+    watchdog.reset();
+    for (std::size_t i = 0; i < std::size(watched); ++i) sigaction(watched[i], &previous[i], nullptr);
+}
+
+}  // namespace
+
+Mark &mark() { return own ? *own : made(); }
+
+Running::Running(const Machine &machine, int number) : before_(mark().machine), number_before_(mark().number) {
+    mark().number = number;
+    mark().machine = &machine;
+}
+Running::~Running() {
+    mark().machine = before_;
+    mark().number = number_before_;
+}
+
+OtherStack::OtherStack() {
+    stack_t present{};
+    if (sigaltstack(nullptr, &present) == 0 && !(present.ss_flags & SS_DISABLE)) return;  // somebody else's will do
+    memory_ = std::malloc(stack_bytes);
+    stack_t stack{};
+    stack.ss_sp = memory_;
+    stack.ss_size = stack_bytes;
+    sigaltstack(&stack, nullptr);
+}
+OtherStack::~OtherStack() {
+    if (!memory_) return;
+    stack_t none{};
+    none.ss_flags = SS_DISABLE;
+    sigaltstack(&none, nullptr);
+    std::free(memory_);
+}
+
+void bind_guard(nb::module_ &m) {
+    m.def("guard", [](bool exits, int document, const char *kept, double limit, nb::object rescue) { guard(exits, document, kept, limit, std::move(rescue)); },
+          nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue").none());
+    m.def("unguard", &unguard);
+    m.def("enter", [](const char *unit, const char *phase, double time) {
+        Mark &here = mark();
+        std::snprintf(here.phase, sizeof here.phase, "%s", phase);
+        here.time = time;
+        here.calls.fetch_add(1, std::memory_order_relaxed);
+        std::snprintf(here.unit, sizeof here.unit, "%s", unit);
+    });
+    m.def("phase", [](const char *phase) { std::snprintf(mark().phase, sizeof mark().phase, "%s", phase); });
+    // A folder that nobody else removes when the process ends in a unit.
+    m.def("temporary", [](const char *path) {
+        std::snprintf(folders[folder_count++ % std::size(folders)], sizeof folders[0], "%s", path);
+    });
+    m.def("leave", [] { mark().unit[0] = '\0'; });
+}
+
+}  // namespace cosimo
