@@ -13,7 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmu_variables import check_connection
 
@@ -196,11 +197,11 @@ def test_a_usable_fmu_has_no_problems(tmp_path: Path) -> None:
     assert len(fmu.platforms) == 1
 
 
-def test_unsafe_archives_are_problems(tmp_path: Path) -> None:
-    fmu = Fmu(build(tmp_path, "minimal2", files={"../evil": "x"}))
-    assert "leads elsewhere" in fmu.problems()[0]
-    small = Fmu(build(tmp_path, "minimal2"), options=FmuOptions(size_limit=100))
-    assert "more than the limit of 100" in small.problems()[0]
+def test_unsafe_archives_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeInputError, match="leads elsewhere"):
+        Fmu(build(tmp_path, "minimal2", files={"../evil": "x"}))
+    with pytest.raises(UnsafeInputError, match="more than 100; refused"):
+        Fmu(build(tmp_path, "minimal2"), options=FmuOptions(limits=ArchiveLimits(total_size=100)))
 
 
 def test_several_libraries_none_of_which_fits(tmp_path: Path) -> None:

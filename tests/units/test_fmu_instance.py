@@ -81,12 +81,25 @@ def test_single_instance(tmp_path: Path, temporary: Path) -> None:
     flag = {'modelIdentifier="awkward2"': 'modelIdentifier="awkward2" canBeInstantiatedOnlyOncePerProcess="true"'}
     fmu = Fmu(build(tmp_path, "awkward2", changes=flag, defines=("SINGLE",)))
     assert fmu.single_instance
+    # Each lives in a process of its own: the library itself refuses a second instance.
+    first, second = fmu.instantiate(), fmu.instantiate()
+    for instance in (first, second):
+        instance.step(0.0, 0.1)
+    assert first.read()[0] == second.read()[0] == pytest.approx(0.1)
+    first.close()
+    second.close()
+    assert not list(temporary.iterdir())
+
+
+def test_single_instance_where_units_cannot_be_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flag = {'modelIdentifier="awkward2"': 'modelIdentifier="awkward2" canBeInstantiatedOnlyOncePerProcess="true"'}
+    fmu = Fmu(build(tmp_path, "awkward2", changes=flag, defines=("SINGLE",)))
+    monkeypatch.setattr("cosimo.units.fmu_instance.available", lambda: False)
     first = fmu.instantiate()
     with pytest.raises(ConfigurationError, match="only once per process"):
         fmu.instantiate()
     first.close()
     fmu.instantiate().close()
-    assert not list(temporary.iterdir())
 
 
 def test_two_instances_do_not_share_values(tmp_path: Path, temporary: Path) -> None:

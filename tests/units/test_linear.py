@@ -56,7 +56,7 @@ def test_a_unit_may_have_no_input() -> None:
         ({"inputs": ["a", "b"]}, DimensionError, "B is 1 × 1; expected 1 × 2"),
         ({"outputs": []}, DimensionError, "C is 1 × 1; expected 0 × 1"),
         ({"initial": [1.0, 2.0]}, DimensionError, "initial is 1 × 2; expected 1 × 1"),
-        ({"start": {"v": 0.0}}, ConfigurationError, r"start values for \['v'\]"),
+        ({"start": {"v": 0.0}}, ConfigurationError, "unknown input with a start value 'v'"),
         ({"integrator": SymplecticEuler()}, ConfigurationError, "describe the unit as Mechanical"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +15,8 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.unit import Unit
-from cosimo.units.fmu_archive import GIB, open_archive, read_description, require_safe
+from cosimo.units.archives import ArchiveLimits
+from cosimo.units.fmu_archive import read_description
 from cosimo.units.fmu_libraries import find_library, platforms
 from cosimo.units.fmu_variables import (
     SETTABLE,
@@ -24,9 +27,11 @@ from cosimo.units.fmu_variables import (
     parse_value,
     read_variables,
 )
+from cosimo.units.isolation import Isolation, as_isolation
 
 if TYPE_CHECKING:
     from cosimo.units.fmu_instance import FmuInstance
+    from cosimo.units.fmu_reserve import Reserve
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,14 @@ class FmuOptions:
 
     `exact_difference` passes t_{k+1} − t_k instead of h as the step, for FMUs that add steps up and compare the sum
     with the next communication point. `logging` asks the FMU for all its messages, not only errors. `validate=False`
-    takes descriptions that break the standard. `size_limit` bounds the extracted archive in bytes.
+    takes descriptions that break the standard. `limits` bound what the archive may be; None takes the usual ones, or
+    those of the environment.
     """
 
     exact_difference: bool = False
     logging: bool = False
     validate: bool = True
-    size_limit: int = 2 * GIB
+    limits: ArchiveLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,12 @@ class Fmu(Unit):
 
     `parameters` and `start` give values by variable name: a number, a truth value or a text; for an array the name
     without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in messages.
+    `isolate` runs it in a process of its own (True, or an `Isolation` with limits or a sandbox); an FMU that allows one
+    instance per process is always run so, where the platform can.
     """
+
+    reserve: Reserve | None = None
+    """Where instances come from and go back to, in studies of many runs (`with_values`)."""
 
     def __init__(
         self,
@@ -83,21 +94,25 @@ class Fmu(Unit):
         name: str | None = None,
         experiment: Experiment | None = None,
         options: FmuOptions | None = None,
+        isolate: bool | Isolation = False,
     ) -> None:
         self.path = Path(path)
+        self.isolation = as_isolation(isolate)
         self.label = str(self.path)
         self.options = options or FmuOptions()
         self.experiment = experiment or Experiment()
         self.name = name or self.path.stem
-        description, root = read_description(self.path, validate=self.options.validate)
+        description, root = read_description(self.path, validate=self.options.validate, limits=self.options.limits)
         self._require_co_simulation(description)
         self.fmi_version: str = description.fmiVersion
-        self.model_name: str = description.modelName
+        # What the standard demands may be missing where the description is not validated.
+        self.model_name: str = description.modelName or self.path.stem
         self.description: str = description.description or ""
-        self.model_identifier: str = description.coSimulation.modelIdentifier
-        self.token: str = description.guid
+        self.generation_tool: str | None = description.generationTool
+        self.model_identifier: str = description.coSimulation.modelIdentifier or ""
+        self.token: str = description.guid or ""
         self.capabilities = _capabilities(description.coSimulation, root)
-        self.log_categories: tuple[str, ...] = tuple(category.name for category in description.logCategories)
+        self.log_categories: tuple[str, ...] = tuple(category.name for category in description.logCategories if category.name)
         self.default_experiment = _default_experiment(description)
         self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
         self._structure = {
@@ -107,11 +122,7 @@ class Fmu(Unit):
         }
         self._sort_variables()
         self.given = self._accept(parameters or {}, ("parameter",)) | self._accept(start or {}, ())
-        self.start = {
-            info.name: float(value)
-            for info in self.input_infos
-            if (value := self.given.get(info.name, info.start)) is not None
-        }
+        self.start = self._start_values()
 
     def __repr__(self) -> str:
         return (
@@ -125,7 +136,18 @@ class Fmu(Unit):
         from cosimo.units.fmu_instance import FmuInstance
 
         experiment = self.experiment if start_time is None else replace(self.experiment, start_time=start_time)
+        if self.reserve is not None:
+            return self.reserve.instance(self, experiment, FmuInstance)
         return FmuInstance(self, experiment)
+
+    def with_values(self, values: Mapping[str, Any], *, reserve: Reserve | None = None) -> Fmu:
+        """The same FMU with other values of parameters or start values, its instances taken from `reserve`."""
+        changed = copy.copy(self)
+        changed.reserve = reserve
+        if values:
+            changed.given = self.given | self._accept(values, ())
+            changed.start = changed._start_values()
+        return changed
 
     def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
         """As types and units of measure of both FMUs demand."""
@@ -137,11 +159,26 @@ class Fmu(Unit):
     def feedthrough(self) -> BoolArray:
         """As the model structure declares; an output without declared dependencies may depend on every input."""
         through = np.ones((len(self.outputs), len(self.inputs)), dtype=bool)
+        columns: dict[str, list[int]] = {}
+        for column, name in enumerate(self.inputs):
+            columns.setdefault(self.owners[name], []).append(column)
         for row, output in enumerate(self.outputs):
             known = self._structure.get(self.owners[output])
             if known is not None:
-                through[row] = [self.owners[name] in known for name in self.inputs]
+                through[row] = False
+                through[row, [column for name in known for column in columns.get(name, ())]] = True
         return through
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """As the description declares them."""
+        return {
+            info.name: (
+                -math.inf if info.minimum is None else info.minimum,
+                math.inf if info.maximum is None else info.maximum,
+            )
+            for info in (*self.input_infos, *self.output_infos)
+            if (info.minimum, info.maximum) != (None, None)
+        }
 
     def derivatives(self) -> Mapping[int, int]:
         """As declared by the description, or told by units of measure."""
@@ -177,22 +214,20 @@ class Fmu(Unit):
     @property
     def platforms(self) -> tuple[str, ...]:
         """The platforms the archive has libraries for, as its folder names."""
-        return platforms(self.path)
+        return platforms(self.path, self.options.limits)
 
     def problems(self) -> tuple[str, ...]:
         """What would keep the FMU from being instantiated here, one sentence each."""
         found = []
         try:
             self.library()
-            with open_archive(self.path) as archive:
-                require_safe(self.path, archive, self.options.size_limit)
-        except (ConfigurationError, UnsafeInputError) as error:
+        except ConfigurationError as error:
             found.append(str(error))
         return tuple(found)
 
     def library(self) -> str:
         """The archive member to load: named after the model identifier, or the only one there is for this platform."""
-        return find_library(self.path, self.major_version, self.model_identifier)
+        return find_library(self.path, self.major_version, self.model_identifier, self.options.limits)
 
     def size(self, name: str) -> int:
         """How many elements the variable has that `name` is (an element of)."""
@@ -237,9 +272,10 @@ class Fmu(Unit):
             if element.get("relativeQuantity") in ("true", "1")
         )
         try:
-            return read_variables(description, relative)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"FMU '{self.path}': {error}") from None
+            limits = self.options.limits or ArchiveLimits.from_environment()
+            return read_variables(description, relative, most=limits.variables)
+        except (ConfigurationError, UnsafeInputError) as error:
+            raise type(error)(f"FMU '{self.path}': {error}") from None
 
     def _sort_variables(self) -> None:
         # The variable each scalar is, or is an element of.
@@ -256,6 +292,13 @@ class Fmu(Unit):
         self.string_outputs = tuple(info.name for info in texts if info.causality == "output")
         self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
         self.can_restore = self.capabilities.restore
+
+    def _start_values(self) -> dict[str, float]:
+        return {
+            info.name: float(value)
+            for info in self.input_infos
+            if (value := self.given.get(info.name, info.start)) is not None
+        }
 
     def _accept(self, values: Mapping[str, Any], causalities: tuple[str, ...]) -> dict[str, Value]:
         """Values given by the user, checked against the description and spread over the elements of arrays."""

@@ -28,7 +28,7 @@ class ContinuousStates:
 
 def continuous_states(unit: Fmu) -> ContinuousStates:
     """What the model structure lists; empty where the FMU keeps its states to itself."""
-    description, _ = read_description(unit.path, validate=unit.options.validate)
+    description, _ = read_description(unit.path, validate=unit.options.validate, limits=unit.options.limits)
     pairs = [(unknown.variable.derivative, unknown.variable) for unknown in description.derivatives]
     states: list[str] = []
     derivatives: list[str] = []

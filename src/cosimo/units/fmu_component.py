@@ -15,6 +15,7 @@ import typing
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,9 +31,12 @@ from fmpy.fmi2 import (
 from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, UnitError
+from cosimo.guarding import enter_phase
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
+ILLEGAL = 102
+"""What stands for a negative status, also in compiled code."""
 TROUBLE = ("logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal")
 """The standard's categories of messages about bad statuses."""
 MESSAGES, LENGTH = 100, 2000
@@ -50,7 +54,7 @@ class LazyFunctions(dict[str, Any]):
         try:
             function = getattr(self._dll, name)
         except AttributeError:
-            raise _missing(self._dll._name, name) from None
+            raise missing(self._dll._name, name) from None
         signature = inspect.signature(getattr(self._kind, name), eval_str=False)
         parameters = list(signature.parameters.values())[1:]
         function.argtypes = [_c_type(parameter.annotation) for parameter in parameters]
@@ -60,8 +64,11 @@ class LazyFunctions(dict[str, Any]):
         return function
 
 
-def _missing(library: str, function: str) -> UnitError:
-    return UnitError(f"the FMU's library '{Path(library).name}' has no function {function}, which is needed here.")
+def missing(library: str, function: str) -> UnitError:
+    """The error for a function that a library does not export."""
+    return UnitError(
+        f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker."
+    )
 
 
 def _c_type(annotation: Any) -> Any:
@@ -85,6 +92,9 @@ class FMU3Library(FMU3Slave):  # type: ignore[misc]  # FMPy is not typed
 class Log:
     """The last messages of one component."""
 
+    suppressed = 0
+    """How many were not kept because there were too many of them."""
+
     def __init__(self) -> None:
         self.messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
 
@@ -92,6 +102,10 @@ class Log:
         """Keep a message; never raises, as the caller is C."""
         label = STATUS[status] if 0 <= status < len(STATUS) else str(status)
         self.messages.append((label, " ".join((message or b"")[:LENGTH].decode("utf-8", "replace").split())))
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.messages.clear()
 
     @property
     def last(self) -> str:
@@ -103,6 +117,15 @@ class Log:
         return ""
 
 
+def _rounding() -> Any:
+    """The C function that sets the rounding mode, or one that does nothing where there is none."""
+    try:
+        return ctypes.CDLL(None).fesetround
+    except (AttributeError, OSError, TypeError):
+        return int
+
+
+_set_rounding = _rounding()
 _numbers = itertools.count(1)
 _logs: dict[int, Log] = {}
 
@@ -138,9 +161,24 @@ def _callbacks(number: int) -> Any:
 class Component:
     """One instantiated component. Every call checks the status; after a fatal one no call is made any more."""
 
+    isolated = False
+    """Whether it lives in a process of its own, to which steps can be posted."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user of a run should know of it, one sentence each."""
+        return self._crowded
+
+    @cached_property
+    def _crowded(self) -> tuple[str, ...]:
+        """Asked for at the end of a run."""
+        self.log.messages  # noqa: B018  a worker's are counted when they are fetched
+        count = self.log.suppressed
+        return (f"logged more than is kept ({count} lines suppressed)",) if count else ()
+
     def __init__(self, version: int, file: str, name: str) -> None:
         self.version, self.file, self.name = version, file, name
-        self.log = Log()
+        self.log: Log = Log()
         self.dead = False
         self.running = False
         """Initialised and without an error, so that the standard wants it terminated before it is freed."""
@@ -173,8 +211,7 @@ class Component:
         """Create the component; `options` are those of FMPy's instantiate."""
         self._talks = options["loggingOn"]
         if self.version == 2:
-            _logs[self._number] = self.log
-            options["callbacks"] = _callbacks(self._number)
+            options["callbacks"] = self._log_here()
         else:
             log = self.log
             options["logMessage"] = lambda environment, status, category, message: log.add(status, message)
@@ -184,6 +221,17 @@ class Component:
             raise
         except Exception:  # FMPy raises plain exceptions
             raise UnitError(f"{self} could not be instantiated{self.said}.") from None
+
+    def _log_here(self) -> Any:
+        """The callbacks that keep messages: compiled, or Python's where nothing is compiled."""
+        from cosimo.units.fmu_messages import native_log
+
+        native = native_log()
+        if native is not None:
+            self.log = native
+            return native.callbacks()
+        _logs[self._number] = self.log
+        return _callbacks(self._number)
 
     def ask_for_messages(self, categories: Sequence[str]) -> None:
         """Switch on the messages that tell of trouble, where the FMU has such categories; without them it may be mute.
@@ -207,6 +255,9 @@ class Component:
         if self.dead:
             raise UnitError(f"{self} had a fatal error before and cannot be used any more; instantiate it anew.")
         status = int(self._fmu._functions[function](self._fmu.component, *arguments))
+        _set_rounding(0)  # to nearest: whatever the unit left behind, others compute with what they know
+        if status < 0:  # no version of FMI knows such a status, nor would "worse than a warning" catch it
+            status = ILLEGAL
         self.note(status)
         return status
 
@@ -220,6 +271,7 @@ class Component:
     def fail(self, function: str, status: int, doing: str) -> NoReturn:
         """Raise the error for a bad status."""
         label = f"fmi{self.version}{STATUS[status]}" if 0 <= status < len(STATUS) else f"the unknown status {status}"
+        label = "a negative status" if status == ILLEGAL else label
         raise UnitError(f"{self} returned {label} from {function}{' ' + doing if doing else ''}{self.said}.")
 
     def symbol(self, name: str) -> int:
@@ -227,7 +279,7 @@ class Component:
         try:
             return int(ctypes.cast(getattr(self._fmu.dll, name), ctypes.c_void_p).value or 0)
         except AttributeError:
-            raise _missing(self._fmu.dll._name, name) from None
+            raise missing(self._fmu.dll._name, name) from None
 
     def release(self) -> None:
         """Free the component and the library; a component with a fatal error is left alone, as the standard demands."""
@@ -237,6 +289,7 @@ class Component:
         fmu, self._fmu = self._fmu, None
         if fmu is not None and not self.dead:
             if fmu.component:
+                enter_phase("free")
                 fmu._functions[f"fmi{self.version}FreeInstance"](fmu.component)
             fmu.freeLibrary()
         self.dead = True

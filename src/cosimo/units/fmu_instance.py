@@ -12,14 +12,18 @@ import numpy as np
 
 from cosimo.core.arrays import Array, product
 from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
+from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import Instance
+from cosimo.guarding import temporary
 from cosimo.units.fmu_archive import Lease, lease
 from cosimo.units.fmu_component import Component
 from cosimo.units.fmu_derivatives import InputDerivatives, directional_derivative
 from cosimo.units.fmu_groups import Group, group, write_values
+from cosimo.units.fmu_libraries import require_whole
 from cosimo.units.fmu_states import FmuState, States
 from cosimo.units.fmu_versions import Fmi2, Fmi3
+from cosimo.units.isolation import Isolation, available
 
 if TYPE_CHECKING:
     from cosimo.units.fmu import Experiment, Fmu
@@ -56,6 +60,7 @@ class NativeFmu:
     outputs: tuple[NativeGroup, ...]
     event_mode: bool
     instance: FmuInstance = field(repr=False)
+    isolated: bool = False
 
 
 class FmuInstance(Instance):
@@ -63,13 +68,21 @@ class FmuInstance(Instance):
 
     def __init__(self, unit: Fmu, experiment: Experiment) -> None:
         self._unit, self._start_time = unit, experiment.start_time
+        self.keep: Callable[[FmuInstance], bool] | None = None
         library, number = unit.library(), unit.major_version
-        folder = lease(unit.path, size_limit=unit.options.size_limit, single=unit.single_instance)
-        self._component = Component(number, unit.label, unit.name)
+        isolation = unit.isolation
+        if isolation is None and unit.single_instance and available():
+            isolation = Isolation()
+        folder = self._folder = lease(
+            unit.path, limits=unit.options.limits, single=unit.single_instance and isolation is None
+        )
+        temporary(folder.path)
+        self._component = _component(number, unit, isolation)
         self._version = (Fmi2 if number == 2 else Fmi3)(self._component, unit.capabilities, experiment)
         self._states = States(self._component, self._version.state_functions)
         self._finaliser = weakref.finalize(self, _release, self._component, self._states, folder)
         try:
+            require_whole(Path(folder.path, library), unit.label)
             self._component.load(Path(folder.path, library), folder.path, unit.token)
             self._prepare()
             self._initialise()
@@ -83,15 +96,23 @@ class FmuInstance(Instance):
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
         self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
+        self._string_groups: dict[str, tuple[Group, int]] = {}
+        self._set_out()
+
+    def _set_out(self) -> None:
+        """Nothing has happened yet."""
+        unit = self._unit
         self._values = np.array([unit.start.get(name, 0.0) for name in unit.inputs], dtype=float)
         self._c, self._h = self._values[None, :], 1.0
-        self._string_groups: dict[str, tuple[Group, int]] = {}
         self._time = self._start_time
         self._in_initialisation, self._stepped, self._moved = True, False, False
 
-    def _initialise(self) -> None:
+    def _initialise(self, *, again: bool = False) -> None:
         settings, number = self._unit.settings(), self._version.number
-        self._version.instantiate(self._unit.options.logging)
+        if again:
+            self._version.reset()
+        else:
+            self._version.instantiate(self._unit.options.logging)
         if not self._unit.options.logging:
             self._component.ask_for_messages(self._unit.log_categories)
         # Some FMUs reset values while the experiment is set up: values are given after it, and what initialisation mode
@@ -153,10 +174,38 @@ class FmuInstance(Instance):
         self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
 
     def close(self) -> None:
-        """Free the instance, its states and the extracted folder; closing twice is harmless."""
-        self._finaliser()
+        """Free the instance, its states and the extracted folder, unless it is kept; closing twice is harmless."""
+        if self.keep is None or not self.keep(self):
+            self._finaliser()
 
     # ---- beyond the contract -------------------------------------------------------------------------------------
+
+    def begin_again(self, unit: Fmu, experiment: Experiment) -> None:
+        """Reset the component and bring it into initialisation mode, with the values of `unit`, of the same FMU."""
+        self._states.free()
+        self._finaliser.detach()  # states that somebody still holds must not come back as memory to write to
+        self._states = States(self._component, self._version.state_functions)
+        self._finaliser = weakref.finalize(self, _release, self._component, self._states, self._folder)
+        self._unit, self._start_time = unit, experiment.start_time
+        self._version = type(self._version)(self._component, unit.capabilities, experiment)
+        self._component.log.clear()
+        self._set_out()
+        self._initialise(again=True)
+
+    @property
+    def unit(self) -> Fmu:
+        """What it is an instance of."""
+        return self._unit
+
+    @property
+    def healthy(self) -> bool:
+        """Initialised, and without an error since."""
+        return self._component.running
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a sandbox kept the FMU from, one sentence each."""
+        return self._component.notices
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -178,14 +227,19 @@ class FmuInstance(Instance):
     def serialise(self) -> bytes:
         """The FMU's state as bytes, which any instance of the same FMU can take, also in another process."""
         self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
-        return self._states.serialise(self.save())
+        state = self.save()
+        # The values are a view of the polynomial; as bytes they are two.
+        beside = [part.copy() if isinstance(part, np.ndarray) else part for part in state.beside]
+        return to_bytes((self._states.serialise(state), beside))
 
     def deserialise(self, data: bytes) -> None:
-        """Continue from what `serialise` gave; inputs must be set anew."""
+        """Continue from what `serialise` gave, input included."""
         self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
         self.finish_initialisation()
-        self._states.restore(self._states.deserialise(data))
-        self._c, self._moved, self._stepped = self._c[:1], False, True
+        own, beside = from_bytes(data)
+        self._states.restore(self._states.deserialise(own))
+        self._c, self._h, self._moved, self._values, self._time, _, self._version.next_event = beside
+        self._stepped = True
 
     def directional_derivative(self, unknowns: Sequence[str], knowns: Sequence[str], seed: Sequence[float]) -> Array:
         """Σ_j ∂unknown_i / ∂known_j · seed_j, by names of variables or array elements."""
@@ -201,7 +255,16 @@ class FmuInstance(Instance):
 
         component, version = self._component, self._version
         inputs, outputs = plain(self._inputs), plain(self._outputs)
-        return NativeFmu(version.number, component.address, component.symbol, inputs, outputs, version.event_mode, self)
+        return NativeFmu(
+            version.number,
+            component.address,
+            component.symbol,
+            inputs,
+            outputs,
+            version.event_mode,
+            self,
+            component.isolated,
+        )
 
     def steps_plainly(self, powers: int) -> bool:
         """Whether a step is one call of the FMU's function, and inputs of `powers` coefficients are all continuous."""
@@ -263,7 +326,17 @@ class FmuInstance(Instance):
 
     def _require(self, can: bool, what: str, flag: str) -> None:
         if not can:
-            raise ConfigurationError(f"{self._component} cannot {what} (its description does not declare {flag}).")
+            raise ConfigurationError(
+                f"{self._component} cannot {what} (its description does not declare {flag}); choose what needs it not."
+            )
+
+
+def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component:
+    if isolation is None:
+        return Component(number, unit.label, unit.name)
+    from cosimo.units.isolation_component import IsolatedComponent
+
+    return IsolatedComponent(number, unit.label, unit.name, isolation)
 
 
 def _release(component: Component, states: States, folder: Lease) -> None:

@@ -45,7 +45,9 @@ class States:
     def restore(self, state: FmuState) -> None:
         """Put a state back."""
         if state.pool is not self._idle:
-            raise ConfigurationError(f"{self._component} was given a state that another instance saved.")
+            raise ConfigurationError(
+                f"{self._component} was given a state that another instance saved; restore its own."
+            )
         self._call("set", ctypes.c_void_p(state.pointer))
 
     def serialise(self, state: FmuState) -> bytes:
@@ -71,7 +73,9 @@ class States:
 
     def _own(self, pointer: ctypes.c_void_p, beside: Any) -> FmuState:
         if not pointer.value:
-            raise UnitError(f"{self._component} returned no state from {self._functions['get']}.")
+            raise UnitError(
+                f"{self._component} returned no state from {self._functions['get']}; use a master that saves none."
+            )
         self._all.add(pointer.value)
         return FmuState(pointer.value, self._idle, beside)
 

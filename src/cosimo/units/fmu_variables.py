@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnsafeInputError
+from cosimo.units.archives import remedy
 from cosimo.units.quantities import BASE, Conversion, UnitOfMeasure, convert
 
 Value = float | int | bool | str
@@ -66,11 +67,18 @@ class VariableInfo:
         return self.type in MANTISSA and self.variability == "continuous"
 
 
-def read_variables(description: Any, relative: frozenset[str] = frozenset()) -> dict[str, VariableInfo]:
+def read_variables(
+    description: Any, relative: frozenset[str] = frozenset(), *, most: int = 1_000_000
+) -> dict[str, VariableInfo]:
     """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
 
-    `description` is FMPy's model description. Binary variables and clocks are left out.
+    `description` is FMPy's model description. Binary variables and clocks are left out. More than `most` scalars are
+    refused: a single line can declare an array of any size.
     """
+    count = sum(math.prod(max(size, 0) for size in variable.shape or ()) for variable in description.modelVariables)
+    if count > most:
+        raise UnsafeInputError(f"the description declares {count:,} scalars, more than {most:,}; "
+                               f"{remedy('variables')}.")  # fmt: skip
     units = {unit.name: _unit(unit) for unit in description.unitDefinitions}
     found: dict[str, VariableInfo] = {}
     for variable in description.modelVariables:
@@ -235,7 +243,7 @@ def _starts(variable: Any, kind: str, count: int) -> list[Value | None]:
     if len(words) not in (1, count):
         raise ConfigurationError(
             f"variable '{variable.name}' (line {variable.sourceline}) has {len(words)} start values for "
-            f"{count} elements."
+            f"{count} elements; export the FMU again."
         )
     values: list[Value | None] = [_literal(variable, kind, word) for word in words]
     return values * count if len(values) == 1 else values
@@ -250,5 +258,6 @@ def _literal(variable: Any, kind: str, word: str) -> Value:
         return float(word) if kind in MANTISSA else int(word)
     except (KeyError, ValueError):
         raise ConfigurationError(
-            f"variable '{variable.name}' (line {variable.sourceline}) of type {kind} has the start value '{word}'."
+            f"variable '{variable.name}' (line {variable.sourceline}) of type {kind} has the start value '{word}'; "
+            f"export the FMU again."
         ) from None

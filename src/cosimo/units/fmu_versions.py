@@ -33,6 +33,13 @@ class Version(ABC):
     def instantiate(self, logging: bool) -> None:
         """Create the component and tell it about the experiment, as far as that comes before start values."""
 
+    def reset(self) -> None:
+        """Bring a component that has run back to where `instantiate` leaves it."""
+        if self.component.running:
+            self.component.call(f"fmi{self.number}Terminate")
+        self.component.running = False
+        self.component.call(f"fmi{self.number}Reset")
+
     @abstractmethod
     def enter_initialisation(self) -> None:
         """Enter initialisation mode."""
@@ -84,6 +91,10 @@ class Fmi2(Version):
 
     def instantiate(self, logging: bool) -> None:
         self.component.instantiate(visible=False, loggingOn=logging)
+        self.component.call("fmi2SetupExperiment", *self._times())
+
+    def reset(self) -> None:
+        super().reset()
         self.component.call("fmi2SetupExperiment", *self._times())
 
     def enter_initialisation(self) -> None:
@@ -209,4 +220,4 @@ class Fmi3(Version):
             if not need.value:
                 self.next_event = self._time.value if defined.value else math.inf
                 return
-        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}.")
+        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}; ask its maker.")

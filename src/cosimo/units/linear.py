@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array, BoolArray, matrix, product
-from cosimo.core.errors import ConfigurationError, DimensionError
+from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 from cosimo.units.integrators import (
@@ -97,16 +97,18 @@ class Names:
         """The start values, all of known inputs."""
         start = dict(self._start or {})
         if unknown := set(start) - set(inputs):
-            raise ConfigurationError(f"start values for {sorted(unknown)}, which are not among the inputs {inputs}.")
+            raise UnknownNameError("input with a start value", min(unknown), inputs)
         return start
 
     @staticmethod
     def _name(what: str, given: Sequence[str] | None, letter: str, count: int) -> tuple[str, ...]:
         names = tuple(given) if given is not None else tuple(f"{letter}{i}" for i in range(1, count + 1))
         if len(names) != count:
-            raise DimensionError(f"{len(names)} names of {what} ({', '.join(names)}) for {count} columns or rows.")
+            raise DimensionError(
+                f"{len(names)} names of {what} ({', '.join(names)}) for {count} columns or rows; give one for each."
+            )
         if len(set(names)) != count:
-            raise ConfigurationError(f"the {what} {', '.join(names)} are not all different.")
+            raise ConfigurationError(f"the {what} {', '.join(names)} are not all different; rename one.")
         return names
 
 

@@ -53,7 +53,9 @@ class NativeUnit(Unit):
         self.inputs, self.outputs, self.start = tuple(inputs), tuple(outputs), dict(start or {})
         for what, names in (("inputs", self.inputs), ("outputs", self.outputs)):
             if len(set(names)) != len(names):
-                raise ConfigurationError(f"the {what} {', '.join(names)} of a native unit are not all different.")
+                raise ConfigurationError(
+                    f"the {what} {', '.join(names)} of a native unit are not all different; rename one."
+                )
         self.initial: Array = np.atleast_1d(np.asarray(initial, dtype=float)).copy()
         first = np.zeros(len(self.outputs)) if initial_outputs is None else initial_outputs
         self.initial_outputs: Array = matrix("initial_outputs", first, (len(self.outputs), 1))[:, 0]

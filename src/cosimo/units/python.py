@@ -12,6 +12,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.plain import NotPlainError, from_bytes, to_bytes
 from cosimo.core.unit import Instance, Unit
 
 
@@ -101,6 +102,20 @@ class PythonInstance(Instance):
         """The object's own save, or a copy of its attributes; the inputs in either case."""
         inputs = [getattr(self.object, name) for name in self._inputs]
         return (self.object.save() if self._own_save else copy.deepcopy(vars(self.object))), inputs
+
+    def serialise(self) -> bytes:
+        """As bytes, where all attributes (or what the object's own `save` returns) are plain data."""
+        own, inputs = self.save()
+        try:
+            return to_bytes({"state": own, "inputs": inputs})
+        except NotPlainError as error:
+            kind = type(self.object).__name__
+            raise NotPlainError(f"{error} Give class {kind} 'save' and 'restore' that use plain data.") from None
+
+    def deserialise(self, data: bytes) -> None:
+        """Continue from what `serialise` returned."""
+        found = from_bytes(data)
+        self.restore((found["state"], found["inputs"]))
 
     def restore(self, state: Any) -> None:
         """Put back what `save` returned."""

@@ -1,0 +1,68 @@
+"""Temporary folders of extracted FMUs, also those that a killed process could not remove.
+
+A folder is locked from before it has its name until its process ends, however that ends. Folders of this name that
+nobody has locked were left behind; the next process that extracts an FMU removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # without locks nobody can tell what was left behind
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "cosimo-fmu-locked-"
+
+
+class TemporaryFolder:
+    """A new empty folder at `path`, this process's own until `remove`."""
+
+    def __init__(self) -> None:
+        self._process, self._lock = os.getpid(), -1
+        self.path = Path(tempfile.mkdtemp(prefix="cosimo-fmu-"))
+        if fcntl is None:
+            return
+        _remove_left_behind(self.path.parent, self._process)
+        with suppress(OSError):  # a file system without locks
+            self._lock = _locked(self.path)
+            # Only now it has a name that others look for: a folder that is not locked yet is not one left behind.
+            self.path = self.path.rename(self.path.with_name(self.path.name.replace("cosimo-fmu-", PREFIX, 1)))
+
+    def remove(self) -> None:
+        """Delete the folder; a forked child leaves it to its parent."""
+        if os.getpid() == self._process:
+            shutil.rmtree(self.path, ignore_errors=True)
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+
+@cache
+def _remove_left_behind(parent: Path, process: int) -> None:
+    """Once per folder and process."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = _locked(folder)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the folder's lock; raises OSError where another one does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

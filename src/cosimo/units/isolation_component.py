@@ -1,0 +1,299 @@
+"""A component whose library lives in a worker: the same calls, and errors that say how the worker ended."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fmpy.fmi1 import _FMU
+from fmpy.fmi2 import fmi2CallbackFunctions
+
+from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError, UnitTimeout
+from cosimo.units.fmu_component import (
+    MESSAGES,
+    STATUS,
+    Component,
+    FMU2Library,
+    FMU3Library,
+    LazyFunctions,
+    Log,
+    missing,
+)
+from cosimo.units.isolation import Isolation, part, require_available
+from cosimo.units.isolation_worker import (
+    ALIVE,
+    BROKEN,
+    CRASHED,
+    EXITED,
+    INTERRUPTED,
+    LEFT,
+    MEMORY,
+    NOT_STARTED,
+    PRINTED,
+    REFUSED,
+    TIMEOUT,
+    State,
+    Worker,
+    signal_text,
+)
+
+PHASES = (
+    ("load", "instantiate"),
+    ("Instantiate", "instantiate"),
+    ("InitializationMode", "initialise"),
+    ("SetupExperiment", "initialise"),
+    ("SetDebugLogging", "initialise"),
+    ("DoStep", "doStep"),
+    ("Terminate", "terminate"),
+    ("FreeInstance", "free"),
+    ("GetFMUstate", "save"),
+    ("GetFMUState", "save"),
+    ("SetFMUstate", "restore"),
+    ("SetFMUState", "restore"),
+)
+"""The phase of a run that a function belongs to, by part of its name."""
+
+
+def phase_of(function: str, *, running: bool) -> str:
+    """The phase in which a function was called; values set or read before the first step belong to initialisation."""
+    for part_of_name, phase in PHASES:
+        if part_of_name in function:
+            return phase
+    if not running:
+        return "initialise"
+    return "get" if "Get" in function else "set" if "Set" in function else "between calls"
+
+
+class _Functions(LazyFunctions):
+    """Functions of the proxy, where the FMU's own library has them."""
+
+    def __init__(self, owner: Any, known: Callable[[str], None]) -> None:
+        super().__init__(owner)
+        self._known = known
+
+    def __missing__(self, name: str) -> Any:
+        self._known(name)
+        return super().__missing__(name)
+
+
+class _Proxy3(FMU3Library):
+    """FMPy forms the path of an FMI 3.0 library itself; ours is elsewhere."""
+
+    def __init__(self, **given: Any) -> None:
+        _FMU.__init__(self, **given)
+
+
+class WorkerLog(Log):
+    """What the unit said, fetched from the worker when somebody asks."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+        self.refused: tuple[str, ...] = ()
+        self.suppressed = 0
+        self._kept: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
+
+    @property
+    def messages(self) -> deque[tuple[str, str]]:  # type: ignore[override]
+        """The last messages and lines printed, as pairs of label and text."""
+        if self.worker is not None and self.worker.handle:
+            records = list(self.worker.records())
+            self.suppressed = int(self.worker.state.suppressed)
+            self.refused = tuple(dict.fromkeys(record.text for record in records if record.kind == REFUSED))
+            said = [(_label(kind), text) for kind, text in records if kind != REFUSED]
+            self._kept = deque(said, maxlen=MESSAGES)
+        return self._kept
+
+    def clear(self) -> None:
+        """Nothing is kept here."""
+
+    @property
+    def last(self) -> str:
+        """As of any component; a unit that logged nothing may have printed why it ends."""
+        printed = (text for label, text in reversed(self.messages) if label == "printed" and text)
+        return super().last or next(printed, "")
+
+
+def _label(kind: int) -> str:
+    return "printed" if kind == PRINTED else STATUS[kind] if 0 <= kind < len(STATUS) else str(kind)
+
+
+class IsolatedComponent(Component):
+    """A component in a worker process; when that ends, calls raise `UnitCrashed` or `UnitTimeout`."""
+
+    isolated = True
+    log: WorkerLog
+
+    def __init__(self, version: int, file: str, name: str, isolation: Isolation) -> None:
+        super().__init__(version, file, name)
+        require_available(isolation)
+        self.isolation = isolation
+        self.log = WorkerLog()
+        self._worker: Worker | None = None
+        self._library = ""
+        self._told = False
+
+    def load(self, library: Path, folder: Path, token: str) -> None:
+        """Start the worker and let it load the library; load ours here."""
+        self._library = library.name
+        self._worker = self.log.worker = Worker(library, folder, self.version, self.isolation)
+        state = self._worker.state
+        if state.end == NOT_STARTED:
+            self._told = True
+            raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
+        self._require_alive()
+        kind = FMU2Library if self.version == 2 else _Proxy3
+        self._fmu = kind(
+            guid=token,
+            modelIdentifier=library.stem,
+            unzipDirectory=str(folder),
+            instanceName=self.name,
+            libraryPath=str(part("isolation.so")),
+        )
+        self._fmu._functions = _Functions(self._fmu, self._require_function)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        assert self._worker is not None
+        self._worker.use()
+        if self.version == 2:
+            options["callbacks"] = fmi2CallbackFunctions()  # never called: the worker has its own
+        self._fmu.instantiate(**options)
+
+    def instantiate(self, **options: Any) -> None:
+        """Create the component in the worker."""
+        self._talks = options["loggingOn"]
+        try:
+            self._create(options)
+        except UnitError:
+            raise
+        except Exception:  # FMPy raises plain exceptions
+            self._require_alive()
+            raise UnitError(f"{self} could not be instantiated{self.said}.") from None
+
+    def symbol(self, name: str) -> int:
+        """The address of one of our functions, where the FMU's own library has it too."""
+        if name.startswith("fmi"):
+            self._require_function(name)
+        return super().symbol(name)
+
+    def fail(self, function: str, status: int, doing: str) -> NoReturn:
+        """Raise how the worker ended, or the error for a bad status; calls may have been sent later than made."""
+        self._require_alive()
+        assert self._worker is not None
+        super().fail(self._worker.state.text("refused") or function, status, doing)
+
+    def release(self) -> None:
+        """Terminate and free the component, let the worker go, and raise what goes wrong in that."""
+        worker, self._worker = self._worker, None
+        fatal = self.dead
+        try:
+            super().release()
+        finally:
+            failure = None
+            if worker is not None:
+                worker.end() if fatal else worker.leave()
+                state = worker.state
+                if not self._told and state.end not in (ALIVE, LEFT, INTERRUPTED):
+                    failure = self._failure(state)
+                self.log.messages  # noqa: B018  fetched once more
+                worker.free()
+        if failure is not None:
+            raise failure
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Also what a sandbox kept the unit from."""
+        found = list(super().notices)
+        if self.log.worker is None or not self.isolation.sandbox:
+            return tuple(found)
+        if self.log.worker.handle:
+            state = self.log.worker.state
+            found += [f"tried to open a network connection ({state.sockets} times)"] if state.sockets else []
+            found += [f"tried to start a process ({state.forks} times)"] if state.forks else []
+        self.log.messages  # noqa: B018  fetches the refused files as well
+        return tuple(found + [f"tried to {what}" for what in _refusals(self.log.refused)])
+
+    # ---- how it ended --------------------------------------------------------------------------------------------
+
+    def _require_function(self, name: str) -> None:
+        if self._worker is not None and not self._worker.has(name):
+            self._require_alive()
+            raise missing(self._library, name)
+
+    def _require_alive(self) -> None:
+        if self._worker is None:
+            return
+        state = self._worker.state
+        if state.end not in (ALIVE, LEFT):
+            self._told = True  # what is raised here needs not be said again when the worker is let go
+            failure = self._failure(state)
+            self.dead, self.running = True, False
+            raise failure
+
+    def _not_started(self, reason: str) -> ConfigurationError:
+        if self.isolation.sandbox and ("bwrap:" in reason or "seccomp" in reason):
+            return ConfigurationError(
+                f"the sandbox for {self} could not be set up: {reason}; allow user namespaces on this machine, or use "
+                f"--isolate, which keeps crashes away but not what a unit does to files and network."
+            )
+        if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
+            reason += "; it uses the Python of the process that loads it, so that it cannot be isolated"
+        return ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.")
+
+    def _failure(self, state: State) -> RunError:
+        if state.end == INTERRUPTED:
+            raise KeyboardInterrupt
+        during = state.text("during")
+        where = f"in {during}" if during else "between two calls"
+        limits = self.isolation
+        causes = {
+            CRASHED: f"crashed {where}: {_signal(state)}",
+            EXITED: f"the unit ended the process {where} (exit code {state.number})",
+            TIMEOUT: f"took longer {where} than its limit of {limits.timeout or state.waited:g} s and was ended",
+            MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
+            BROKEN: f"wrote over the memory that it shares with the master {where}",
+            NOT_STARTED: f"did not start: {state.text('problem')}",
+        }
+        cause = causes[state.end] + self._last_words
+        kind = UnitTimeout if state.end == TIMEOUT else UnitCrashed
+        error = kind(f"{self}: {cause}.")
+        return error.locate(phase=phase_of(during, running=self.running), cause=cause, log=self._write_log())
+
+    @property
+    def _last_words(self) -> str:
+        return f"; it says: {self.log.last.rstrip('.')}" if self.log.last else ""
+
+    def _write_log(self) -> str | None:
+        """Leave what the unit said in its file, where one is wanted and there is anything."""
+        messages = self.log.messages
+        if self.isolation.log is None or not messages:
+            return None
+        lines = [f"{label}: {text}" for label, text in messages]
+        if self.log.suppressed:
+            lines.insert(0, f"({self.log.suppressed} suppressed)")
+        with suppress(OSError):
+            self.isolation.log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            return str(self.isolation.log)
+        return None
+
+
+def _signal(state: State) -> str:
+    if state.overflow:
+        return f"stack overflow, {signal_text(state.number)}"
+    killed = "; the machine may have run out of memory" if state.number == 9 else ""
+    return signal_text(state.number) + killed
+
+
+def _refusals(records: Iterable[str]) -> list[str]:
+    """Files that a unit wanted to write, and those it wanted to read that are there outside of the sandbox."""
+    found = []
+    for record in records:
+        mode, path = record[:1], record[1:]
+        if mode == "w":
+            found.append(f"write '{path}'")
+        elif os.path.lexists(path):
+            found.append(f"read '{path}'")
+    return found

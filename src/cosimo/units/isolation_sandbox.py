@@ -1,0 +1,45 @@
+"""The sandbox: an almost empty file system made by bubblewrap, in which the worker is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/fonts", "/etc/ssl/certs"),
+)
+"""What is readable: programs and libraries, none of the user's files, none of the machine's secrets."""
+KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH")
+"""Environment variables that a unit may see, beside LC_… and OMP_…: others may hold keys."""
+WORKER = "/cosimo-worker"
+TEMPORARY = "/tmp"
+SPACE = 2**30
+"""Bytes that the unit's own temporary folder may hold; it is in memory and goes away with the unit."""
+
+
+def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]) -> list[str]:
+    """The command that starts the worker with the FMU's library: a folder of its own is all it can write to."""
+    found = shutil.which("bwrap") or "bwrap"
+    command = [found, "--unshare-all", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+    for name, value in environment(os.environ).items():
+        command += ["--setenv", name, value]
+    for path in SYSTEM:
+        # Many systems have /bin and its like as links into /usr.
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            command += ["--ro-bind", path, path]
+    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(SPACE), "--tmpfs", TEMPORARY]
+    for path in (*map(str, readable), str(folder)):
+        command += ["--ro-bind", path, path]
+    command += ["--ro-bind", str(worker), WORKER, "--chdir", TEMPORARY, "--info-fd", "6"]
+    return [*command, "--", WORKER, str(library)]
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables that pass into a sandbox."""
+    kept = {k: v for k, v in given.items() if k in KEPT or k.startswith(("LC_", "OMP_"))}
+    return {**kept, "HOME": TEMPORARY, "TMPDIR": TEMPORARY}

@@ -1,0 +1,151 @@
+"""One worker process, as the compiled library sees it: started, asked what became of it, let go."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cosimo.units.isolation import MEGABYTE, Isolation, part
+from cosimo.units.isolation_sandbox import sandboxed
+
+ALIVE, CRASHED, EXITED, TIMEOUT, MEMORY, NOT_STARTED, BROKEN, INTERRUPTED, LEFT = range(9)
+"""What can become of a worker."""
+PRINTED, REFUSED = 100, 101
+"""Kinds of records beside the statuses of FMI: what the unit printed, and files it was refused in a sandbox."""
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        ("timeout", ctypes.c_double),
+        ("memory_limit", ctypes.c_uint64),
+        ("version", ctypes.c_int),
+        ("sandboxed", ctypes.c_int),
+        ("spinning", ctypes.c_int),
+    )
+
+
+class State(ctypes.Structure):
+    """How a worker is doing; texts are empty where there is nothing to say."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("end", "number", "overflow", "pid")),
+        *((name, ctypes.c_uint32) for name in ("forks", "sockets")),
+        ("waited", ctypes.c_double),
+        *((name, ctypes.c_uint64) for name in ("suppressed", "records")),
+        *((name, ctypes.c_char_p) for name in ("problem", "during", "refused")),
+    )
+
+    def text(self, name: str) -> str:
+        """One of the texts."""
+        return (getattr(self, name) or b"").decode("utf-8", "replace")
+
+
+class Record(NamedTuple):
+    """Something the unit said: a status of FMI, `PRINTED` or `REFUSED`, and the text."""
+
+    kind: int
+    text: str
+
+
+@cache
+def library() -> Any:
+    """The compiled library, with its functions' types."""
+    found = ctypes.CDLL(str(part("isolation.so")))
+    pointer, texts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
+    signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "Open": (pointer, (texts, texts, ctypes.POINTER(_Options))),
+        "Use": (None, (pointer,)),
+        "Close": (None, (pointer,)),
+        "End": (None, (pointer,)),
+        "Free": (None, (pointer,)),
+        "State": (None, (pointer, ctypes.POINTER(State))),
+        "Record": (ctypes.c_char_p, (pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int))),
+        "Has": (ctypes.c_int, (pointer, ctypes.c_char_p)),
+        "Interrupts": (None, (pointer,)),
+    }
+    for name, (returned, taken) in signatures.items():
+        function = getattr(found, f"cosimoIsolation{name}")
+        function.restype, function.argtypes = returned, taken
+    # Ctrl-C during a run: a unit that does not answer is then no longer waited for.
+    found.cosimoIsolationInterrupts(import_module("cosimo._kernel").interrupts())
+    return found
+
+
+class Worker:
+    """A started worker that has loaded `unit_library` from the extracted `folder`, or says why it has not."""
+
+    def __init__(self, unit_library: Path, folder: Path, version: int, isolation: Isolation) -> None:
+        self._library = library()
+        program = part("cosimo-worker")
+        command = [str(program), str(unit_library)]
+        if isolation.sandbox:
+            command = sandboxed(program, unit_library, folder, isolation.readable)
+        options = _Options(
+            isolation.timeout or 0.0,
+            int((isolation.memory or 0.0) * MEGABYTE),
+            version,
+            isolation.sandbox,
+            isolation.spin,
+        )
+        variables = [f"{name}={value}" for name, value in os.environ.items()]
+        self.handle: int = self._library.cosimoIsolationOpen(_texts(command), _texts(variables), ctypes.byref(options))
+        self._process = os.getpid()
+
+    def use(self) -> None:
+        """The instance that this thread creates next lives in this worker."""
+        self._library.cosimoIsolationUse(self.handle)
+
+    def has(self, function: str) -> bool:
+        """Whether the FMU's own library exports a function."""
+        return bool(self._library.cosimoIsolationHas(self.handle, function.encode()))
+
+    @property
+    def state(self) -> State:
+        """How it is doing."""
+        found = State()
+        self._library.cosimoIsolationState(self.handle, ctypes.byref(found))
+        return found
+
+    def records(self) -> Iterator[Record]:
+        """What the unit said last, oldest first."""
+        kind = ctypes.c_int()
+        for number in range(self.state.records):
+            text = self._library.cosimoIsolationRecord(self.handle, number, ctypes.byref(kind))
+            yield Record(kind.value, " ".join((text or b"").decode("utf-8", "replace").split()))
+
+    def leave(self) -> None:
+        """Let the worker unload the FMU and end."""
+        if os.getpid() == self._process:  # a forked child leaves it to its parent
+            self._library.cosimoIsolationClose(self.handle)
+
+    def end(self) -> None:
+        """End the worker at once."""
+        if os.getpid() == self._process:
+            self._library.cosimoIsolationEnd(self.handle)
+
+    def free(self) -> None:
+        """Forget it; nothing may be asked any more."""
+        if self.handle and os.getpid() == self._process:
+            self._library.cosimoIsolationFree(self.handle)
+        self.handle = 0
+
+
+def signal_text(number: int) -> str:
+    """SIGSEGV (segmentation fault)."""
+    try:
+        found = signal.Signals(number)
+    except ValueError:
+        return f"signal {number}"
+    meaning = (signal.strsignal(found) or "").lower()
+    return f"{found.name} ({meaning})" if meaning else found.name
+
+
+def _texts(words: list[str]) -> Any:
+    encoded = [os.fsencode(word) for word in words]
+    return (ctypes.c_char_p * (len(encoded) + 1))(*encoded, None)

@@ -1,0 +1,474 @@
+#include "connection.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <cstdio>
+#include <cstdlib>
+
+namespace cosimo::isolation {
+namespace {
+
+constexpr std::size_t records_kept = 100;
+constexpr long slice = 20000000L;     // nanoseconds between two looks at whether the worker lives
+constexpr double start_limit = 20.0;  // seconds for a worker to come up
+constexpr double leave_limit = 5.0;   // and to go
+constexpr unsigned unused_limit = 8;  // steps after which values nobody asks for are no longer read ahead
+constexpr std::size_t most_ahead = 16;
+constexpr std::uint32_t many_spins = 2000, few_spins = 24, master_spins = 100;
+
+// All live workers: with more of them than processors, looking on only keeps from running whoever is waited for.
+std::mutex counting;
+std::vector<Header *> headers;
+
+void recount(Header *header, bool spinning, bool joins) {
+    std::lock_guard lock(counting);
+    if (joins)
+        headers.push_back(header);
+    else
+        std::erase(headers, header);
+    cpu_set_t allowed;
+    const int processors = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    const bool crowded = static_cast<int>(headers.size()) + 1 > processors;
+    header->spins.store(spinning);
+    for (Header *each : headers) {
+        each->crowded.store(crowded);
+        if (each->spins.load()) each->spins.store(crowded ? few_spins : many_spins);
+    }
+}
+
+std::atomic<const std::atomic<unsigned> *> interrupts{nullptr};  // counted up when the user wants an end
+
+int high(int fd) {  // out of the way of the numbers that the worker expects
+    if (fd < 0) return fd;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 32);
+    ::close(fd);
+    return moved;
+}
+
+void shut(int &fd) {
+    if (fd >= 0) ::close(fd);
+    fd = -1;
+}
+
+int open_process(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+unsigned interrupted_so_far() {
+    const auto *counter = interrupts.load(std::memory_order_relaxed);
+    return counter ? counter->load(std::memory_order_relaxed) : 0;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts(const void *counter) {
+    interrupts.store(static_cast<const std::atomic<unsigned> *>(counter));
+}
+
+Connection::Connection(const char *const *arguments, const char *const *environment, const Options &options)
+    : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout) {
+    memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", 1u /* MFD_CLOEXEC */)));
+    void *mapped = MAP_FAILED;
+    if (memory_ >= 0 && ftruncate(memory_, static_cast<off_t>(total_bytes)) == 0)
+        mapped = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0);
+    if (mapped == MAP_FAILED) {
+        end = End::not_started;
+        problem = std::string("no memory to share with it: ") + std::strerror(errno);
+        return;
+    }
+    header_ = new (mapped) Header;
+    header_->version = static_cast<std::uint32_t>(options.version);
+    header_->sandboxed = sandboxed_;
+    header_->memory_limit = options.memory_limit;
+    recount(header_, spinning_, true);
+    out = Writer(request_area(header_), area);
+    start(arguments, environment);
+    if (end == End::alive) await_start();
+}
+
+Connection::~Connection() {
+    close();
+    if (header_) {
+        recount(header_, false, false);
+        munmap(header_, total_bytes);
+    }
+    for (int *fd : {&memory_, &process_, &inner_, &printed_, &information_}) shut(*fd);
+}
+
+void Connection::start(const char *const *arguments, const char *const *environment) {
+    int printed[2] = {-1, -1}, information[2] = {-1, -1};
+    int master = high(open_process(getpid()));
+    bool opened = master >= 0 && pipe2(printed, O_CLOEXEC) == 0 && pipe2(information, O_CLOEXEC) == 0;
+    for (int *fd : {printed, printed + 1, information, information + 1}) *fd = high(*fd);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory_, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
+    for (auto [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
+    if (sandboxed_) posix_spawn_file_actions_adddup2(&files, information[1], information_fd);
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    // A group of its own: Ctrl-C is for the master, and children of the unit can be ended with it.
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    pid_t pid = 0;
+    const int error = opened ? posix_spawn(&pid, arguments[0], &files, &attributes, const_cast<char *const *>(arguments),
+                                           const_cast<char *const *>(environment))
+                             : errno;
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    for (int *fd : {&master, printed + 1, information + 1}) shut(*fd);
+    printed_ = printed[0];
+    if (error) {
+        end = End::not_started;
+        problem = std::string(arguments[0]) + ": " + std::strerror(error);
+    } else {
+        pid_ = pid;
+        process_ = high(open_process(pid));
+        fcntl(printed_, F_SETFL, O_NONBLOCK);
+    }
+    if (!error && sandboxed_) {
+        // {"child-pid": N, …}: ending this one ends all in the sandbox, which ending its starter does not.
+        std::string text;
+        char part[256];
+        ssize_t got;
+        while (text.find('}') == std::string::npos && (got = read(information[0], part, sizeof part)) > 0)
+            text.append(part, static_cast<std::size_t>(got));
+        const std::size_t place = text.find("\"child-pid\":");
+        if (place != std::string::npos) inner_ = high(open_process(std::atoi(text.c_str() + place + 12)));
+    }
+    information_ = information[0];  // open as long as the worker is: its starter may write more
+}
+
+void Connection::await_start() {
+    const double begin = now();
+    while (!header_->ready.load(std::memory_order_acquire)) {
+        reap(false);
+        if (end != End::alive) break;
+        if (now() - begin > start_limit) kill(End::timeout);
+        doze(header_->reply, 0xFFFFFFFFu, 1000000L);
+    }
+    take_records();
+    if (end == End::alive && header_->problem[0]) {
+        header_->problem[sizeof header_->problem - 1] = '\0';
+        problem = header_->problem;
+        close();
+        end = End::not_started;
+    } else if (end != End::alive && during == starting && sandboxed_ && header_->signal.load() == 0 && !header_->ready.load()) {
+        // The sandbox itself did not come up; what it printed says why.
+        if (!records.empty()) problem = records.back().text;
+        end = End::not_started;
+    }
+}
+
+// ---- calls ---------------------------------------------------------------------------------------------------------
+
+void Connection::begin(Function function) {
+    if (posted_) collect_step();
+    if (kept_ == 0) out.reset();
+    begin_more(function);
+}
+
+void Connection::begin_more(Function function) {
+    call_begins_ = out.used();
+    out.put(Call{static_cast<std::uint32_t>(function), 0, 0, 0});
+}
+
+void Connection::finish_call(bool ahead) {
+    if (out.failed()) return;
+    auto *call = reinterpret_cast<Call *>(out.begin() + call_begins_);
+    call->bytes = static_cast<std::uint32_t>(out.used() - call_begins_ - sizeof(Call));
+    call->ahead = ahead;
+    ++kept_;
+}
+
+int Connection::keep() {
+    fresh_ = false;
+    if (end != End::alive) return status_fatal;
+    if (!stepping_ || out.used() > area / 2) return send();
+    finish_call();
+    return out.failed() ? send() : status_ok;
+}
+
+int Connection::send() {
+    if (end != End::alive) return status_fatal;
+    fresh_ = false;
+    if (out.failed()) {
+        out.back_to(call_begins_);
+        append(status_error, "the call is too large for a unit in a process of its own", 56);
+        return status_error;
+    }
+    finish_call();
+    const std::size_t calls = kept_;
+    publish_request();
+    if (!await_reply()) return status_fatal;
+    Reader reply(reply_area(header_), std::min<std::size_t>(static_cast<std::uint32_t>(header_->reply.value.load()), area));
+    return first_status(calls, reply);
+}
+
+// The status of the last of `calls`, or of the first that failed; the results are those of the last.
+int Connection::first_status(std::size_t calls, Reader &reply) {
+    int status = status_ok;
+    Reader request(request_area(header_), out.used());
+    for (std::size_t i = 0; i < calls; ++i) {
+        const Call asked = request.get<Call>(), got = reply.get<Call>();
+        request.take(asked.bytes);
+        const auto *data = static_cast<const unsigned char *>(reply.take(got.bytes));
+        if (!data) {
+            kill(End::broken);
+            return status_fatal;
+        }
+        status = static_cast<int>(got.function);
+        results = Reader(data, got.bytes);
+        refused = asked.function;
+        if (status >= status_error && header_->memory_refused.load()) {
+            kill(End::memory);
+            during = asked.function;
+            return status_fatal;
+        }
+        if (status > status_warning) return status;
+    }
+    return status;
+}
+
+void Connection::publish_request() {
+    for (Ahead &one : ahead_) one.values = nullptr, one.status = status_ok;
+    kept_ = 0;
+    if (sent_ % 64 == 0) header_->master_cpu.store(sched_getcpu(), std::memory_order_relaxed);
+    publish(header_->request, ++sent_, static_cast<std::uint32_t>(out.used()));
+}
+
+bool Connection::await_reply() {
+    Word &reply = header_->reply;
+    const bool crowded = header_->crowded.load(std::memory_order_relaxed);
+    const std::uint32_t spins = !spinning_ ? 0 : crowded ? master_spins : many_spins;
+    if (!patience_.look(reply, sent_, spins, crowded)) {
+        const double begin = now();
+        const unsigned interrupts_before = interrupted_so_far();
+        while (!doze(reply, sent_, slice)) {
+            reap(false);
+            if (arrived(reply, sent_)) break;
+            if (end != End::alive) return false;
+            waited = now() - begin;
+            if (timeout_ > 0 && waited > timeout_) {
+                kill(End::timeout);
+                return false;
+            }
+            if (interrupted_so_far() != interrupts_before && waited > 0.5) {
+                kill(End::interrupted);
+                return false;
+            }
+        }
+    }
+    if (header_->ring.written.load(std::memory_order_relaxed) != header_->ring.read.load(std::memory_order_relaxed)) take_records();
+    return true;
+}
+
+// ---- values --------------------------------------------------------------------------------------------------------
+
+int Connection::get(Function function, const std::uint32_t *references, std::size_t count, void *values, std::size_t wanted) {
+    if (posted_) collect_step();
+    if (end != End::alive) return status_fatal;
+    const std::size_t bytes = wanted * described(function).size;
+    const bool learn = fresh_ && kept_ == 0;
+    if (learn)
+        for (Ahead &one : ahead_)
+            if ((one.values || one.status > status_warning) && one.function == function && one.bytes == bytes &&
+                one.references.size() == count && std::memcmp(one.references.data(), references, count * 4) == 0) {
+                one.unused = 0;
+                refused = static_cast<std::uint32_t>(function);
+                if (one.status <= status_warning) std::memcpy(values, one.values, bytes);
+                return one.status;  // also a bad one: after a fatal status nothing may be asked again
+            }
+    const bool was_fresh = learn;
+    begin(function);
+    out.put<std::uint64_t>(count);
+    out.put<std::uint64_t>(wanted);
+    out.bytes(references, count * 4);
+    const int status = send();
+    if (status > status_warning) return status;
+    const void *found = results.take(bytes);
+    if (!found) {
+        kill(End::broken);
+        return status_fatal;
+    }
+    std::memcpy(values, found, bytes);
+    fresh_ = was_fresh;  // reading changes nothing
+    if (was_fresh && ahead_.size() < most_ahead)
+        ahead_.push_back({function, std::vector<std::uint32_t>(references, references + count), bytes, nullptr, 0, 0});
+    return status;
+}
+
+void Connection::post_step(Function function, double time, double duration, int final, double reached) {
+    if (posted_ || end != End::alive) return;
+    begin(function);
+    out.put(time);
+    out.put(duration);
+    out.put<std::uint64_t>(final != 0);
+    if (function == Function::fmi3DoStep) out.put(reached);
+    finish_call();
+    step_at_ = kept_;
+    std::erase_if(ahead_, [](const Ahead &one) { return one.unused > unused_limit; });
+    for (Ahead &one : ahead_) {
+        begin_more(one.function);
+        out.put<std::uint64_t>(one.references.size());
+        out.put<std::uint64_t>(one.bytes / described(one.function).size);
+        out.bytes(one.references.data(), one.references.size() * 4);
+        finish_call(true);
+    }
+    publish_request();
+    posted_ = true;
+}
+
+int Connection::collect_step() {
+    posted_ = false;
+    fresh_ = false;
+    if (end != End::alive || !await_reply()) return step_status_ = status_fatal;
+    Reader reply(reply_area(header_), std::min<std::size_t>(static_cast<std::uint32_t>(header_->reply.value.load()), area));
+    const int status = first_status(step_at_, reply);
+    if (status <= status_warning) {
+        stepping_ = fresh_ = true;
+        for (Ahead &one : ahead_) {
+            ++one.unused;
+            one.status = status_ok;
+            if (reply.left() < sizeof(Call)) continue;  // one before it failed
+            const Call got = reply.get<Call>();
+            const void *data = reply.take(got.bytes);
+            if (!data || got.bytes < one.bytes) continue;
+            one.values = data;
+            one.status = static_cast<int>(got.function);
+        }
+    }
+    return step_status_ = status;
+}
+
+// ---- its end -------------------------------------------------------------------------------------------------------
+
+void Connection::reap(bool block) {
+    if (end != End::alive || process_ < 0 || pid_ == 0) return;
+    siginfo_t info{};
+    if (waitid(static_cast<idtype_t>(3 /* P_PIDFD */), static_cast<id_t>(process_), &info, WEXITED | (block ? 0 : WNOHANG)) != 0 || info.si_pid == 0) return;
+    pid_ = 0;
+    during = header_->running.load();
+    const auto noted = static_cast<int>(header_->signal.load());
+    const bool killed = info.si_code != CLD_EXITED;
+    number = info.si_status;
+    overflow = header_->overflow.load() != 0;
+    end = header_->leaving.load() && !noted ? End::exited : killed || noted ? End::crashed : End::exited;
+    if (noted) number = noted;
+    // The starter of a sandbox reports the signal that ended it in this way.
+    if (!killed && !noted && sandboxed_ && number > 128) {
+        end = End::crashed;
+        number -= 128;
+    }
+    if (header_->memory_refused.load()) end = End::memory;
+    take_records();
+    read_printed();
+}
+
+void Connection::kill(End reason) {
+    if (end != End::alive) return;
+    during = header_->running.load();
+    if (inner_ >= 0) {
+        // All in the sandbox; its starter then ends by itself.
+        syscall(SYS_pidfd_send_signal, inner_, SIGKILL, nullptr, 0);
+        pollfd watched{process_, POLLIN, 0};
+        poll(&watched, 1, 500);
+    }
+    if (pid_ > 0) {
+        ::kill(-pid_, SIGKILL);
+        if (process_ >= 0) syscall(SYS_pidfd_send_signal, process_, SIGKILL, nullptr, 0);
+    }
+    const std::uint32_t was = during;
+    reap(true);
+    during = was;
+    end = reason;
+}
+
+void Connection::finish() { kill(End::left); }
+
+void Connection::close() {
+    if (!header_ || end != End::alive) {
+        posted_ = false;
+        return;
+    }
+    if (posted_) collect_step();
+    if (end != End::alive) return;
+    out.reset();
+    kept_ = 0;
+    publish(header_->request, ++sent_, 0);
+    const double begin = now(), limit = timeout_ > 0 ? timeout_ : leave_limit;
+    while (end == End::alive) {
+        pollfd watched{process_, POLLIN, 0};
+        poll(&watched, 1, 20);
+        reap(false);
+        if (end == End::alive && now() - begin > limit) {
+            waited = now() - begin;
+            kill(End::timeout);
+        }
+    }
+    if (end == End::exited && header_->leaving.load()) end = End::left;
+}
+
+// ---- what it says --------------------------------------------------------------------------------------------------
+
+void Connection::append(int kind, const char *text, std::size_t length) {
+    if (records.size() >= records_kept) {
+        records.erase(records.begin());
+        ++suppressed;
+    }
+    records.push_back({kind, std::string(text, length)});
+}
+
+void Connection::take_records() {
+    Ring &ring = header_->ring;
+    std::uint64_t at = ring.read.load(std::memory_order_relaxed);
+    const std::uint64_t end_of_it = ring.written.load(std::memory_order_acquire);
+    auto copy_out = [&](std::uint64_t from, void *to, std::size_t count) {
+        const std::size_t begin = from % ring_bytes, first = std::min(count, ring_bytes - begin);
+        std::memcpy(to, ring.data + begin, first);
+        std::memcpy(static_cast<unsigned char *>(to) + first, ring.data, count - first);
+    };
+    while (at + 8 <= end_of_it && end_of_it - at <= ring_bytes) {
+        std::uint32_t head[2];
+        copy_out(at, head, sizeof head);
+        if (head[0] > 4096 || at + 8 + head[0] > end_of_it) break;  // written over by a unit gone wild
+        char text[4096];
+        copy_out(at + 8, text, head[0]);
+        append(static_cast<int>(head[1]), text, head[0]);
+        at += 8 + head[0];
+    }
+    ring.read.store(end_of_it, std::memory_order_release);
+    suppressed += ring.suppressed.exchange(0);
+}
+
+// What was printed last before the end and nobody in the worker could pass on any more.
+void Connection::read_printed() {
+    char text[4096];
+    ssize_t got;
+    for (int i = 0; i < 64 && (got = read(printed_, text, sizeof text)) > 0; ++i) {
+        const char *begin = text, *stop = text + got;
+        while (begin < stop) {
+            const char *line = static_cast<const char *>(std::memchr(begin, '\n', static_cast<std::size_t>(stop - begin)));
+            if (!line) line = stop;
+            if (line > begin) append(record_printed, begin, static_cast<std::size_t>(line - begin));
+            begin = line + 1;
+        }
+    }
+}
+
+}  // namespace cosimo::isolation

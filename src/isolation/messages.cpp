@@ -1,0 +1,79 @@
+// Messages of units in the master's own process, kept without the interpreter: a unit may log from threads of its own, or
+// twenty thousand lines a step.
+#include <time.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+
+#include "proxy.hpp"
+
+using namespace cosimo::isolation;
+
+namespace {
+
+constexpr std::size_t kept = 100, text_bytes = 2000;
+constexpr unsigned per_second = 1000;  // and as many again for errors; more are only counted
+
+class Messages {
+public:
+    bool has_room(int status) {
+        timespec time;
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+        std::lock_guard lock(mutex_);
+        if (time.tv_sec != second_) {
+            second_ = time.tv_sec;
+            plain_ = bad_ = 0;
+        }
+        if (++(status >= status_discard && status <= status_fatal ? bad_ : plain_) <= per_second) return true;
+        ++suppressed;
+        return false;
+    }
+    void add(int status, const char *text, std::size_t length) {
+        std::lock_guard lock(mutex_);
+        if (records_.size() == kept) records_.pop_front();
+        records_.push_back({status, std::string(text, length)});
+    }
+    // Copied, as another thread may log while it is read.
+    const char *at(std::size_t number, int *status) {
+        std::lock_guard lock(mutex_);
+        if (number >= records_.size()) return nullptr;
+        *status = records_[number].kind;
+        shown_ = records_[number].text;
+        return shown_.c_str();
+    }
+    void clear() {
+        std::lock_guard lock(mutex_);
+        records_.clear();
+    }
+    std::atomic<std::uint64_t> suppressed{0};
+
+private:
+    std::mutex mutex_;
+    std::deque<Connection::Record> records_;
+    std::string shown_;
+    time_t second_ = 0;
+    unsigned plain_ = 0, bad_ = 0;
+};
+
+}  // namespace
+
+EXPORTED void *cosimoMessagesNew() { return new Messages; }
+EXPORTED void cosimoMessagesFree(void *messages) { delete static_cast<Messages *>(messages); }
+EXPORTED void cosimoMessagesClear(void *messages) { static_cast<Messages *>(messages)->clear(); }
+EXPORTED const char *cosimoMessagesAt(void *messages, std::size_t number, int *status) {
+    return static_cast<Messages *>(messages)->at(number, status);
+}
+EXPORTED std::uint64_t cosimoMessagesSuppressed(void *messages) { return static_cast<Messages *>(messages)->suppressed.load(); }
+
+// The logger of FMI 2.0; the environment is what cosimoMessagesNew gave.
+EXPORTED void cosimoMessagesLog2(void *messages, const char *, int status, const char *, const char *format, ...) {
+    if (!messages || !static_cast<Messages *>(messages)->has_room(status)) return;
+    char text[text_bytes];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = std::vsnprintf(text, sizeof text, format ? format : "", arguments);
+    va_end(arguments);
+    if (length >= 0) static_cast<Messages *>(messages)->add(status, text, std::min<std::size_t>(static_cast<std::size_t>(length), sizeof text - 1));
+}

@@ -1,0 +1,105 @@
+// cosimo-worker LIBRARY: one unit in a process of its own, driven through shared memory (protocol.hpp).
+#include <libgen.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "patience.hpp"
+#include "placement.hpp"
+#include "unit_calls.hpp"
+#include "waiting.hpp"
+#include "worker_faults.hpp"
+#include "worker_log.hpp"
+
+namespace cosimo::isolation {
+namespace {
+
+// Calls until one fails.
+std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
+    Reader request(request_area(header), std::min(bytes, area));
+    Writer reply(reply_area(header), area);
+    while (request.left() >= sizeof(Call)) {
+        const Call call = request.get<Call>();
+        const auto *data = static_cast<const unsigned char *>(request.take(call.bytes));
+        auto *result = static_cast<Call *>(reply.take(sizeof(Call)));
+        if (!data || !result || call.function >= static_cast<std::uint32_t>(Function::count)) break;
+        Reader arguments(data, call.bytes);
+        const std::size_t before = reply.used();
+        header->running.store(call.function, std::memory_order_relaxed);
+        const int status = unit.call(static_cast<Function>(call.function), arguments, reply);
+        *result = {static_cast<std::uint32_t>(status), static_cast<std::uint32_t>(reply.used() - before), call.ahead, 0};
+        if (status > status_warning) break;
+    }
+    header->running.store(idle, std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(reply.used());
+}
+
+[[noreturn]] void leave(Header *header, UnitCalls &unit) {
+    header->running.store(static_cast<std::uint32_t>(Function::fmi2FreeInstance));
+    unit.unload();
+    std::fflush(nullptr);
+    header->leaving.store(1);
+    _exit(0);
+}
+
+[[noreturn]] void serve(Header *header, UnitCalls &unit) {
+    Patience patience(true);
+    Placement placement(header);
+    for (std::uint32_t number = 1;; ++number) {
+        const std::uint32_t spins = header->spins.load(std::memory_order_relaxed);
+        if (!patience.look(header->request, number, spins, header->crowded.load(std::memory_order_relaxed)))
+            while (!doze(header->request, number, 1000000000L)) {
+            }
+        const auto bytes = static_cast<std::uint32_t>(header->request.value.load(std::memory_order_acquire));
+        if (bytes == 0) leave(header, unit);
+        log_begins();
+        const bool timed = placement.begins();
+        publish(header->reply, number, answer(header, unit, bytes));
+        placement.ends(timed);
+    }
+}
+
+void load(Header *header, UnitCalls &unit, const char *path) {
+    // Some units look for libraries beside their own.
+    std::string here(4096, '\0'), beside(path);
+    const bool known = getcwd(here.data(), here.size()) != nullptr;
+    if (chdir(dirname(beside.data())) != 0) beside.clear();
+    const std::string problem = unit.load(path);
+    if (known && chdir(here.c_str()) != 0) beside.clear();
+    std::snprintf(header->problem, sizeof header->problem, "%s", problem.c_str());
+}
+
+}  // namespace
+}  // namespace cosimo::isolation
+
+int main(int count, char **arguments) {
+    using namespace cosimo::isolation;
+    if (count != 2) {
+        std::fputs("cosimo-worker is started by cosimo (see the option --isolate).\n", stderr);
+        return 2;
+    }
+    void *memory = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+    auto *header = static_cast<Header *>(memory);
+    if (memory == MAP_FAILED || header->mark != magic) {
+        std::fputs("cosimo-worker was started without its memory.\n", stderr);
+        return 2;
+    }
+    std::setvbuf(stdout, nullptr, _IOLBF, 4096);
+    log_to(header);
+    notice_crashes(header);
+    watch_master(header);
+    limit_memory(header);
+    UnitCalls unit;
+    const char *refused = header->sandboxed ? refuse_calls(header) : nullptr;
+    if (refused)
+        std::snprintf(header->problem, sizeof header->problem, "%s", refused);
+    else
+        load(header, unit, arguments[1]);
+    header->running.store(idle);
+    header->ready.store(1);
+    publish(header->reply, 0xFFFFFFFFu, 0);  // wakes the master, which waits for this number once
+    serve(header, unit);
+}

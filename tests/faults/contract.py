@@ -1,0 +1,192 @@
+"""The contract of every fault: a command in a process of its own, and what must be true when it has ended.
+
+    exit code as DESIGN.md says · one line on standard error · the same as JSON · completed rows readable and marked
+    incomplete · no process and no temporary file left · reported in time
+
+Outcomes are appended to the file named by FAULT_TABLE, one JSON object per line, where that is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cosimo.core.result import Result
+from cosimo.formats.results import read_result
+
+COSIMO = [sys.executable, "-m", "cosimo.cli"]
+FIELDS = ("unit", "phase", "time", "variable", "cause", "log")
+"""Of an error that happened while running."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended; `took` are seconds, `cpu` those of the processor, from the disturbance to the end."""
+
+    command: tuple[str, ...]
+    code: int
+    output: str
+    errors: str
+    wall: float
+    took: float | None
+    cpu: float | None
+    orphans: tuple[str, ...]
+    left: tuple[str, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `--json` printed: one document and nothing else."""
+        found: dict[str, Any] = json.loads(self.output)
+        return found
+
+    @property
+    def line(self) -> str:
+        """The one line that says what happened."""
+        lines = [line for line in self.errors.splitlines() if line.startswith("cosimo: ")]
+        assert len(lines) == 1, f"{len(lines)} lines say what happened:\n{self.errors}"
+        return lines[0]
+
+
+Disturb = Callable[[subprocess.Popen[str]], None]
+"""What is done to a command while it runs."""
+
+
+def command(
+    folder: Path,
+    *arguments: str,
+    program: Sequence[str] = COSIMO,
+    disturb: Disturb | None = None,
+    environment: Mapping[str, str] | None = None,
+    prepare: Callable[[], None] | None = None,
+    timeout: float = 120.0,
+) -> Outcome:
+    """Run `cosimo` (or another program) in `folder`, with a folder of its own for temporary files."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        [*program, *arguments],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1", **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=prepare,
+    )
+    disturbed, before, used = None, _children(), 0.0
+    try:
+        if disturb is not None:
+            disturb(process)
+            disturbed, used = time.monotonic(), _used(process.pid)
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        ended = time.monotonic()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    left = tuple(sorted(str(file.relative_to(temporary)) for file in temporary.rglob("*")))
+    took = None if disturbed is None else ended - disturbed
+    cpu = None if disturbed is None else _children() - before - used
+    orphans = await_orphans(process.pid)
+    return Outcome(tuple(arguments), process.returncode, output, errors, ended - begin, took, cpu, orphans, left)
+
+
+def _children() -> float:
+    """Seconds of the processor that processes started here took until their end."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
+
+
+def _used(pid: int) -> float:
+    """The same of one that runs."""
+    try:
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def await_orphans(session: int, patience: float = 1.0) -> tuple[str, ...]:
+    """Processes of the command's session that are there `patience` seconds after its end; they are then ended."""
+    deadline = time.monotonic() + patience
+    while (found := _members(session)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return tuple(f"{pid} {name}" for pid, name in found.items())
+
+
+def _members(session: int) -> dict[int, str]:
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                name, _, rest = (folder / "stat").read_text().rpartition(")")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            state, _, _, owner, *_ = rest.split()
+            if int(owner) == session and state != "Z":
+                found[int(folder.name)] = name.partition("(")[2]
+    return found
+
+
+def require_contract(outcome: Outcome, *, code: int, names: Sequence[str] = (), within: float | None = None) -> None:
+    """What holds for every fault; `names` must be in the one line, `within` are seconds from the fault on."""
+    assert outcome.code == code, f"exit code {outcome.code}, not {code}:\n{outcome.errors}"
+    assert "Traceback" not in outcome.errors
+    for name in names:
+        assert name in outcome.line, outcome.line
+    if "--json" in outcome.command:
+        document = outcome.document
+        assert document["exit_code"] == code
+        assert document["error"]
+        if code in (3, 4, 5, 6):
+            assert set(FIELDS) <= set(document), sorted(document)
+    assert not outcome.orphans
+    assert not outcome.left
+    if within is not None:
+        assert outcome.took is not None
+        assert outcome.cpu is not None
+        # Where others take the processors, their time says what the wall does not.
+        busy = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
+        took, what = (outcome.cpu, "seconds of the processor") if busy else (outcome.took, "seconds")
+        assert took <= within, f"reported after {took:.2f} {what}, not {within}"
+
+
+def require_rows(path: Path, *, at_least: int = 1) -> Result:
+    """Rows that the ordinary reader finds, marked incomplete."""
+    rows = read_result(path)
+    assert not rows.complete
+    assert len(rows) >= at_least
+    return rows
+
+
+def note(row: str, **figures: Any) -> None:
+    """An outcome for the table of all faults."""
+    if path := os.environ.get("FAULT_TABLE"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"row": row, **figures}, ensure_ascii=False) + "\n")
+
+
+def once_recording(path: Path, *, seconds: float = 0.0) -> Callable[[subprocess.Popen[str]], None]:
+    """Wait until rows are being written to `path`, and then a while."""
+
+    def wait(process: subprocess.Popen[str]) -> None:
+        stream, deadline = Path(f"{path}.partial"), time.monotonic() + 60
+        while not (stream.exists() and stream.stat().st_size > 2000):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(seconds)
+
+    return wait

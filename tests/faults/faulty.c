@@ -1,0 +1,356 @@
+/* FMI 2.0 with one fault, chosen by name: x' = u - x by forward Euler, y = x.
+
+   The fault is the text parameter `fault`, or, for those that come before parameters are known, the first word in the
+   file resources/fault.txt. It happens in the phase that the table below says, from the time `fault_time` on; `amount`
+   is its size where it has one. The output `allowed` counts what a sandbox should have refused. When a fault happens, and
+   which calls come after a fatal one, is written to the file that the environment variable FAULT_STAMP names. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fenv.h>
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../fmus/fmi2.h"
+
+enum { Y, U, FAULT_TIME, AMOUNT, REALS };
+enum { FAULT_NAME = 10, ALLOWED = 20, CALLS_AFTER_FATAL = 21 };
+
+typedef struct {
+    double real[REALS];
+    int allowed, fatal, calls_after_fatal;
+} Values;
+
+typedef struct {
+    Values now;
+    char fault[64], text[64];
+    double time, duration;
+    Callbacks call;
+    char name[64];
+} Unit;
+
+typedef enum { INSTANTIATE, INITIALISE, STEP, TERMINATE, FREE, RESTORE } Phase;
+
+/* ---- what can go wrong: each returns the status of the call ------------------------------------------------------ */
+
+static volatile int sink;
+
+static int segfault(Unit *unit) {
+    *(volatile int *)(uintptr_t)8 = 1;
+    return OK;
+}
+static int aborts(Unit *unit) {
+    fprintf(stderr, "faulty: assertion failed\n");
+    abort();
+}
+static int deeper(volatile char *above) {
+    volatile char frame[4096];
+    frame[0] = *above;
+    return deeper(frame) + frame[1];
+}
+static int overflow(Unit *unit) {
+    char first = 1;
+    sink = deeper(&first);
+    return OK;
+}
+static int divides(Unit *unit) {
+    sink = 1 / (sink * 0);
+    raise(SIGFPE);
+    return OK;
+}
+static int exits(Unit *unit) { exit(0); }
+static int exits_at_once(Unit *unit) { _exit(0); }
+static int killed(Unit *unit) {
+    raise(SIGKILL);
+    return OK;
+}
+static int hangs(Unit *unit) {
+    for (;;) pause();
+    return OK;
+}
+static int spins(Unit *unit) {
+    for (;;) sink++;
+    return OK;
+}
+static int sleeps(Unit *unit) {
+    struct timespec span = {(time_t)unit->now.real[AMOUNT], (long)(fmod(unit->now.real[AMOUNT], 1.0) * 1e9)};
+    nanosleep(&span, NULL);
+    return OK;
+}
+static int leaks(Unit *unit) {
+    volatile char *memory = malloc(1 << 20);
+    for (size_t i = 0; i < 1 << 20; i += 512) memory[i] = 1;
+    return OK;
+}
+static int wants_much(Unit *unit) { return malloc((size_t)1 << 40) ? OK : ERROR; }
+static int not_a_number(Unit *unit) {
+    unit->now.real[Y] = NAN;
+    return OK;
+}
+static int infinite(Unit *unit) {
+    unit->now.real[Y] = INFINITY;
+    return OK;
+}
+static int says(Unit *unit, int status, const char *text) {
+    unit->call.log(unit->call.environment, unit->name, status, "logStatusError", "%s at t = %g", text, unit->time);
+    return status;
+}
+static int error(Unit *unit) { return says(unit, ERROR, "no fuel"); }
+static int fatal(Unit *unit) {
+    unit->now.fatal = 1;
+    return says(unit, FATAL, "engine lost");
+}
+static int illegal(Unit *unit) { return 42; }
+static int negative(Unit *unit) { return -1; }
+static int discards(Unit *unit) { return DISCARD; }
+static int discards_long_steps(Unit *unit) { return unit->duration > unit->now.real[AMOUNT] ? DISCARD : OK; }
+static int floods(Unit *unit) {
+    for (int line = 0; line < (int)unit->now.real[AMOUNT]; line++)
+        unit->call.log(unit->call.environment, unit->name, OK, "logAll", "line %d of many", line);
+    return OK;
+}
+static void *log_elsewhere(void *given) {
+    Unit *unit = given;
+    for (int line = 0; line < 10; line++)
+        unit->call.log(unit->call.environment, unit->name, WARNING, "logAll", "from a thread: %d", line);
+    return NULL;
+}
+static int logs_in_a_thread(Unit *unit) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, log_elsewhere, unit)) return ERROR;
+    pthread_join(thread, NULL); /* whoever holds a lock that the logger wants would now wait forever */
+    return OK;
+}
+static int prints(Unit *unit) {
+    printf("{\"not\": \"yours\"\n");
+    fflush(stdout);
+    return OK;
+}
+static int changes_locale(Unit *unit) {
+    for (const char **name = (const char *[]){"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "C.UTF-8", NULL}; *name; name++)
+        if (setlocale(LC_ALL, *name)) return OK;
+    return OK;
+}
+static int changes_folder(Unit *unit) { return chdir("/") ? ERROR : OK; }
+static int changes_rounding(Unit *unit) {
+    fesetround(FE_UPWARD);
+    return OK;
+}
+static int keeps_state(Unit *unit) { return OK; } /* see fmi2SetFMUstate */
+static int connects(Unit *unit) {
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000001)};
+    if (s >= 0) {
+        unit->now.allowed++;
+        connect(s, (struct sockaddr *)&address, sizeof address);
+        close(s);
+    }
+    return OK;
+}
+static int writes_home(Unit *unit) {
+    FILE *file = fopen(unit->text, "w");
+    if (file) {
+        unit->now.allowed++;
+        fclose(file);
+    }
+    return OK;
+}
+static int reads_key(Unit *unit) {
+    FILE *file = fopen(unit->text, "r");
+    if (file) {
+        unit->now.allowed++;
+        fclose(file);
+    }
+    return OK;
+}
+static int forks(Unit *unit) {
+    for (int i = 0; i < 8; i++) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        if (child > 0) {
+            unit->now.allowed++;
+            waitpid(child, NULL, 0);
+        }
+    }
+    return OK;
+}
+
+typedef struct {
+    const char *name;
+    Phase phase;
+    int (*act)(Unit *);
+} Fault;
+
+static const Fault faults[] = {
+    {"segfault", STEP, segfault},
+    {"abort", STEP, aborts},
+    {"stack_overflow", STEP, overflow},
+    {"floating_point", STEP, divides},
+    {"crash_instantiate", INSTANTIATE, segfault},
+    {"crash_initialise", INITIALISE, segfault},
+    {"crash_terminate", TERMINATE, segfault},
+    {"crash_free", FREE, segfault},
+    {"exit", STEP, exits},
+    {"exit_at_once", STEP, exits_at_once},
+    {"exit_instantiate", INSTANTIATE, exits},
+    {"kill", STEP, killed},
+    {"hang", STEP, hangs},
+    {"hang_instantiate", INSTANTIATE, hangs},
+    {"spin", STEP, spins},
+    {"slow", STEP, sleeps},
+    {"leak", STEP, leaks},
+    {"allocate", STEP, wants_much},
+    {"nan", STEP, not_a_number},
+    {"infinity", STEP, infinite},
+    {"error", STEP, error},
+    {"fatal", STEP, fatal},
+    {"illegal", STEP, illegal},
+    {"negative", STEP, negative},
+    {"discard", STEP, discards},
+    {"discard_long", STEP, discards_long_steps},
+    {"log_flood", STEP, floods},
+    {"log_thread", STEP, logs_in_a_thread},
+    {"print", STEP, prints},
+    {"locale", STEP, changes_locale},
+    {"folder", STEP, changes_folder},
+    {"rounding", STEP, changes_rounding},
+    {"wrong_restore", RESTORE, keeps_state},
+    {"network", STEP, connects},
+    {"write_home", STEP, writes_home},
+    {"read_key", STEP, reads_key},
+    {"fork_bomb", STEP, forks},
+};
+
+/* A line with the word and the seconds of the clock that Python calls monotonic. */
+static void stamp(const char *word) {
+    const char *path = getenv("FAULT_STAMP");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    fprintf(file, "%s %lld.%09ld\n", word, (long long)now.tv_sec, now.tv_nsec);
+    fclose(file);
+}
+
+static int happen(Unit *unit, Phase phase) {
+    if (unit->now.fatal) {
+        unit->now.calls_after_fatal++;
+        stamp("after-fatal");
+    }
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (faults[i].phase == phase && strcmp(faults[i].name, unit->fault) == 0 &&
+            (phase != STEP || unit->time >= unit->now.real[FAULT_TIME] - 1e-12)) {
+            stamp(unit->fault);
+            return faults[i].act(unit);
+        }
+    return OK;
+}
+
+/* ---- FMI --------------------------------------------------------------------------------------------------------- */
+
+static void read_resource(Unit *unit, const char *uri) {
+    char path[4096];
+    if (strncmp(uri, "file://", 7) != 0 || snprintf(path, sizeof path, "%s/fault.txt", uri + 7) >= (int)sizeof path) return;
+    FILE *file = fopen(path, "r");
+    if (!file) return;
+    if (fscanf(file, "%63s", unit->fault) != 1) unit->fault[0] = '\0';
+    fclose(file);
+}
+
+EXPORT void *fmi2Instantiate(const char *name, int type, const char *token, const char *resources, const Callbacks *call,
+                             int visible, int logging) {
+    Unit *unit = calloc(1, sizeof *unit);
+    unit->call = *call;
+    strncpy(unit->name, name, sizeof unit->name - 1);
+    unit->now.real[U] = 1.0;
+    read_resource(unit, resources);
+    happen(unit, INSTANTIATE);
+    return unit;
+}
+EXPORT void fmi2FreeInstance(void *c) {
+    happen(c, FREE);
+    free(c);
+}
+EXPORT int fmi2SetDebugLogging(void *c, int on, size_t count, const char *const *names) { return OK; }
+EXPORT int fmi2SetupExperiment(void *c, int d, double tolerance, double start, int s, double stop) {
+    ((Unit *)c)->time = start;
+    return OK;
+}
+EXPORT int fmi2EnterInitializationMode(void *c) { return OK; }
+EXPORT int fmi2ExitInitializationMode(void *c) { return happen(c, INITIALISE); }
+EXPORT int fmi2Terminate(void *c) { return happen(c, TERMINATE); }
+EXPORT int fmi2Reset(void *c) {
+    Unit *unit = c;
+    memset(&unit->now, 0, sizeof unit->now);
+    unit->now.real[U] = 1.0;
+    return OK;
+}
+EXPORT int fmi2SetReal(void *c, const Reference *r, size_t n, const double *v) {
+    for (size_t i = 0; i < n; i++) ((Unit *)c)->now.real[r[i]] = v[i];
+    return OK;
+}
+EXPORT int fmi2GetReal(void *c, const Reference *r, size_t n, double *v) {
+    for (size_t i = 0; i < n; i++) v[i] = ((Unit *)c)->now.real[r[i]];
+    return OK;
+}
+EXPORT int fmi2GetInteger(void *c, const Reference *r, size_t n, int *v) {
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) v[i] = r[i] == ALLOWED ? unit->now.allowed : unit->now.calls_after_fatal;
+    return OK;
+}
+EXPORT int fmi2SetString(void *c, const Reference *r, size_t n, const char *const *v) {
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) snprintf(r[i] == FAULT_NAME ? unit->fault : unit->text, 64, "%s", v[i]);
+    return OK;
+}
+EXPORT int fmi2GetString(void *c, const Reference *r, size_t n, const char **v) {
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) v[i] = r[i] == FAULT_NAME ? unit->fault : unit->text;
+    return OK;
+}
+EXPORT int fmi2DoStep(void *c, double time, double h, int final) {
+    Unit *unit = c;
+    unit->time = time;
+    unit->duration = h;
+    unit->now.real[Y] += h * (unit->now.real[U] - unit->now.real[Y]);
+    const int status = happen(unit, STEP);
+    unit->time = time + h;
+    return status;
+}
+EXPORT int fmi2GetFMUstate(void *c, void **state) {
+    if (!*state) *state = malloc(sizeof(Values));
+    memcpy(*state, &((Unit *)c)->now, sizeof(Values));
+    return OK;
+}
+EXPORT int fmi2SetFMUstate(void *c, void *state) {
+    Unit *unit = c;
+    if (strcmp(unit->fault, "wrong_restore") != 0) memcpy(&unit->now, state, sizeof(Values));
+    return OK;
+}
+EXPORT int fmi2FreeFMUstate(void *c, void **state) {
+    free(*state);
+    *state = NULL;
+    return OK;
+}
+EXPORT int fmi2SerializedFMUstateSize(void *c, void *state, size_t *size) {
+    *size = sizeof(Values);
+    return OK;
+}
+EXPORT int fmi2SerializeFMUstate(void *c, void *state, char *bytes, size_t size) {
+    memcpy(bytes, state, size);
+    return OK;
+}
+EXPORT int fmi2DeSerializeFMUstate(void *c, const char *bytes, size_t size, void **state) {
+    *state = malloc(sizeof(Values));
+    memcpy(*state, bytes, sizeof(Values));
+    return OK;
+}

@@ -1,0 +1,148 @@
+"""The fault suite: every row of the table again and again, judged by the common contract, and the page about it.
+
+    make faults                     20 trials of each row, then docs/reliability.md
+    FAULTS=3 make faults            fewer of them
+    python -m tests.faults.suite hang "exit("      only rows with these words, and no page
+
+All rows are tried once, then all again, so that the page can be written after each round. Where FAULT_TABLE names a
+file, trials are kept there, those that are there already count, and a suite that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import contract
+from suite_rows import Row, table
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+ROUNDS = 20
+INTRO = """# Reliability
+
+What happens when a unit crashes, hangs, lies or attacks, when the disk is full or somebody kills the run: this page
+is a measurement. `make faults` provokes every fault below {rounds} times and writes the table. Its quick part is in
+`make test`.
+
+## What is promised
+
+- **One line** on standard error, `unit · phase · simulated time · variable · cause · log path`, and the same fields
+  in the document of `--json`. A field that does not apply is "–".
+- **The rows** up to the last completed macro step are readable by the ordinary reader and marked incomplete. A unit
+  in the master's own process that takes it along keeps the rows that were flushed, at most about a second before.
+- **The exit code**: 2 wrong input, 3 a unit returned an error, 4 a unit crashed, 5 a unit exceeded its time limit, 6
+  a non-finite value, 7 results could not be written, 8 an input was refused as unsafe, 130 and 143 interrupted.
+- **Nothing stays**: no process, no temporary folder.
+- **Soon**: the command has ended at most 2 s after the fault; where a time limit is given, at most 1 s after it;
+  after Ctrl-C or termination within 1 s.
+
+## How it is measured
+
+Each trial is a `cosimo` command in a process and a folder of its own. Units are one FMU written for it
+(`tests/faults/faulty.c`), which has all faults and notes the moment at which one happens; beside it runs a sound one.
+A trial counts as reached when all of the promises hold, and what else the row says. *Longest report* is the time from
+the fault to the end of the command, on the clock on the wall, the longest of all trials; where there is none, the
+fault has no moment, or the run goes to its end. *In-process* units live in the master's process, *isolated* ones in
+their own ([isolation.md](isolation.md)), those in a *sandbox* also without network and files
+([security.md](security.md)).
+
+Measured on {machine}; load while measuring {load}. {summary}
+
+## The table
+
+| fault | mode | what the user gets | reached | longest report |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def main(words: list[str]) -> int:
+    """Try all rows; 0 when every trial was reached."""
+    rounds = int(os.environ.get("FAULTS", str(ROUNDS)))
+    rows = [row for row in table() if not words or any(word in f"{row.fault} {row.mode}" for word in words)]
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        os.environ.setdefault("FAULT_TABLE", str(Path(folder, "trials.jsonl")))
+        loads = [os.getloadavg()[0]]
+        for number in range(rounds):
+            for row in rows:
+                _try(row, number, rounds)
+            loads.append(os.getloadavg()[0])
+            if not words:
+                PAGE.write_text(page(rows, kept(), loads), encoding="utf-8")
+        trials = kept()
+    lost = [trial for row in rows for trial in trials[row.fault, row.mode] if not trial["reached"]]
+    print(f"{len(lost)} trials were not reached" if lost else "every trial was reached")
+    return int(bool(lost))
+
+
+def _try(row: Row, number: int, rounds: int) -> None:
+    """The trials of one row in one round: one, or its share of as many as it wants."""
+    total = row.times or rounds
+    for trial in range(total * number // rounds, total * (number + 1) // rounds):
+        if any(done["trial"] == trial for done in kept()[row.fault, row.mode]):
+            continue
+        begin, line, seconds, reason = time.monotonic(), "", None, ""
+        with tempfile.TemporaryDirectory(prefix="fault-") as folder:
+            try:
+                seen = row.trial(Path(folder), row.mode, trial)
+                line, seconds = seen.line, seen.seconds
+            except Exception as error:  # whatever it is, the row is not reached, and the next one is tried
+                reason = " ".join((str(error) or traceback.format_exc()).split())
+        figures: dict[str, Any] = {"mode": row.mode, "trial": trial, "reached": not reason, "line": line}
+        contract.note(row.fault, **figures, seconds=seconds, reason=reason, took=time.monotonic() - begin)
+        told = f"not reached: {reason[:300]}" if reason else line[:100]
+        print(f"{number + 1}/{rounds} {row.fault} ({row.mode}) {time.monotonic() - begin:.1f} s: {told}", flush=True)
+
+
+def kept() -> Mapping[tuple[str, str], list[dict[str, Any]]]:
+    """Trials so far, by fault and mode."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    path = Path(os.environ["FAULT_TABLE"])
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if "trial" in (figures := json.loads(line)):
+            found[figures["row"], figures["mode"]].append(figures)
+    return found
+
+
+def page(rows: Iterable[Row], trials: Mapping[tuple[str, str], list[dict[str, Any]]], loads: list[float]) -> str:
+    """The page with the table."""
+    lines, tried, reached, most = [], 0, 0, 0
+    for row in rows:
+        done = trials[row.fault, row.mode]
+        good = [trial for trial in done if trial["reached"]]
+        tried, reached = tried + len(done), reached + len(good)
+        most = most if row.times else max(most, len(done))
+        seconds = [trial["seconds"] for trial in good if trial["seconds"] is not None]
+        longest = f"{max(seconds):.2f} s" if seconds else ""
+        shown = _cell(good[0]["line"], 400) if good else ""
+        if len(good) < len(done):
+            why = _cell(next(trial["reason"] for trial in done if not trial["reached"]), 240)
+            shown += f"{'; ' if shown else ''}**not reached**: {why}"
+        lines.append(f"| {row.fault} | {row.mode} | {shown} | {len(good)} of {len(done)} | {longest} |")
+    summary = f"Of {tried} trials, {reached} were reached."
+    machine = (
+        f"Linux {platform.release().split('-')[0]}, {os.cpu_count()} processors, Python {platform.python_version()}"
+    )
+    load = f"{min(loads):.1f} to {max(loads):.1f}"
+    return INTRO.format(rounds=most, machine=machine, load=load, summary=summary) + "\n".join(lines) + "\n"
+
+
+def _cell(text: str, most: int) -> str:
+    """As a cell of a table: one line, nothing that has a meaning there."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    for sign in "\\|<>*_[]":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

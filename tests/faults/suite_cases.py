@@ -1,0 +1,296 @@
+"""Trials that are more than one unit with one fault: runs that must go on, kills, paths, archives, sandboxes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "safety"))
+import attacks
+import faulty
+import test_archives
+import test_interruptions
+from contract import Outcome, once_recording, require_contract, require_rows
+from suite_trials import (
+    IN_PROCESS,
+    OPTIONS,
+    STEP,
+    Seen,
+    Trial,
+    observe,
+    require_completed,
+    require_kept,
+    workplace,
+    write,
+)
+
+import test_cli_terminal
+from cosimo.formats.results import read_result
+from cosimo.units import Fmu
+from cosimo.units.isolation import Isolation
+
+OUT_OF_RANGE = {'<Real start="0"/></ScalarVariable>\n    <ScalarVariable name="u"': '<Real start="0" max="0.25"/>'
+                '</ScalarVariable>\n    <ScalarVariable name="u"'}  # fmt: skip
+
+
+# ---- runs that must go on --------------------------------------------------------------------------------------------
+
+
+def slow(folder: Path, mode: str, number: int) -> Seen:
+    """1,000 steps of 2 ms under a limit of 1 s; and whoever is waited for is said at a terminal."""
+    write(folder, "slow", amount=0.002, at=0.0)
+    outcome, rows = require_completed(folder, "--stop-time", "10", "--unit-timeout", "1", *OPTIONS[mode])
+    assert outcome.document["steps"] == 1000
+    assert len(rows) == 1001
+    write(folder, "slow", amount=2.5, at=1.99)
+    temporary = str(folder / "temporary")
+    code, seen = test_cli_terminal.at_terminal("run", "s.toml", *OPTIONS[mode], cwd=folder, TMPDIR=temporary)
+    assert code == 0, seen
+    assert "waiting for unit 'sick'" in seen, seen
+    return Seen("1000 macro steps; at the terminal: waiting for unit 'sick' for …")
+
+
+def goes_on(folder: Path, mode: str, number: int) -> Seen:
+    """NaN, and told to go on."""
+    write(folder, "nan")
+    outcome, rows = require_completed(folder, "--allow-non-finite", *OPTIONS[mode])
+    (told,) = [warned for warned in outcome.document["warnings"] if "became nan" in warned]
+    assert np.isnan(rows["sick.y"][31:]).all()
+    assert np.isfinite(rows["sound.y"]).all()
+    return Seen(f"warning: {told}")
+
+
+def out_of_range(folder: Path, mode: str, number: int) -> Seen:
+    """One warning per variable."""
+    write(folder, "", changes=OUT_OF_RANGE)
+    outcome, _ = require_completed(folder, *OPTIONS[mode])
+    (told,) = [warned for warned in outcome.document["warnings"] if "outside" in warned]
+    assert ": sick.y is " in told, told
+    return Seen(f"warning: {told}")
+
+
+def rolled_back(folder: Path, mode: str, number: int) -> Seen:
+    """A unit that refuses steps above 3 ms from 0.3 s on: two halvings of 10 ms."""
+    write(folder, "discard_long", amount=0.003)
+    outcome, rows = require_completed(folder, *OPTIONS[mode])
+    assert len(rows) == 201
+    count = outcome.document["rollbacks"]
+    assert count == 2, count
+    return Seen(f"{outcome.document['steps']} macro steps, {count} rollbacks")
+
+
+def compared(fault: str, *, own_changes: bool = False, amount: float = 0.0) -> Trial:
+    """A run with the fault gives the same rows, to the last bit, as one without; `own_changes`: but for its own."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        environment = {"LOCPATH": german()} if fault == "locale" else {}
+        rows = []
+        for given in (fault, ""):
+            write(folder, given, at=0.0, amount=amount)
+            _, found = require_completed(folder, *OPTIONS[mode], environment=environment)
+            names = ["sound.y"] if own_changes else list(found.names)
+            rows.append((found.time, *(found[name] for name in names)))
+            if given == "locale":
+                numbers = (folder / "rows.csv").read_text().splitlines()[-1]
+                assert numbers.startswith(("2.0,", "2,")), numbers
+        assert np.array_equal(*rows)
+        return Seen("the same rows, to the last bit; standard output is one JSON document")
+
+    return trial
+
+
+@cache
+def german() -> str:
+    """A folder with the locale de_DE.UTF-8, whose decimals have a comma."""
+    folder = tempfile.mkdtemp(prefix="locale-")
+    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", f"{folder}/de_DE.UTF-8"], check=True)
+    return folder
+
+
+def flooded(folder: Path, mode: str, number: int) -> Seen:
+    """100 steps with 20,000 messages each take at most twice the time of the command without."""
+    walls = {}
+    for lines in (0, 20_000):
+        write(folder, "log_flood", amount=lines, at=0.0)
+        outcome, _ = require_completed(folder, "--stop-time", "1", *OPTIONS[mode])
+        walls[lines] = outcome.document["wall_time"], outcome.wall
+    assert walls[20_000][1] <= 2 * walls[0][1], f"{walls[20_000][1]:.2f} s with, {walls[0][1]:.2f} s without messages"
+    told = [warned for warned in outcome.document["warnings"] if "suppressed" in warned]
+    assert told, "nobody says how many messages were suppressed"
+    return Seen(f"warning: {told[0]}")
+
+
+# ---- ended from outside ----------------------------------------------------------------------------------------------
+
+
+def endless(folder: Path) -> None:
+    """Two units that take a millisecond for a step, without end."""
+    write(folder, "slow", amount=0.001, at=0.0)
+    text = (folder / "s.toml").read_text().replace("stop-time = 2.0", "stop-time = 1e6")
+    (folder / "s.toml").write_text(text)
+
+
+def signalled(which: signal.Signals, code: int) -> Trial:
+    """Ctrl-C or termination: rows kept, the summary within a second."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        endless(folder)
+        ready = once_recording(folder / "rows.arrows", seconds=0.2)
+
+        def disturb(process: subprocess.Popen[str]) -> None:
+            ready(process)
+            os.kill(process.pid, which)
+
+        outcome, *_ = observe(folder, "--output-file", "rows.arrows", *OPTIONS[mode], disturb=disturb)
+        require_contract(outcome, code=code, names=["interrupted at t = "])
+        rows = require_rows(folder / "rows.arrows")
+        assert rows.time[-1] == outcome.document["end_time"]
+        assert outcome.took is not None
+        assert outcome.took <= 1.0, f"summary after {outcome.took:.2f} s"
+        return Seen(outcome.line.removeprefix("cosimo: "), outcome.took)
+
+    return trial
+
+
+def killed(folder: Path, mode: str, number: int) -> Seen:
+    """Kill −9 of the master at a random time: rows readable, workers gone within a second."""
+    after = random.Random(number).uniform(0.0, 3.0)
+    if mode == IN_PROCESS:
+        (folder / "clock.py").write_text(test_interruptions.CLOCK)
+        (folder / "s.toml").write_text(test_interruptions.SCENARIO)
+        at, walls = test_interruptions.killed(folder, after)
+        assert at - walls[-1] < test_interruptions.FLUSH, f"{at - walls[-1]:.2f} s of rows lost"
+        return Seen(f"rows readable, marked incomplete; at most {test_interruptions.FLUSH} s of them lost")
+    endless(folder)
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        while not (folder / "rows.arrows.partial").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        time.sleep(after)
+        process.kill()
+
+    outcome, *_ = observe(folder, "--output-file", "rows.arrows", *OPTIONS[mode], disturb=disturb)
+    assert outcome.code == -signal.SIGKILL
+    assert not outcome.orphans, outcome.orphans
+    rows = read_result(folder / "rows.arrows")
+    assert not rows.complete
+    assert np.array_equal(rows.time, STEP * np.arange(len(rows)))
+    return Seen("rows readable, marked incomplete; no worker after 1 s")
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def in_folder(name: str) -> Trial:
+    """Everything lies in a folder of this name, and so do temporary files; the rows are those of a plain one."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        rows = []
+        for place in (folder / "plain", folder / name):
+            place.mkdir()
+            write(place, "")
+            rows.append(require_completed(place, *OPTIONS[mode])[1])
+        assert rows[0].names == rows[1].names
+        assert np.array_equal(rows[0].to_numpy(), rows[1].to_numpy())
+        return Seen("the same rows, to the last bit")
+
+    return trial
+
+
+def archives(folder: Path, mode: str, number: int) -> Seen:
+    """Every attack that `attacks` knows is refused with exit code 8 before anything is written."""
+    said = ""
+    with workplace(folder) as work:
+        for attack, says in attacks.ATTACKS.values():
+            path = attacks.fmu(work)
+            path.write_bytes(attack(path.read_bytes()))
+            said = test_archives.refused(work, "run", "a.fmu", "--step-size", "0.1", "--stop-time", "1")
+            assert says in said, said
+            path.unlink()
+    return Seen(said.removeprefix("cosimo: "))
+
+
+def in_workplace(judge: Callable[[Path], Seen]) -> Trial:
+    """A trial in a folder beside which nothing may be left."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        with workplace(folder) as work:
+            return judge(work)
+
+    return trial
+
+
+# ---- the sandbox -----------------------------------------------------------------------------------------------------
+
+
+def hostile(fault: str, says: str) -> Trial:
+    """What the unit tries is refused and named, and its numbers are those of a unit that tries nothing."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        descriptor, secret = tempfile.mkstemp(dir="/var/tmp")
+        os.close(descriptor)
+        try:
+            rows = []
+            for given in ("", fault):
+                write(folder, given, at=0.0, text=secret)
+                outcome, found = require_completed(folder, *OPTIONS[mode])
+                rows.append(found)
+        finally:
+            os.unlink(secret)
+        (told,) = [warned for warned in outcome.document["warnings"] if says.format(secret=secret) in warned]
+        assert rows[1]["sick.allowed"][-1] == 0, "allowed"
+        assert np.array_equal(rows[0].to_numpy(), rows[1].to_numpy())
+        return Seen(f"warning: {told.replace(secret, '/var/tmp/secret')}")
+
+    return trial
+
+
+def started(folder: Path, mode: str, number: int) -> Seen:
+    """A sandbox adds at most 10 ms to the start of an isolated unit: medians of 11 starts each, in turn."""
+    path = faulty.build(folder / "faulty.fmu")
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(11):
+        for sandbox, times in taken.items():
+            begin = time.perf_counter()
+            Fmu(path, isolate=Isolation(sandbox=sandbox)).instantiate().close()
+            times.append(time.perf_counter() - begin)
+    price = 1e3 * (statistics.median(taken[True]) - statistics.median(taken[False]))
+    assert price <= 10.0, f"{price:.1f} ms"
+    return Seen(f"{price:.1f} ms more than `--isolate`")
+
+
+def leaked(folder: Path, mode: str, number: int) -> Seen:
+    """1 MB per step from 0.3 s on, 100 MB allowed."""
+    write(folder, "leak")
+    outcome, *_ = observe(folder, "--output-file", "rows.csv", "--unit-memory", "100", *OPTIONS[mode])
+    require_contract(outcome, code=4, names=["sick", "memory limit"])
+    rows = len(read_result(folder / "rows.csv"))
+    assert 100 < rows < 140, rows
+    require_kept(folder / "rows.csv", rows)
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+def never_called_again(outcome: Outcome, stamps: list[str]) -> None:
+    """After a fatal status."""
+    assert "after-fatal" not in stamps, f"called {stamps.count('after-fatal')} times after a fatal status"
+
+
+def ten_retries(outcome: Outcome, stamps: list[str]) -> None:
+    """A refused step is made again in shorter parts at most ten times, beside the attempts of the two engines."""
+    assert outcome.document.get("rollbacks", 0) <= 10, outcome.document
+    assert stamps.count("discard") <= 12, stamps
+    assert outcome.document["time"] == 30 * STEP

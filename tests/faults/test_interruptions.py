@@ -1,0 +1,134 @@
+"""A run that is ended from outside: Ctrl-C, termination, kill −9. Rows stay, and checkpoints can be resumed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from contract import COSIMO, command, note, once_recording, require_contract, require_rows
+
+from cosimo.checkpoints import read_checkpoint
+from cosimo.formats.results import read_result
+
+CLOCK = """
+import time
+class Clock:
+    inputs, outputs = {"u": 0.0}, ("wall", "x")
+    def __init__(self):
+        self.wall, self.x = time.monotonic(), 1.0
+    def step(self, now, duration):
+        self.wall = time.monotonic()
+        self.x += duration * (self.u - self.x)
+"""
+SCENARIO = """
+step-size = 1e-3
+stop-time = 1e6
+[units.clock]
+kind = "python"
+class = "clock.py:Clock"
+"""
+FLUSH = 1.0 + 0.25
+"""Seconds between two flushes, and between two returns of the kernel."""
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Path:
+    """A run whose rows say when they were made."""
+    (tmp_path / "clock.py").write_text(CLOCK)
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_run_at_once(number: signal.Signals, code: int, clock: Path) -> None:
+    ready = once_recording(clock / "rows.parquet", seconds=0.3)
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        ready(process)
+        os.kill(process.pid, number)
+
+    outcome = command(clock, "run", "s.toml", "--output-file", "rows.parquet", "--json", disturb=disturb)
+    note(f"signal {number.name}", took=outcome.took, processor=outcome.cpu)
+    require_contract(outcome, code=code, names=["interrupted at t = ", "rows so far are kept"], within=1.0)
+    assert outcome.document["steps"] > 100
+    rows = require_rows(clock / "rows.parquet", at_least=100)
+    assert rows.time[-1] == outcome.document["end_time"]
+
+
+def killed(folder: Path, after: float, *options: str) -> tuple[float, np.ndarray]:
+    """Kill −9 some seconds after rows begin to be written; the time of that, and when the rows were made."""
+    for old in folder.glob("rows.*"):
+        old.unlink()
+    arguments = ["run", "s.toml", "--output-file", "rows.parquet", *options]
+    process = subprocess.Popen([*COSIMO, *arguments], cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        stream = folder / "rows.parquet.partial"
+        while not stream.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(after)
+    finally:
+        process.kill()
+        at = time.monotonic()
+        process.wait()
+    rows = read_result(folder / "rows.parquet")
+    assert not rows.complete
+    assert np.array_equal(rows.time, 1e-3 * np.arange(len(rows)))
+    return at, rows["clock.wall"] if len(rows) else np.array([at - after])
+
+
+def require_killed(folder: Path, times: int) -> None:
+    moments = random.Random(9)
+    lost = []
+    for _ in range(times):
+        at, walls = killed(folder, moments.uniform(0.0, 3.0))
+        lost.append(at - walls[-1])
+    note("kill −9 of the master", readable=times, of=times, lost=max(lost))
+    # What the rows lack; a machine that does other things too may wake this process late.
+    assert max(lost) < FLUSH + 0.5, lost
+
+
+def test_rows_survive_a_kill(clock: Path) -> None:
+    require_killed(clock, 2)
+
+
+@pytest.mark.slow
+def test_rows_survive_a_kill_at_any_time(clock: Path) -> None:
+    require_killed(clock, 30)
+
+
+def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
+    """From the last checkpoint to the same file, bit by bit, as a run that nobody killed."""
+    options = ["--set", "damping=1", "--step-size", "1e-4", "--stop-time", "400", "--every", "1000"]
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "cut.csv.checkpoint.earlier").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+
+    cut = command(
+        tmp_path, "run", "two-mass", *options, "--output-file", "cut.csv", "--checkpoint-every", "0.2", disturb=disturb
+    )
+    assert cut.code == -signal.SIGKILL
+    step = read_checkpoint(tmp_path / "cut.csv")["step"]
+    assert 0 < step < 4_000_000
+    rows = len(require_rows(tmp_path / "cut.csv"))
+    resumed = command(tmp_path, "resume", "cut.csv", "--json")
+    assert resumed.code == 0, resumed.errors
+    assert resumed.document["steps"] == 4_000_000
+    assert command(tmp_path, "run", "two-mass", *options, "--output-file", "whole.csv").code == 0
+    assert (tmp_path / "cut.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert not list(tmp_path.glob("cut.csv.*[!n]"))  # only cut.csv.json is left
+    note("resume after kill −9", rows_before=rows, checkpoint=step)

@@ -1,0 +1,204 @@
+"""Isolated units that crash, hang, end their process or take all memory: named, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from isolation_processes import children
+
+from cosimo import masters
+from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError, UnitTimeout
+from cosimo.core.system import System
+from cosimo.execution import run
+from cosimo.units import Fmu
+from cosimo.units.isolation import Isolation
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+import faulty
+
+LIMITS = Isolation(timeout=0.5, memory=100)
+
+
+def failing(fmu: Path, fault: str, isolation: Isolation = LIMITS, **parameters: float | str) -> RunError:
+    """The error of a run of 200 steps whose fault comes at 0.3 s."""
+    given = {"fault": fault, "fault_time": 0.3, **parameters}
+    system = System({"sound": Fmu(fmu, isolate=isolation), "sick": Fmu(fmu, isolate=isolation, parameters=given)})
+    with pytest.raises(RunError) as raised:
+        run(system, masters.jacobi(system, 0.01), stop=2.0)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "cause", "phase", "rows"),
+    [
+        ("segfault", UnitCrashed, "SIGSEGV", "doStep", 31),
+        ("abort", UnitCrashed, "SIGABRT (aborted); it says: faulty: assertion failed", "doStep", 31),
+        ("stack_overflow", UnitCrashed, "stack overflow", "doStep", 31),
+        ("floating_point", UnitCrashed, "SIGFPE", "doStep", 31),
+        ("kill", UnitCrashed, "SIGKILL", "doStep", 31),
+        ("exit", UnitCrashed, "the unit ended the process in fmi2DoStep (exit code 0)", "doStep", 31),
+        ("exit_at_once", UnitCrashed, "the unit ended the process", "doStep", 31),
+        ("crash_initialise", UnitCrashed, "SIGSEGV", "initialise", 0),
+        ("crash_terminate", UnitCrashed, "SIGSEGV", "terminate", 201),
+        ("crash_free", UnitCrashed, "SIGSEGV", "free", 201),
+        ("hang", UnitTimeout, "longer in fmi2DoStep than its limit of 0.5 s", "doStep", 31),
+        ("spin", UnitTimeout, "limit of 0.5 s", "doStep", 31),
+        ("allocate", UnitCrashed, "memory limit: the unit wanted more than 100 MB", "doStep", 31),
+        ("error", UnitError, "it says: no fuel at t = 0.3", "doStep", 31),
+        ("fatal", UnitError, "it says: engine lost at t = 0.3", "doStep", 31),
+        ("illegal", UnitError, "the unknown status 42", "doStep", 31),
+        ("negative", UnitError, "a negative status", "doStep", 31),
+    ],
+)
+def test_what_is_said_and_kept(fmu: Path, fault: str, kind: type, cause: str, phase: str, rows: int) -> None:
+    begin = time.monotonic()
+    error = failing(fmu, fault)
+    assert time.monotonic() - begin < 2.0
+    assert type(error) is kind
+    assert cause in error.line
+    assert (error.unit, error.phase) == ("sick", phase)
+    assert error.time == pytest.approx(0.3 if rows == 31 else 2.0 if rows else 0.0)
+    assert error.result is not None
+    assert len(error.result.time) == rows
+    assert not error.result.complete
+    assert not children()
+
+
+def test_a_leak_ends_at_the_limit(fmu: Path) -> None:
+    error = failing(fmu, "leak")
+    assert type(error) is UnitCrashed
+    assert "memory limit" in error.line
+    assert error.result is not None
+    # 100 MB at 1 MB a step from step 30 on.
+    assert 100 < len(error.result.time) < 140
+
+
+def test_a_crash_before_parameters_are_known(tmp_path: Path) -> None:
+    for fault, cause in (("crash_instantiate", "SIGSEGV"), ("exit_instantiate", "the unit ended the process")):
+        unit = Fmu(faulty.build(tmp_path / f"{fault}.fmu", early=fault), isolate=True)
+        with pytest.raises(UnitCrashed, match=cause) as raised:
+            unit.instantiate()
+        assert raised.value.phase == "instantiate"
+
+
+def test_a_hanging_instantiation(tmp_path: Path) -> None:
+    unit = Fmu(faulty.build(tmp_path / "hang.fmu", early="hang_instantiate"), isolate=Isolation(timeout=0.3))
+    with pytest.raises(UnitTimeout, match="fmi2Instantiate"):
+        unit.instantiate()
+
+
+def test_slow_is_not_dead(fmu: Path) -> None:
+    unit = Fmu(fmu, isolate=Isolation(timeout=0.5), parameters={"fault": "slow", "amount": 0.01})
+    system = System({"slow": unit})
+    assert run(system, masters.jacobi(system, 0.01), stop=0.5).info["steps"] == 50
+
+
+def test_nothing_is_called_after_a_fatal_status(fmu: Path) -> None:
+    instance = Fmu(fmu, isolate=True, parameters={"fault": "fatal", "fault_time": 0.0}).instantiate()
+    with pytest.raises(UnitError, match="fmi2Fatal"):
+        instance.step(0.0, 0.1)
+    with pytest.raises(UnitError, match="cannot be used any more"):
+        instance.read()
+    instance.close()
+
+
+def test_what_the_process_has_stays_as_it_was(fmu: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    here = os.getcwd()
+    for fault in ("print", "locale", "folder", "rounding", "log_thread"):
+        unit = Fmu(fmu, isolate=True, parameters={"fault": fault})
+        clean = Fmu(fmu)
+        found = []
+        for each in (unit, clean):
+            system = System({"a": each})
+            found.append(run(system, masters.jacobi(system, 0.01), stop=0.1)["a.y"])
+        if fault != "rounding":
+            assert (found[0] == found[1]).all()
+    assert os.getcwd() == here
+    assert 1.0 + 2.0**-53 == 1.0
+    assert capfd.readouterr().out == ""
+
+
+def test_printed_lines_and_messages_can_be_read(fmu: Path) -> None:
+    instance = Fmu(fmu, isolate=True, parameters={"fault": "print"}).instantiate()
+    instance.step(0.0, 0.1)
+    until = time.monotonic() + 2.0
+    while not instance.messages and time.monotonic() < until:
+        instance.read()
+        time.sleep(0.01)
+    assert instance.messages[0] == 'printed: {"not": "yours"'
+    instance.close()
+
+
+def test_floods_of_messages_are_capped(fmu: Path) -> None:
+    quiet, loud = (
+        Fmu(fmu, isolate=True, parameters={"fault": "log_flood", "amount": amount}) for amount in (0.0, 20000.0)
+    )
+    instance = loud.instantiate()
+    for step in range(5):
+        instance.step(step * 0.1, 0.1)
+    state = instance._component._worker.state  # type: ignore[attr-defined]
+    assert state.records == 100
+    assert state.suppressed == 5 * 20000 - 100
+    instance.close()
+    quiet.instantiate().close()
+
+
+def test_the_log_of_a_failed_unit_is_kept(fmu: Path, tmp_path: Path) -> None:
+    error = failing(fmu, "abort", Isolation(log=tmp_path / "unit.log"))
+    assert error.log == str(tmp_path / "unit.log")
+    assert (tmp_path / "unit.log").read_text() == "printed: faulty: assertion failed\n"
+    assert error.line.endswith("unit.log")
+
+
+def test_workers_end_with_the_master(fmu: Path, tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+from cosimo.units import Fmu
+instances = [Fmu({str(fmu)!r}, isolate=True).instantiate() for _ in range(2)]
+print(*(i._component._worker.state.pid for i in instances), flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as master:
+        assert master.stdout is not None
+        workers = [int(word) for word in master.stdout.readline().split()]
+        assert len(workers) == 2
+        master.send_signal(signal.SIGKILL)
+        master.wait()
+    until = time.monotonic() + 1.0
+    while any(_alive(pid) for pid in workers) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(_alive(pid) for pid in workers)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
+    from fmu_builder import build
+
+    path = build(tmp_path, "minimal2")
+    import zipfile
+
+    broken = tmp_path / "broken.fmu"
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(broken, "w") as target:
+        for member in source.infolist():
+            target.writestr(member, b"no library" if member.filename.endswith(".so") else source.read(member))
+    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+        Fmu(broken, isolate=True).instantiate()
+
+
+@pytest.mark.parametrize(("given", "what"), [({"timeout": 0.0}, "time"), ({"memory": -1.0}, "memory")])
+def test_limits_must_make_sense(given: dict[str, float], what: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the {what} limit"):
+        Isolation(**given)  # type: ignore[arg-type]

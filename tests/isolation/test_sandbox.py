@@ -1,0 +1,94 @@
+"""What a hostile unit in a sandbox is kept from, and where there can be no sandbox."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cosimo import masters
+from cosimo.core.errors import ConfigurationError, UnitCrashed, UnitTimeout
+from cosimo.core.result import Result
+from cosimo.core.system import System
+from cosimo.execution import run
+from cosimo.units import Fmu
+from cosimo.units.isolation import Isolation
+from cosimo.units.isolation_sandbox import environment
+
+SANDBOX = Isolation(sandbox=True, timeout=5.0)
+
+
+def made(fmu: Path, fault: str, text: str = "", isolation: Isolation | bool = SANDBOX) -> Result:
+    system = System({"a": Fmu(fmu, isolate=isolation, parameters={"fault": fault, "text": text})})
+    return run(system, masters.jacobi(system, 0.01), stop=0.05)
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A short path, as the unit knows no longer ones, beside what a sandbox shows."""
+    import tempfile
+
+    descriptor, name = tempfile.mkstemp(dir="/var/tmp")
+    os.close(descriptor)
+    return Path(name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("network", "tried to open a network connection (5 times)"),
+        ("fork_bomb", "tried to start a process (40 times)"),
+        ("write_home", "tried to write '{secret}'"),
+        ("read_key", "tried to read '{secret}'"),
+    ],
+)
+def test_a_hostile_unit_is_refused_and_named(fmu: Path, secret: Path, fault: str, told: str) -> None:
+    try:
+        clean, open_air, hostile = (
+            made(fmu, "", isolation=False),
+            made(fmu, fault, str(secret), isolation=True),
+            made(fmu, fault, str(secret)),
+        )
+    finally:
+        secret.unlink()
+    assert open_air["a.allowed"][-1] > 0  # without a sandbox it does as it likes
+    assert hostile["a.allowed"][-1] == 0
+    assert np.array_equal(hostile["a.y"], clean["a.y"])
+    assert [str(warned) for warned in hostile.warnings if told.format(secret=secret) in str(warned)]
+
+
+def test_faults_are_told_from_each_other(fmu: Path) -> None:
+    for fault, cause in (("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("exit", "ended the process")):
+        with pytest.raises(UnitCrashed, match=cause) as raised:
+            made(fmu, fault)
+        assert raised.value.phase == "doStep"
+    with pytest.raises(UnitTimeout, match=r"limit of 0\.3 s"):
+        made(fmu, "hang", isolation=Isolation(sandbox=True, timeout=0.3))
+
+
+def test_the_working_directory_is_its_own(fmu: Path) -> None:
+    assert made(fmu, "folder").info["steps"] == 5
+
+
+def test_secrets_in_the_environment_stay_outside() -> None:
+    kept = environment({"PATH": "/bin", "LC_ALL": "C", "API_KEY": "x", "HOME": "/home/me"})
+    assert kept == {"PATH": "/bin", "LC_ALL": "C", "HOME": "/tmp", "TMPDIR": "/tmp"}
+
+
+def test_without_bubblewrap_it_is_refused(fmu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ConfigurationError, match="install the package bubblewrap"):
+        Fmu(fmu, isolate=SANDBOX).instantiate()
+
+
+def test_where_no_sandbox_is_permitted_it_is_refused(
+    fmu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = tmp_path / "bwrap"
+    refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ConfigurationError, match=r"could not be set up: bwrap: No permissions.*allow user namespaces"):
+        Fmu(fmu, isolate=SANDBOX).instantiate()
