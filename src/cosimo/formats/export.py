@@ -53,13 +53,21 @@ def export_unit(unit: Unit, path: str | Path, *, name: str, fmi: Fmi, experiment
     return _write(Path(path), _pack(_describe(unit, name, {}, experiment or Experiment()), fmi))
 
 
-def export_system(system: System, folder: str | Path, *, fmi: Fmi, master: Master | None = None) -> dict[str, Path]:
-    """Write one FMU per unit into `folder` and return where each is; the FMUs suggest the step of `master`.
+def export_system(
+    system: System,
+    folder: str | Path,
+    *,
+    fmi: Fmi,
+    master: Master | None = None,
+    experiment: Experiment | None = None,
+) -> dict[str, Path]:
+    """Write one FMU per unit into `folder` and return where each is; all suggest `experiment` or the step of `master`.
 
     External inputs become start values: constants for good, others with their value at t = 0.
     """
     folder = Path(folder)
-    packed = _pack_units(system, fmi, Experiment(step=None if master is None else master.step))
+    suggested = experiment or Experiment(step=None if master is None else master.step)
+    packed = _pack_units(system, fmi, suggested)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

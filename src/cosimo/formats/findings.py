@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from cosimo.core.errors import ConfigurationError, FileError
+from cosimo.core.errors import ConfigurationError, FileError, one_line
+
+MOST = 100
+"""Nobody reads more errors than this, and finding the nearest known name for each takes time."""
 
 
 @dataclass(frozen=True)
@@ -44,44 +47,52 @@ class Finding:
     file: str = ""
     line: int | None = None
     severity: Literal["error", "warning"] = "error"
+    exit_code: int = 2
+    """What the command line ends with: 8 where the file was refused as unsafe."""
 
     def __str__(self) -> str:
         where = self.file + ("" if self.line is None else f":{self.line}")
         kind = "warning: " if self.severity == "warning" else ""
-        return f"{where + ': ' if where else ''}{kind}{self.message}"
+        return one_line(f"{where + ': ' if where else ''}{kind}{self.message}")
 
 
 class Findings:
-    """Errors and warnings in the order in which they were found."""
+    """Errors and warnings in the order in which they were found; reading ends when there are too many errors."""
 
     def __init__(self) -> None:
-        self.all: list[Finding] = []
+        self._all: dict[Finding, None] = {}
+        self._errors = 0
+
+    @property
+    def all(self) -> list[Finding]:
+        """Everything found so far."""
+        return list(self._all)
 
     @property
     def errors(self) -> list[Finding]:
         """Those that keep the file from being used."""
-        return [finding for finding in self.all if finding.severity == "error"]
+        return [finding for finding in self._all if finding.severity == "error"]
 
     @property
     def warnings(self) -> list[Finding]:
         """Those that do not."""
-        return [finding for finding in self.all if finding.severity == "warning"]
+        return [finding for finding in self._all if finding.severity == "warning"]
 
     def warn(self, message: str, place: Place) -> None:
         """Something odd. What was found at the same place before is not repeated."""
-        finding = Finding(message, place.file, place.line, "warning")
-        if finding not in self.all:
-            self.all.append(finding)
+        self._all[Finding(message, place.file, place.line, "warning")] = None
 
     def fail(self, error: ConfigurationError, place: Place) -> None:
-        """Something wrong, at the place that the error names, or else at `place`."""
+        """Something wrong, at the place that the error names, or else at `place`; raised when it is one too many."""
         finding = (
             Finding(error.reason, error.file, error.line)
             if isinstance(error, FileError)
             else Finding(str(error), place.file, place.line)
         )
-        if finding not in self.all:
-            self.all.append(finding)
+        self._errors += finding not in self._all
+        self._all[finding] = None
+        if self._errors >= MOST:
+            raise error
 
     @contextmanager
     def collect(self, place: Place) -> Iterator[None]:

@@ -106,9 +106,6 @@ def describe(target: str | Path) -> FmuDescription | SystemDescription:
 
 def describe_fmu(fmu: Fmu) -> FmuDescription:
     """What the FMU says about itself."""
-    from cosimo.units.fmu_archive import read_description
-
-    described, _ = read_description(fmu.path, validate=False)
     variables = tuple(
         VariableDescription(
             info.name,
@@ -126,7 +123,7 @@ def describe_fmu(fmu: Fmu) -> FmuDescription:
         fmi_version=fmu.fmi_version,
         model_name=fmu.model_name,
         description=fmu.description,
-        generation_tool=described.generationTool,
+        generation_tool=fmu.generation_tool,
         platforms=fmu.platforms,
         capabilities=asdict(fmu.capabilities),
         experiment=dict(fmu.default_experiment),
@@ -167,7 +164,7 @@ def validate(target: str | Path) -> list[Finding]:
         if not findings.errors:
             return [_finding(error, target), *findings.warnings]
     except CosimoError as error:
-        return [Finding(str(error)), *findings.errors, *findings.warnings]
+        return [Finding(str(error), exit_code=error.exit_code), *findings.errors, *findings.warnings]
     else:
         found = [Finding(problem, str(target)) for problem in _unready(loaded.system)]
         return [*found, *findings.warnings]

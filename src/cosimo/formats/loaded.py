@@ -15,7 +15,8 @@ class Loaded:
     """A system with its default experiment; what the file does not say is None.
 
     `step`, `start` and `stop` are in seconds. `outputs` are patterns such as `"truck.*"` on the names to record.
-    `warnings` tell what was odd in the file and how it was taken.
+    `warnings` tell what was odd in the file and how it was taken. `power_pairs` are pairs (input, output) of one unit
+    whose product is the power that enters it.
     """
 
     system: System
@@ -26,3 +27,4 @@ class Loaded:
     outputs: tuple[str, ...] | None = None
     source: Path | None = None
     warnings: tuple[Finding, ...] = ()
+    power_pairs: tuple[tuple[str, str], ...] = ()

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
 from cosimo.core.system import System
 from cosimo.formats.findings import Findings
 from cosimo.formats.loaded import Loaded
+from cosimo.units.archives import ArchiveLimits
 
 __all__ = ["SUFFIXES", "Loaded", "load", "load_system", "load_with"]
 
 SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
 
 
-def load(target: str | Path, *, settings: Mapping[str, float] | None = None) -> Loaded:
+def load(
+    target: str | Path, *, settings: Mapping[str, float] | None = None, limits: ArchiveLimits | None = None
+) -> Loaded:
     """What a scenario `.toml`, an `.ssp`, an `.ssd`, an `.fmu` or the name of a built-in problem stands for.
 
-    `settings` are parameters of a built-in problem, also of one that a scenario names.
+    `settings` are parameters of a built-in problem, also of one that a scenario names. `limits` bound what files may
+    be; without them the usual ones count, or those of the environment.
 
     >>> load("two-mass").system.names
     ('one', 'two')
     """
-    return load_with(target, Findings(), settings=settings)
+    return load_with(target, Findings(), settings=settings, limits=limits)
 
 
-def load_system(target: str | Path) -> System:
+def load_system(target: str | Path, *, limits: ArchiveLimits | None = None) -> System:
     """Just the system of a file or a built-in problem (this is `cosimo.load`)."""
-    return load(target).system
+    return load(target, limits=limits).system
 
 
-def load_with(target: str | Path, findings: Findings, *, settings: Mapping[str, float] | None = None) -> Loaded:
+def load_with(
+    target: str | Path,
+    findings: Findings,
+    *,
+    settings: Mapping[str, float] | None = None,
+    limits: ArchiveLimits | None = None,
+) -> Loaded:
     """As `load`; all that is found on the way, also when it raises, is added to `findings`."""
     path = Path(target)
     suffix = path.suffix.lower()
@@ -42,14 +52,14 @@ def load_with(target: str | Path, findings: Findings, *, settings: Mapping[str, 
     if suffix == ".toml":
         from cosimo.formats.scenario_building import load_scenario
 
-        return load_scenario(path, findings, settings=settings)
+        return load_scenario(path, findings, settings=settings, limits=limits)
     if settings:
         raise ConfigurationError(f"'{path}' is no built-in problem whose parameters could be set; edit the file.")
     if suffix == ".fmu":
-        return _fmu(path)
+        return _fmu(path, limits)
     from cosimo.formats.ssp import load_ssp
 
-    return load_ssp(path, findings)
+    return load_ssp(path, findings, limits=limits)
 
 
 def _problem(name: str, settings: Mapping[str, float] | None) -> Loaded:
@@ -59,17 +69,17 @@ def _problem(name: str, settings: Mapping[str, float] | None) -> Loaded:
         problem = CATALOGUE[name]
         return Loaded(problem.system(settings or {}), step=problem.step, stop=problem.stop)
     known = ", ".join(SUFFIXES)
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         raise ConfigurationError(f"'{name}' is a folder; give a file in it ({known}).")
-    if Path(name).exists():
+    if os.path.exists(name):
         raise ConfigurationError(f"'{name}' cannot be read as a system; files end in {known}.")
     raise UnknownNameError("system", name, [*CATALOGUE, f"a file ({known})"])
 
 
-def _fmu(path: Path) -> Loaded:
-    from cosimo.units.fmu import Fmu
+def _fmu(path: Path, limits: ArchiveLimits | None) -> Loaded:
+    from cosimo.units.fmu import Fmu, FmuOptions
 
-    fmu = Fmu(path)
+    fmu = Fmu(path, options=FmuOptions(limits=limits))
     given = fmu.default_experiment
     return Loaded(
         System({path.stem: fmu}, name=fmu.model_name),
@@ -81,12 +91,8 @@ def _fmu(path: Path) -> Loaded:
 
 
 def _require_file(path: Path) -> None:
-    if path.is_file():
+    if os.path.isfile(path):
         return
-    if path.is_dir():
-        raise ConfigurationError(f"'{path}' is a folder, not a file.")
-    near: list[str] = []
-    if path.parent.is_dir():
-        near = get_close_matches(path.name, [f.name for f in path.parent.iterdir() if f.suffix in SUFFIXES], n=1)
-    hint = f"did you mean '{path.with_name(near[0])}'?" if near else "check the path."
-    raise ConfigurationError(f"the file '{path}' does not exist; {hint}")
+    if os.path.isdir(path):
+        raise ConfigurationError(f"'{path}' is a folder, not a file; give a file in it.")
+    raise no_such_file(path, SUFFIXES)

@@ -80,7 +80,9 @@ def _iterative(s: System, h: float, o: MasterOptions, c: Coupling | None, cs: di
     until = {"tolerance": o.tolerance, "limit": o.sweep_limit, "anderson": o.anderson}
     given = {name: value for name, value in until.items() if value is not None}
     if o.sweeps is not None and given:
-        raise ConfigurationError("an iteration has a fixed number of sweeps or runs until converged, not both.")
+        raise ConfigurationError(
+            "an iteration has a fixed number of sweeps or runs until converged, not both; leave out sweeps or the rest."
+        )
     sweeps = o.sweeps if o.sweeps is not None else Convergence(**given)  # type: ignore[arg-type]
     return masters.iterative(s, h, sweeps=sweeps, order=_names(o.order), coupling=c, couplings=cs)
 

@@ -26,6 +26,8 @@ from cosimo.core.errors import OutputError
 _DOUBLE, _INT32, _TEXT = 0, 20, 51
 _LINEAR, _UNDEFINED = 0, -1  # between the rows interpolate linearly; there is nothing outside of them
 _MOST_ROWS = 2**31 - 1
+_MOST_TYPE = 4052
+_WIDTHS = {0: 8, 1: 4, 2: 4, 3: 2, 4: 2, 5: 1}  # bytes per element, by the second digit of the type from the right
 
 
 def write_mat(path: Path, names: Sequence[str], blocks: Iterable[Array]) -> None:
@@ -59,6 +61,7 @@ def read_mat(path: Path) -> tuple[list[str], Array]:
     """Names, time first, and rows (K, 1 + n); constants fill their columns, aliases get their sign."""
     from scipy.io import loadmat
 
+    _require_level4(path)
     found: dict[str, Any] = loadmat(path, chars_as_strings=False)
     if missing := {"Aclass", "name", "dataInfo", "data_2"} - set(found):
         raise ValueError(f"it lacks {', '.join(sorted(missing))}, which Modelica results have")
@@ -74,6 +77,23 @@ def read_mat(path: Path) -> tuple[list[str], Array]:
         values = found["data_1"][0] if matrix == 1 else found["data_2"].T
         rows[:, number] = np.sign(place) * values[abs(place) - 1]
     return names, rows
+
+
+def _require_level4(path: Path) -> None:
+    """Every matrix must lie inside the file: a header can claim any size, and room for it would be made."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while head := file.read(20):
+            if len(head) < 20:
+                raise ValueError("it is cut off")
+            order = "<" if 0 <= struct.unpack("<i", head[:4])[0] <= _MOST_TYPE else ">"
+            kind, rows, columns, imaginary, name = struct.unpack(f"{order}5i", head)
+            width = _WIDTHS.get(kind // 10 % 10)
+            if not 0 <= kind <= _MOST_TYPE or width is None or kind % 10 > 1 or min(rows, columns, name) < 0:
+                raise ValueError("it is not a level-4 file of full matrices")
+            file.seek(name + rows * columns * width * (2 if imaginary else 1), 1)
+            if file.tell() > size:
+                raise ValueError("it is cut off")
 
 
 def _header(file: IO[bytes], name: str, kind: int, shape: tuple[int, int]) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.result import Result, Warned
 from cosimo.formats.matfile import read_mat, write_mat
 from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump, writing
@@ -117,9 +117,9 @@ def read_result(path: str | Path) -> Result:
     """
     path = Path(path)
     stream = path if path.suffix == STREAM_SUFFIX else path.with_name(path.name + STREAM_SUFFIX)
-    if not path.exists() and not stream.exists():
+    if not os.path.exists(path) and not os.path.exists(stream):
         raise ConfigurationError(f"no result file '{path}', nor a stream '{stream.name}' beside it; check the path.")
-    if stream.exists():
+    if os.path.exists(stream):
         path, form = stream, FORMATS[".arrows"]
     else:
         form = _format(path, "read")
@@ -128,7 +128,7 @@ def read_result(path: str | Path) -> Result:
         if not found.names or found.names[0].lower() != "time":
             raise ValueError(f"its first column is '{found.names[0] if found.names else ''}', not 'time'")
     beside = sidecar(path)
-    with _reading(beside):
+    with _reading(beside if form.sidecar else path):
         document = json.loads(beside.read_bytes()) if form.sidecar and beside.exists() else dict(found.document or {})
         warnings = tuple(Warned(**item) for item in document.pop("warnings", ()))
         complete = bool(document.pop("complete", True))
@@ -153,6 +153,10 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except MemoryError:
+        raise ConfigurationError(
+            f"'{path}' does not fit into the memory; read a part of it with other tools."
+        ) from None
+    except CosimoError:
         raise
     except Exception as problem:
         if isinstance(problem, OSError) and problem.errno:

@@ -72,6 +72,10 @@ class FmuTable(Table):
     )
     logging: bool = Field(False, description="Ask the FMU for all its messages, not only errors.")
     validate_: bool = Field(True, description="Refuse a description that breaks the FMI standard.")
+    isolate: bool = Field(False, description="Run the FMU in a process of its own, which may crash or hang.")
+    sandbox: bool = Field(False, description="Isolated, and without network, other processes, or files but its own.")
+    timeout: float | None = Field(None, gt=0, description="isolated: seconds that one call of the FMU may take.")
+    memory: float | None = Field(None, gt=0, description="isolated: megabytes that the FMU may take.")
 
 
 class LinearTable(Table):
@@ -177,8 +181,14 @@ def _table_tag(value: Any) -> str:
 
 def _arrow(text: str) -> str:
     if text.count("->") != 1 or not all(end.strip() for end in text.split("->")):
-        raise PydanticCustomError("arrow", "a connection is written 'unit.output -> unit.input'")
+        raise PydanticCustomError("arrow", "a connection is written 'unit.output -> unit.input'; write it so.")
     return text
+
+
+def _two_ends(pair: list[str]) -> list[str]:
+    if len(pair) != 2:
+        raise PydanticCustomError("pair", "a power pair is an input and an output of one unit; give these two names.")
+    return pair
 
 
 UnitEntry = Annotated[
@@ -210,6 +220,9 @@ class Scenario(Table):
         [], description="'unit.output -> unit.input', or tables with gain and offset."
     )
     inputs: dict[str, InputEntry] = Field({}, description="External inputs by 'unit.input': constants or CSV columns.")
+    power_pairs: list[Annotated[list[str], AfterValidator(_two_ends)]] = Field(
+        [], description="['unit.input', 'unit.output'] of one unit whose product is the power that enters it."
+    )
     master: MasterTable | None = Field(None, description="The master algorithm.")
     step_size: float | None = Field(None, gt=0, description="Macro step in seconds.")
     start_time: float | None = Field(None, description="Start of the run in seconds.")
@@ -221,7 +234,9 @@ class Scenario(Table):
         if self.problem is None and not self.units:
             raise PydanticCustomError("whole", "give units, or a built-in problem.")
         if self.problem is not None and (self.units or self.connections or self.inputs):
-            raise PydanticCustomError("whole", "a built-in problem has its units, connections and inputs already.")
+            raise PydanticCustomError(
+                "whole", "a built-in problem has its units, connections and inputs already; remove them."
+            )
         if self.stop_time is not None and self.stop_time <= (self.start_time or 0.0):
             raise PydanticCustomError("whole", "stop-time must be greater than start-time.")
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,26 @@ from cosimo.formats.scenario import ConnectionTable, MasterTable, Scenario
 from cosimo.formats.scenario_reading import Source, read_scenario, show_key
 from cosimo.formats.scenario_units import build_unit
 from cosimo.formats.wiring import convert_connection, directory
+from cosimo.units.archives import ArchiveLimits
 
 
 def load_scenario(
-    path: str | Path, findings: Findings | None = None, *, settings: Mapping[str, float] | None = None
+    path: str | Path,
+    findings: Findings | None = None,
+    *,
+    settings: Mapping[str, float] | None = None,
+    limits: ArchiveLimits | None = None,
 ) -> Loaded:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
     path, findings = Path(path), findings or Findings()
-    scenario, source = read_scenario(path, findings)
+    limits = limits or ArchiveLimits.from_environment()
+    scenario, source = read_scenario(path, findings, limits)
     if scenario.problem is not None:
         loaded = _problem(scenario, source, settings or {})
     elif settings:
         raise ConfigurationError(f"'{path}' has no built-in problem whose parameters could be set; edit the file.")
     else:
-        loaded = Loaded(_system(scenario, source, findings))
+        loaded = Loaded(_system(scenario, source, findings, limits))
     step = loaded.step if scenario.step_size is None else scenario.step_size
     options = None if scenario.master is None else master_options(scenario.master)
     with findings.collect(source.place("master")):
@@ -42,6 +49,7 @@ def load_scenario(
             with source.place("master").blame("master"):
                 build_master(loaded.system, step or 1.0, options)
     outputs = _outputs(scenario, source, loaded.system, findings)
+    pairs = _power_pairs(scenario, source, loaded.system, findings)
     findings.require_no_errors()
     return Loaded(
         loaded.system,
@@ -52,6 +60,7 @@ def load_scenario(
         outputs,
         path,
         tuple(findings.warnings),
+        pairs,
     )
 
 
@@ -80,12 +89,12 @@ def _problem(scenario: Scenario, source: Source, settings: Mapping[str, float]) 
     return Loaded(system, step=problem.step, stop=problem.stop)
 
 
-def _system(scenario: Scenario, source: Source, findings: Findings) -> System:
+def _system(scenario: Scenario, source: Source, findings: Findings, limits: ArchiveLimits) -> System:
     units: dict[str, Unit] = {}
     for name, table in scenario.units.items():
         place = source.place("units", name)
         with findings.collect(place), place.blame(show_key(["units", name])):
-            units[name] = build_unit(name, table, source, scenario.start_time or 0.0)
+            units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits)
     findings.require_no_errors()
     known = directory(units)
     connections = []
@@ -129,11 +138,24 @@ def _outputs(scenario: Scenario, source: Source, system: System, findings: Findi
     return tuple(scenario.outputs)
 
 
+def _power_pairs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[tuple[str, str], ...]:
+    from cosimo.bonds import power_bonds
+
+    pairs = tuple((into, out) for into, out in scenario.power_pairs)
+    for number, pair in enumerate(pairs):
+        place = source.place("power-pairs", number)
+        with findings.collect(place), place.blame(show_key(["power-pairs", number])):
+            power_bonds(system, [pair])
+    return pairs
+
+
 class _Columns:
     """A CSV file with a line of names, read once for all inputs that use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        if not os.path.isfile(path):
+            raise ConfigurationError(f"'{path}' cannot be read: No such file.")
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(file)
@@ -171,5 +193,5 @@ class _Columns:
                 raise Place(str(self._path), line).error(f"column '{name}' has '{text}'; a finite number is needed.")
             values.append(value)
         if not values:
-            raise ConfigurationError(f"'{self._path}' has no rows below its line of column names.")
+            raise ConfigurationError(f"'{self._path}' has no rows below its line of column names; add some.")
         return values

@@ -6,6 +6,7 @@ The document has been read before, so that it is known to be correct; what follo
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 Key = tuple[str | int, ...]
@@ -27,6 +28,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
+        self._ends = [match.start() for match in re.finditer("\n", text)]
         self._found: dict[Key, int] = {}
         self._arrays: dict[Key, int] = {}
         self._document()
@@ -115,7 +117,7 @@ class Lines:
             self._at = found.end()
 
     def _line(self) -> int:
-        return self._text.count("\n", 0, self._at) + 1
+        return bisect_left(self._ends, self._at) + 1
 
 
 def _unquote(word: str) -> str:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, nearest
 from cosimo.formats.findings import Findings, Place
 from cosimo.formats.scenario import Scenario, check_scenario, known_keys
 from cosimo.formats.scenario_lines import Key, Lines
+from cosimo.units.archives import ArchiveLimits, remedy
 
 _WANTED = {
     "bool_type": "true or false",
@@ -44,9 +45,12 @@ class Source:
         return self.path.parent / file
 
 
-def read_scenario(path: Path, findings: Findings) -> tuple[Scenario, Source]:
+def read_scenario(path: Path, findings: Findings, limits: ArchiveLimits | None = None) -> tuple[Scenario, Source]:
     """The scenario in a file; raises the first of all errors that `findings` then holds."""
+    most = (limits or ArchiveLimits.from_environment()).text_size
     try:
+        if path.stat().st_size > most:
+            raise UnsafeInputError(f"'{path}' is larger than {most:,} bytes; {remedy('text_size')}.")
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
@@ -142,7 +146,8 @@ def _sentence(problems: list[dict[str, Any]]) -> str:
     if kind == "missing":
         return "the key is missing."
     if kind == "literal_error":
-        return f"must be {context['expected']}, not {given!r}."
+        near = nearest(str(given), re.findall("'([^']*)'", context["expected"]))
+        return f"must be {context['expected']}, not {given!r}{f'; did you mean {near!r}?' if near else '.'}"
     if kind == "string_pattern_mismatch":
         return f"must be written 'file.py:Class' or 'module:Class', not {given!r}."
     wanted = dict.fromkeys(_WANTED[problem["type"]] for problem in problems if problem["type"] in _WANTED)

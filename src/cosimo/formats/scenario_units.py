@@ -6,12 +6,13 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file
 from cosimo.core.unit import Unit
 from cosimo.formats.scenario import FmuTable, MechanicalTable, PythonTable, StateSpaceTable
 from cosimo.formats.scenario_reading import Source
@@ -25,6 +26,7 @@ from cosimo.units import (
     StateSpace,
     SymplecticEuler,
 )
+from cosimo.units.archives import ArchiveLimits
 
 _INTEGRATORS: Mapping[str, type[Integrator]] = {
     "exact": Exact,
@@ -38,11 +40,15 @@ _MECHANICAL = ("B", "displacement", "velocity", "acceleration", "feedthrough")
 
 
 def build_unit(
-    name: str, table: FmuTable | StateSpaceTable | MechanicalTable | PythonTable, source: Source, start_time: float
+    name: str,
+    table: FmuTable | StateSpaceTable | MechanicalTable | PythonTable,
+    source: Source,
+    start_time: float,
+    limits: ArchiveLimits | None = None,
 ) -> Unit:
     """The unit that a table describes."""
     if isinstance(table, FmuTable):
-        return _fmu(name, table, source, start_time)
+        return _fmu(name, table, source, start_time, limits)
     if isinstance(table, PythonTable):
         return _python(table, source)
     given: dict[str, Any] = {name: getattr(table, name) for name in _LINEAR}
@@ -54,21 +60,28 @@ def build_unit(
     return Mechanical(table.M, table.C, table.K, **given)
 
 
-def _fmu(name: str, table: FmuTable, source: Source, start_time: float) -> Unit:
+def _fmu(name: str, table: FmuTable, source: Source, start_time: float, limits: ArchiveLimits | None) -> Unit:
     from cosimo.units.fmu import Experiment, Fmu, FmuOptions
+    from cosimo.units.isolation import Isolation
 
     path = source.near(table.fmu)
-    if not path.exists():
+    if not os.path.exists(path) and os.path.isdir(path.parent):
         near = [file.name for file in path.parent.glob("*.fmu")]
         if near:
             raise UnknownNameError(f"FMU in '{path.parent}'", path.name, near)
+    isolation = Isolation(timeout=table.timeout, memory=table.memory, sandbox=table.sandbox)
+    if not (table.isolate or table.sandbox) and (table.timeout or table.memory):
+        raise ConfigurationError("'timeout' and 'memory' limit isolated units only; add 'isolate = true'.")
     return Fmu(
         path,
         name=name,
         parameters=table.parameters,
         start=table.start,
+        isolate=isolation if table.isolate or table.sandbox else False,
         experiment=Experiment(start_time=start_time),
-        options=FmuOptions(exact_difference=table.exact_difference, logging=table.logging, validate=table.validate_),
+        options=FmuOptions(
+            exact_difference=table.exact_difference, logging=table.logging, validate=table.validate_, limits=limits
+        ),
     )
 
 
@@ -96,8 +109,8 @@ def _import(where: Path | str) -> Any:
     try:
         if isinstance(where, str):
             return importlib.import_module(where)
-        if not where.is_file():
-            raise ConfigurationError(f"the file '{where}' does not exist.")
+        if not os.path.isfile(where):
+            raise no_such_file(where, (".py",))
         name = f"cosimo_scenario_{hashlib.sha256(str(where.resolve()).encode()).hexdigest()[:16]}"
         spec = importlib.util.spec_from_file_location(name, where)
         assert spec is not None

@@ -12,26 +12,27 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.formats.findings import Findings, Place
+from cosimo.units.archive_checks import check_archive
+from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.fmu_archive import DAMAGE, open_zip
 
-GIB = 2**30
-TEXT_LIMIT, FILE_LIMIT = GIB // 4, 2 * GIB
-"""No text of a package is this long, and no FMU."""
 STRUCTURE = "SystemStructure.ssd"
 
 
 class Files(ABC):
     """Where the files named in a description are found; names are relative and separated by slashes."""
+
+    limits: ArchiveLimits
 
     @abstractmethod
     def label(self, name: str) -> str:
@@ -71,31 +72,36 @@ class Files(ABC):
 class FolderFiles(Files):
     """Files beside a plain .ssd."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, limits: ArchiveLimits) -> None:
+        self._folder, self.limits = folder, limits
 
     def label(self, name: str) -> str:
         """The path, short where the folder was given so."""
         return str(self._folder / name)
 
     def holds(self, name: str) -> bool:
-        return (self._folder / name).is_file()
+        return os.path.isfile(self._folder / name)
 
     def read(self, name: str) -> bytes:
         path = self.on_disk(name)
         try:
+            if path.stat().st_size > self.limits.text_size:
+                raise UnsafeInputError(
+                    f"'{path}' is larger than {self.limits.text_size:,} bytes; {remedy('text_size')}."
+                )
             return path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
 
     def on_disk(self, name: str) -> Path:
         path = self._folder / name
-        if path.is_file():
+        if os.path.isfile(path):
             return path
-        near = [other.name for other in path.parent.glob("*") if other.suffix == path.suffix]
+        here = path.parent.glob("*") if os.path.isdir(path.parent) else ()
+        near = [other.name for other in here if other.suffix == path.suffix]
         if near:
             raise UnknownNameError(f"file in '{path.parent}'", path.name, near)
-        raise ConfigurationError(f"the file '{path}' does not exist.")
+        raise no_such_file(path)
 
     def _absolute(self, source: str, path: str) -> str:
         return path
@@ -135,15 +141,19 @@ def _remove(path: Path, process: int) -> None:
 
 
 class ArchiveFiles(Files):
-    """Files inside a zip archive; `name` is what messages call it."""
+    """Files inside a zip archive, which is checked before any of them is used; `name` is what messages call it."""
 
-    def __init__(self, path: Path, workspace: Workspace | None = None, name: str | None = None) -> None:
-        self._path, self._name = path, name or str(path)
+    def __init__(
+        self, path: Path, limits: ArchiveLimits, workspace: Workspace | None = None, name: str | None = None
+    ) -> None:
+        self._path, self._name, self.limits = path, name or str(path), limits
         self._workspace = workspace
         self._folder: Path | None = None
+        self._copied: set[str] = set()
         self._archive: zipfile.ZipFile | None = None
         with self._open() as archive:
             # Archives written on Windows may separate folders with backslashes.
+            check_archive(archive, self._name, limits, backslashes=True)
             self._members = {i.filename.replace("\\", "/"): i.filename for i in archive.infolist() if not i.is_dir()}
 
     @property
@@ -170,7 +180,11 @@ class ArchiveFiles(Files):
 
     def read(self, name: str) -> bytes:
         with self._open() as archive:
-            member = self._member(archive, name, TEXT_LIMIT)
+            member = self._member(archive, name)
+            if member.file_size > self.limits.text_size:
+                raise UnsafeInputError(
+                    f"'{self.label(name)}' is larger than {self.limits.text_size:,} bytes; {remedy('text_size')}."
+                )
             return archive.read(member)
 
     def on_disk(self, name: str) -> Path:
@@ -179,49 +193,47 @@ class ArchiveFiles(Files):
         if self._folder is None:  # one for each archive: a package in the package may hold files of the same names
             self._folder = Path(tempfile.mkdtemp(dir=self._workspace.path))
         path = self._folder / name
-        if name in self._members and path.exists():
+        if name in self._copied:
             return path
         with self._open() as archive:
-            member = self._member(archive, name, FILE_LIMIT)
+            member = self._member(archive, name)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, path.open("wb") as target:
                     shutil.copyfileobj(source, target, 2**20)
             except OSError as error:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # the name itself may be what is wrong
+                    path.unlink(missing_ok=True)
                 raise ConfigurationError(
                     f"'{self.label(name)}' cannot be unpacked into '{self._workspace.path.parent}': "
                     f"{error.strerror or error}; make room there or set TMPDIR."
                 ) from None
+        self._copied.add(name)
         return path
 
     def _absolute(self, source: str, path: str) -> str:
         raise ConfigurationError(f"'{source}' lies outside the package '{self._name}'; packages hold their files.")
 
-    def _member(self, archive: zipfile.ZipFile, name: str, limit: int) -> zipfile.ZipInfo:
+    def _member(self, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
         if name.startswith(("../", "/")) or name == "..":
             raise UnsafeInputError(f"'{self._name}' names the file '{name}', which lies outside the package; refused.")
         if name not in self._members:
             raise UnknownNameError(f"file in '{self._name}'", name, self._members)
-        info = archive.getinfo(self._members[name])
-        if info.file_size > limit:
-            raise UnsafeInputError(
-                f"'{self.label(name)}' takes {info.file_size:,} bytes unpacked, more than the limit of {limit:,}; "
-                f"refused."
-            )
-        return info
+        return archive.getinfo(self._members[name])
 
     @contextmanager
     def _open(self) -> Iterator[zipfile.ZipFile]:
         """The archive, which stays open until `close`: its directory is read once, however many files are copied."""
         try:
             if self._archive is None:
-                self._archive = zipfile.ZipFile(self._path)
+                self._archive = open_zip(self._path)
             yield self._archive
         except zipfile.BadZipFile as error:
-            raise ConfigurationError(f"'{self._name}' is damaged or not a zip archive ({error}).") from None
-        except (EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
-            raise ConfigurationError(f"'{self._name}' cannot be unpacked ({error}).") from None
+            raise ConfigurationError(
+                f"'{self._name}' is damaged or not a zip archive ({error}); pack it again."
+            ) from None
+        except DAMAGE as error:
+            raise ConfigurationError(f"'{self._name}' cannot be unpacked ({error}); pack it again.") from None
         except OSError as error:
             raise ConfigurationError(f"'{self._name}' cannot be read: {error.strerror or error}.") from None
 
@@ -235,7 +247,7 @@ def main_structure(files: ArchiveFiles, findings: Findings) -> str:
         several = (
             f"but {', '.join(others)}; rename the one to use" if others else "and is no package, or an incomplete one"
         )
-        raise ConfigurationError(f"'{files.label('')[:-1]}' holds no {STRUCTURE} {several}.")
+        raise ConfigurationError(f"'{files.label('')[:-1]}' holds no {STRUCTURE} {several}; an SSP package needs one.")
     findings.warn(f"{STRUCTURE} is missing; the only description there is was read.", Place(files.label(others[0])))
     return others[0]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.system import Connection
 from cosimo.formats.findings import Findings
 from cosimo.formats.ssp_elements import Binding, Component, Connector, Structure, Subsystem
 from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_network import Network, Port, Route, components, show
 from cosimo.formats.ssp_parameters import Bound, Scalar
-from cosimo.units.fmu import Experiment, Fmu
+from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmu_archive import unpacked_size
 from cosimo.units.fmu_variables import INTEGERS, MANTISSA, VariableInfo, check_connection, parse_value
 from cosimo.units.quantities import convert
 
@@ -30,24 +34,49 @@ class PackedFmu(Fmu):
         except ConfigurationError as error:
             message = str(error).replace(str(component.path), component.label)
             raise component.place.error(message) from None
+        except UnsafeInputError as error:
+            raise UnsafeInputError(str(error).replace(str(component.path), component.label)) from None
 
 
 class Flattening:
     """Looks into all FMUs of a structure, distributes values, and yields units and connections."""
 
-    def __init__(self, structure: Structure, findings: Findings) -> None:
+    def __init__(self, structure: Structure, findings: Findings, limits: ArchiveLimits) -> None:
         self.structure, self.findings = structure, findings
+        self.options = FmuOptions(limits=limits)
         self.fmus: dict[Route, Fmu] = {}
+        self._read: dict[Path, PackedFmu] = {}
         self.components: dict[Route, Component] = dict(components(structure.root))
         self.experiment = Experiment(start_time=structure.start or 0.0)
         connectors: dict[Port, Connector] = {}
         for route, component in self.components.items():
             with findings.collect(component.place):
-                self.fmus[route] = fmu = PackedFmu(component, name=".".join(route), experiment=self.experiment)
+                self.fmus[route] = fmu = self._open(route, component)
                 connectors |= {(route, name): c for name, c in self._describe(fmu, component).items()}
         self.network = Network(structure.root, connectors, findings)
         self.values: defaultdict[Route, dict[str, Bound]] = defaultdict(dict)
+        self._require_room(limits)
         self._bind(structure.root, (), {})
+
+    def _open(self, route: Route, component: Component) -> Fmu:
+        """The FMU of a component; one that many components share is read once."""
+        name, read = ".".join(route), self._read.get(component.path)
+        if read is None:
+            read = PackedFmu(component, name=name, experiment=self.experiment, options=self.options)
+            self._read[component.path] = read
+            return read
+        same = copy.copy(read)
+        same.name, same.label, same.files = name, component.label, component.files
+        return same
+
+    def _require_room(self, limits: ArchiveLimits) -> None:
+        """All FMUs together must stay below the limit that each of them keeps: a package may hold thousands."""
+        total = sum(unpacked_size(path, limits) for path in {fmu.path for fmu in self.fmus.values()})
+        if total > limits.total_size:
+            raise UnsafeInputError(
+                f"the FMUs of '{self.structure.root.place.file}' would take {total:,} bytes unpacked, more than "
+                f"{limits.total_size:,}; {remedy('total_size')}."
+            )
 
     def units(self) -> dict[str, Fmu]:
         """The FMUs with their parameters and start values, by their names joined with dots."""
@@ -96,7 +125,8 @@ class Flattening:
             )
         if declared.type is not None and declared.type != _type(info):
             self.findings.warn(
-                f"connector '{declared.name}' is declared as {declared.type}, but the FMU has {info.type}.",
+                f"connector '{declared.name}' is declared as {declared.type}, but the FMU has {info.type}; "
+                f"that of the FMU counts.",
                 declared.place,
             )
         between = convert(declared.unit, info.unit)
@@ -163,7 +193,14 @@ class Flattening:
             return fmu
         parameters = {name: v for name, v in given.items() if fmu.variables[name].causality == "parameter"}
         start = {name: value for name, value in given.items() if name not in parameters}
-        return PackedFmu(component, name=fmu.name, experiment=fmu.experiment, parameters=parameters, start=start)
+        return PackedFmu(
+            component,
+            name=fmu.name,
+            experiment=fmu.experiment,
+            parameters=parameters,
+            start=start,
+            options=fmu.options,
+        )
 
     def _arriving(self, port: Port, info: VariableInfo) -> Scalar | None:
         origin, way = self.network.trace(port)
@@ -183,7 +220,9 @@ class Flattening:
         if (passage.gain, passage.offset) == (1.0, 0.0):
             return value
         if isinstance(value, str | bool):
-            raise bound.place.error(f"the value {value!r} for {show(port)} cannot be transformed like a number.")
+            raise bound.place.error(
+                f"the value {value!r} for {show(port)} cannot be transformed like a number; remove the transformation."
+            )
         return passage.gain * value + passage.offset
 
     # ---- connections ---------------------------------------------------------------------------------------------
@@ -194,8 +233,9 @@ class Flattening:
             return None
         giver, taker = self.fmus[origin[0]], self.fmus[port[0]]
         source, target = self._primary(giver, origin[1]), self._primary(taker, port[1])
-        for end, found, known in ((origin, source, giver.outputs), (port, target, taker.inputs)):
-            if found not in known:
+        for end, found, kind in ((origin, source, "output"), (port, target, "input")):
+            info_there = self.fmus[end[0]].variables[found]
+            if info_there.causality != kind or not info_there.numeric or info_there.alias:
                 variable = self.fmus[end[0]].variables[end[1]]
                 raise ConfigurationError(
                     f"{show(end)} ({variable.type}, {variable.causality}) cannot be exchanged while running; only "

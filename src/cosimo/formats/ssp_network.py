@@ -73,7 +73,9 @@ class Network:
             way.append((port, feed.wire))
             port = feed.source
             if port in seen:
-                raise feed.wire.place.error(f"the connections through {show(port)} form a circle without a component.")
+                raise feed.wire.place.error(
+                    f"the connections through {show(port)} form a circle without a component; remove one."
+                )
             seen.add(port)
         return port, way[::-1]
 
@@ -119,7 +121,9 @@ class Network:
         (source, gives), (target, takes) = (first, second) if first[1] else (second, first)
         if gives == takes:
             kinds = " and ".join(f"{show(port)} ({self.connectors[port].kind})" for port in (first[0], second[0]))
-            raise wire.place.error(f"{kinds} {'both give' if gives else 'both take'} a value and cannot be connected.")
+            raise wire.place.error(
+                f"{kinds} {'both give' if gives else 'both take'} a value; connect an output to an input."
+            )
         if target in self.feeds:
             other = show(self.feeds[target].source)
             raise wire.place.error(f"{show(target)} is fed twice: by {other} and by {show(source)}; remove one.")
@@ -142,5 +146,7 @@ class Network:
             owner = f"system '{system.name}'" if element is None else f"element '{element}'"
             raise wire.place.error(str(UnknownNameError(f"connector of {owner}", connector, known)))
         if found.kind not in (*_GIVING, *_TAKING):
-            raise wire.place.error(f"{show(port)} is of kind {found.kind}, which cannot be connected.")
+            raise wire.place.error(
+                f"{show(port)} is of kind {found.kind}, which cannot be connected; remove the connection."
+            )
         return port, found.kind in (_TAKING if element is None else _GIVING)

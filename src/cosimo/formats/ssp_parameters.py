@@ -70,7 +70,7 @@ class Bound:
             if conversion is None:
                 raise self.place.error(
                     f"the value {value:g} is in '{self.unit}', its target in '{target}', and these cannot be converted "
-                    f"into each other."
+                    f"into each other; give it in '{target}'."
                 )
             if not conversion.identity:
                 value = conversion.gain * value + conversion.offset

@@ -19,6 +19,7 @@ from cosimo.formats.ssp_parameters import (
     read_transformation,
 )
 from cosimo.formats.ssp_xml import Element, parse
+from cosimo.units.archives import ArchiveLimits, remedy
 
 FMU, DEFINITION, PACKAGE = (
     "application/x-fmu-sharedlibrary",
@@ -36,8 +37,21 @@ class Reading:
     """What has been read so far: findings, the chain of references that led here, the number of elements."""
 
     findings: Findings
+    limits: ArchiveLimits
     chain: list[str] = field(default_factory=list)
     elements: int = 0
+
+    def enter(self, target: str, element: Element) -> None:
+        """Follow a reference: not in a circle, and not too deep, as a package may hold a copy of itself."""
+        if target in self.chain:
+            raise element.place.error(f"'{element.get('source')}' contains itself; break the circle.")
+        if len(self.chain) >= self.limits.nesting:
+            place = element.place
+            raise UnsafeInputError(
+                f"{place.file}:{place.line}: descriptions are nested more than {self.limits.nesting} deep; "
+                f"{remedy('nesting')}."
+            )
+        self.chain.append(target)
 
     def count(self, element: Element) -> None:
         """One more element."""
@@ -52,7 +66,7 @@ class Reading:
 def read_structure(files: Files, name: str, reading: Reading) -> Structure:
     """The description in the file `name`; what can be skipped and reported is, the rest raises."""
     label, findings = files.label(name), reading.findings
-    root = parse(files.read(name), label, findings)
+    root = parse(files.read(name), label, findings, reading.limits)
     if root.tag != "SystemStructureDescription":
         raise root.place.error(f"the root element is {root.tag}, not SystemStructureDescription; this is no .ssd.")
     version = root.get("version")
@@ -60,7 +74,7 @@ def read_structure(files: Files, name: str, reading: Reading) -> Structure:
         findings.warn(f"the version is {version or 'missing'}; the file is read as SSP 1.0.", root.place)
     system = root.find("System")
     if system is None:
-        raise root.place.error("the description has no System.")
+        raise root.place.error("the description has no System; an SSD needs one.")
     reader = _StructureReader(files, posixpath.dirname(name), root, reading)
     experiment = root.find("DefaultExperiment")
     times: dict[str, float | None] = dict.fromkeys(("startTime", "stopTime"))
@@ -111,7 +125,7 @@ class _StructureReader:
         elif element.tag == "Component":
             return self._component(element)
         elif element.tag != "Annotations":
-            self.findings.warn(f"element {element.tag} is unknown and was left out.", element.place)
+            self.findings.warn(f"element {element.tag} is unknown; it was left out.", element.place)
         return None
 
     def _component(self, element: Element) -> Component | Subsystem:
@@ -141,9 +155,7 @@ class _StructureReader:
         with element.place.blame(f"component '{element.get('name')}'"):
             name = self.files.locate(file, self.base) if file else element.place.file
             target = f"{self.files.label(name) if file else name}#{fragment}"
-            if target in self.reading.chain:
-                raise element.place.error(f"'{source}' contains itself; break the circle.")
-            self.reading.chain.append(target)
+            self.reading.enter(target, element)
             try:
                 if not file:
                     return self._embedded(element, fragment)
@@ -151,7 +163,7 @@ class _StructureReader:
                 if kind == PACKAGE:
                     path = self.files.on_disk(name)
                     shared = self.files.workspace if isinstance(self.files, ArchiveFiles) else None
-                    files = ArchiveFiles(path, shared, self.files.label(name))
+                    files = ArchiveFiles(path, self.reading.limits, shared, self.files.label(name))
                     name = fragment or main_structure(files, self.findings)
                 return read_structure(files, name, self.reading).root
             finally:
@@ -160,7 +172,7 @@ class _StructureReader:
     def _embedded(self, element: Element, identity: str) -> Subsystem:
         found = [e for e in _descend(self.root) if e.tag == "System" and e.get("id") == identity]
         if not found:
-            raise element.place.error(f"no System of this document has the id '{identity}'.")
+            raise element.place.error(f"no System of this document has the id '{identity}'; correct the reference.")
         return self.system(found[0], identity)
 
     def _connectors(self, element: Element) -> dict[str, Connector]:
@@ -210,17 +222,19 @@ class _StructureReader:
             holder = element if inline is None else element.find(inline)
             content = None if holder is None else holder.find(tag)
             if content is None:
-                raise element.place.error(f"{element.tag} has neither a source nor a {tag} inside.")
+                raise element.place.error(f"{element.tag} has neither a source nor a {tag} inside; give one.")
             return content
         files, base = self.files, self.base
         if element.get("sourceBase") == "component":
             if component is None:
-                raise element.place.error(f"'{source}' is to be found in the component, but this is a system.")
-            files, base = ArchiveFiles(component), ""
+                raise element.place.error(
+                    f"'{source}' is to be found in the component, but this is a system; give a sourceBase of SSD."
+                )
+            files, base = ArchiveFiles(component, self.reading.limits), ""
         try:
             with element.place.blame(element.tag):
                 name = files.locate(source, base)
-                return parse(files.read(name), files.label(name), self.findings)
+                return parse(files.read(name), files.label(name), self.findings, self.reading.limits)
         finally:
             if files is not self.files:
                 files.close()
@@ -230,14 +244,14 @@ class _StructureReader:
         self.findings.fail(element.place.error(reason), element.place)
 
 
-def open_structure(path: Path, findings: Findings) -> tuple[Structure, Files]:
+def open_structure(path: Path, findings: Findings, limits: ArchiveLimits) -> tuple[Structure, Files]:
     """The description in an .ssd or the main one of an .ssp, and the files it lives on."""
     if path.suffix.lower() == ".ssd":
-        folder = FolderFiles(path.parent)
-        return read_structure(folder, path.name, Reading(findings)), folder
-    files = ArchiveFiles(path)
+        folder = FolderFiles(path.parent, limits)
+        return read_structure(folder, path.name, Reading(findings, limits)), folder
+    files = ArchiveFiles(path, limits)
     try:
-        return read_structure(files, main_structure(files, findings), Reading(findings)), files
+        return read_structure(files, main_structure(files, findings), Reading(findings, limits)), files
     except BaseException:
         discard(files)
         raise

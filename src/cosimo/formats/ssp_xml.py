@@ -13,11 +13,10 @@ from xml.parsers import expat
 
 from cosimo.core.errors import UnsafeInputError
 from cosimo.formats.findings import Findings, Place
+from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.safe_xml import check_text
 
 STANDARD = "http://ssp-standard.org/SSP1/"
-DEPTH = 200
-"""How deeply elements may be nested: far more than any system is, far less than what would exhaust the stack."""
-
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -83,16 +82,17 @@ class Element:
         return _FLAGS[text]
 
 
-def parse(content: bytes, file: str, findings: Findings) -> Element:
+def parse(content: bytes, file: str, findings: Findings, limits: ArchiveLimits) -> Element:
     """The root element of the document; `file` names it in messages."""
-    return _Reader(file, findings).read(content)
+    check_text(content, f"'{file}'", limits)
+    return _Reader(file, findings, limits.xml_depth).read(content)
 
 
 class _Reader:
     """Builds elements from the events of the parser, with a stack of open ones."""
 
-    def __init__(self, file: str, findings: Findings) -> None:
-        self._file, self._findings = file, findings
+    def __init__(self, file: str, findings: Findings, depth: int) -> None:
+        self._file, self._findings, self._depth = file, findings, depth
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
@@ -121,8 +121,10 @@ class _Reader:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         place = Place(self._file, self._parser.CurrentLineNumber)
-        if len(self._open) >= DEPTH:
-            raise UnsafeInputError(f"{self._file}:{place.line}: elements are nested more than {DEPTH} deep; refused.")
+        if len(self._open) >= self._depth:
+            raise UnsafeInputError(
+                f"{self._file}:{place.line}: elements are nested more than {self._depth} deep; {remedy('xml_depth')}."
+            )
         declared = {key[6:]: value for key, value in attributes.items() if key == "xmlns" or key[:6] == "xmlns:"}
         self._names.append({**self._names[-1], **declared} if declared else self._names[-1])
         prefix, _, local = name.rpartition(":")

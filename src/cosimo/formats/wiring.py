@@ -20,9 +20,10 @@ def directory(units: Mapping[str, Unit]) -> System:
 
 def refuse_text(units: Mapping[str, Unit], name: str) -> None:
     """Say of a text that it is one; other unknown names are left to the system."""
-    for unit_name, unit in units.items():
-        if isinstance(unit, Fmu) and name.startswith(unit_name + "."):
-            info = unit.variables.get(name[len(unit_name) + 1 :])
+    for place in (place for place, letter in enumerate(name) if letter == "."):
+        unit = units.get(name[:place])
+        if isinstance(unit, Fmu):
+            info = unit.variables.get(name[place + 1 :])
             if info is not None and info.type == "String" and info.causality in ("input", "output"):
                 raise ConfigurationError(
                     f"{name} is a text; only numbers are exchanged while running. Give it a start value instead."

@@ -1,0 +1,81 @@
+"""Scenario files, as `cosimo validate` and `run` read them; Python files that one names are not imported here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+from fuzz import structures
+from fuzz.dictionary import words
+from fuzz.places import folder
+
+WORDS = words(
+    r"""
+    [units. [master] [inputs] [problem] kind fmu = step-size step_size stop-time start-time connections outputs
+    name from to gain offset -> state-space mechanical python class A B C D M K initial integrator micro-steps
+    inputs start parameters exact forward-euler symplectic-euler runge-kutta-4 csv column time-column
+    interpolation linear hold jacobi gauss-seidel groups multirate iterative order couplings sweeps tolerance
+    anderson multiples hold1 nepce:0.5 dmd:8 two-mass inf nan 1e999 0x10 1_000 true false [[ ]] {{ }} '''
+    \u0000 1979-05-27
+    """,
+    b'"""',
+)
+_HEAD = 'step-size = 1e-3\nstop-time = 1.0\nconnections = ["a.y1 -> b.u1", {from = "b.y1", to = "a.u1", gain = -1.0}]\n'
+_UNIT = '[units.{}]\nkind = "state-space"\nA = [[-1.0]]\nB = [[1.0]]\nC = [[1.0]]\ninitial = [1.0]\n'
+SEEDS = (
+    _HEAD + _UNIT.format("a") + _UNIT.format("b"),
+    _HEAD + _UNIT.format("a") + _UNIT.format("b") + '[master]\nname = "iterative"\nsweeps = 3\norder = ["a", "b"]\n',
+    _HEAD
+    + _UNIT.format("a")
+    + '[units.b]\nkind = "mechanical"\nM = 1.0\nC = [0.1]\nK = [[4.0]]\nB = [[1.0]]\ndisplacement = 1.0\n'
+    + 'integrator = "symplectic-euler"\nmicro-steps = 4\n[units.b.start]\nu1 = 1.0\n',
+    'problem = "two-mass"\noutputs = ["*.x"]\n[master]\nname = "multirate"\nmultiples = {one = 2}\n',
+    'connections = ["f.real_out -> g.real_in"]\n[units.f]\nfmu = "f.fmu"\n[units.f.parameters]\ngain = 2.0\n'
+    '[units.g]\nfmu = "g.fmu"\nvalidate = false\n'
+    '[inputs]\n"f.real_in" = 1.0\n"f.int_in" = {csv = "t.csv", column = "v"}\n',
+    '[units.p]\nkind = "python"\nclass = "meter.py:Meter"\n',
+)
+
+
+MODULES = ("cosimo.formats.scenario_building", "cosimo.problems")
+
+
+def load() -> None:
+    """Import what is tested, and write what scenarios refer to."""
+    for name in MODULES:
+        importlib.import_module(name)
+    _files()
+
+
+@cache
+def _files() -> Path:
+    from cosimo.core.errors import ConfigurationError
+    from cosimo.formats import scenario_units
+
+    def refuse(where: object) -> NoReturn:
+        raise ConfigurationError("not imported here.")
+
+    scenario_units._import = refuse  # a mutated name could be any module of Python's library
+    there = structures._files()
+    (there / "t.csv").write_text("time,v\n0,1\n1,2\n", encoding="utf-8")
+    return there
+
+
+def seeds() -> Iterator[bytes]:
+    """Linear units, FMUs, a built-in problem, external inputs, masters."""
+    yield from (text.encode() for text in SEEDS)
+
+
+def check(data: bytes) -> None:
+    """The file as it is."""
+    from cosimo.formats.findings import Findings
+    from cosimo.formats.scenario_building import load_scenario
+
+    _files()
+    path = folder() / "s.toml"
+    path.write_bytes(data)
+    loaded = load_scenario(path, Findings())
+    loaded.system.loops()

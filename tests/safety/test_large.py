@@ -1,0 +1,61 @@
+"""100,000 variables or 10,000 connections load in seconds. Counted in seconds of the processor, not of the clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from large import write_fmu2, write_fmu3, write_scenario, write_structure
+
+from cosimo.formats.information import describe, validate
+from cosimo.formats.loading import load
+
+SECONDS = 10.0
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begin = time.process_time()
+    yield
+    taken = time.process_time() - begin
+    assert taken < seconds, f"{taken:.1f} s"
+
+
+@pytest.mark.parametrize("write", [write_fmu2, pytest.param(write_fmu3, marks=pytest.mark.slow)])
+def test_many_variables(tmp_path: Path, write: Callable[[Path, int, int], Path]) -> None:
+    path = write(tmp_path / "a.fmu", 100_000, 500)
+    with within(SECONDS):
+        unit = load(path).system.units["a"]
+    assert (len(unit.inputs), len(unit.outputs), int(unit.feedthrough().sum())) == (500, 500, 500)
+
+
+@pytest.mark.parametrize(("units", "ends"), [(1000, 10), pytest.param(100, 100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("write", "name"), [(write_scenario, "s.toml"), (write_structure, "s.ssd")])
+def test_many_connections(
+    tmp_path: Path, write: Callable[[Path, int, int], Path], name: str, units: int, ends: int
+) -> None:
+    path = write(tmp_path / name, units, ends)
+    with within(SECONDS):
+        loaded = load(path)
+    assert len(loaded.system.connections) == 10_000
+
+
+def test_one_unit_with_many_connections_and_what_it_is(tmp_path: Path) -> None:
+    path = write_structure(tmp_path / "s.ssd", 2, 2500)
+    with within(SECONDS):
+        assert len(describe(path).feedthrough) == 5000
+
+
+def test_many_mistakes(tmp_path: Path) -> None:
+    path = write_structure(tmp_path / "s.ssd", 2, 2500)
+    path.write_text(path.read_text(encoding="utf-8").replace('startConnector="body', 'startConnector="boby'))
+    with within(SECONDS):
+        found = validate(path)
+    assert len(found) == 100
+    assert "did you mean 'body" in found[0].message
