@@ -2,20 +2,28 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+FEW := .venv/.few
 SHELL := /bin/bash
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all faults lint bench fuzz sanitize clean
 
-demo: $(READY)
+# An unstable coupling, its verdict, the tuned and the compensated alternative, and the runs of all three, on one page.
+demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 	@mkdir -p results
 	$(BIN)/cosimo analyse two-mass --step-size 4e-3
-	$(BIN)/cosimo run two-mass --step-size 4e-3 --stop-time 20 --output-file results/two-mass.csv
+	$(BIN)/cosimo report two-mass --step-size 4e-3 --tune --compensate --run --stop-time 20 --parameter kc=10:1000 \
+		--output-file results/report.html
+	@echo "open results/report.html in a browser"
 
 test: lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
 
 test-all: lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# Every fault of the table FAULTS times (20 where it is not said), and docs/reliability.md with what came out.
+faults: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.faults.suite
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -27,11 +35,27 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.peers_install
 	$(BIN)/python -m benchmarks
 
+# Every reader of files on mutated inputs (fuzz/); FUZZ_RUNS inputs for each.
+FUZZ_RUNS ?= 100000
+fuzz: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[fuzz]"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m fuzz --runs $(FUZZ_RUNS)
+
+# The compiled code under the sanitizers for addresses, undefined behaviour and threads (sanitize/).
+sanitize: $(READY)
+	$(BIN)/python -m sanitize
+
 # Installed once, and again only when the requirements or the compiled sources change.
-$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/*)
+$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(READY)
+
+# What the demo needs, where nothing is installed yet: the package without any extra.
+$(FEW): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $(FEW)
 
 clean:
 	rm -rf .venv build dist results

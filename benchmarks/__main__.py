@@ -11,7 +11,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 
-from benchmarks import analysis, compensation, kernel, monitors, peers, prediction, runs
+from benchmarks import (
+    analysis,
+    checkpoints,
+    compensation,
+    isolation,
+    kernel,
+    monitors,
+    peers,
+    prediction,
+    runs,
+    sweep,
+    tuning,
+)
 from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
@@ -26,13 +38,20 @@ MEASUREMENTS = (
     analysis.batched,
     kernel.against_the_bare_loop,
     kernel.threads,
+    isolation.macro_steps,
+    isolation.starts,
     monitors.monitors,
+    checkpoints.checkpoints,
     runs.recording,
     runs.sweeps,
     runs.memory,
     compensation.macro_steps,
     compensation.design,
     prediction.macro_steps,
+    tuning.cpu,
+    tuning.gpu,
+    sweep.workers,
+    sweep.fmpy,
     peers.compared,
 )
 

@@ -20,10 +20,11 @@ from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.engines import EngineOptions, KernelEngine
-from cosimo.execution import BLOCK, run
+from cosimo.execution import run
 from cosimo.formats.results import ResultFile
 from cosimo.problems import two_mass
 from cosimo.reference import Interpreter
+from cosimo.sessions import BLOCK
 
 STEP = 1e-3
 

@@ -46,7 +46,7 @@ def ring(count: int, **options: Any) -> System:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "kernal"}, "an engine is 'kernel' or 'reference', not 'kernal'"),
+        ({"kind": "kernal"}, "unknown engine 'kernal'; did you mean 'kernel'"),
         ({"threads": 0}, "number of threads must be at least 1, not 0"),
         ({"threads": -2}, "number of threads must be at least 1, not -2"),
     ],

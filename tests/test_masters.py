@@ -169,7 +169,7 @@ def test_multiples_are_positive_whole_numbers(multiple: Any) -> None:
 
 
 def test_unknown_treatment_of_inputs() -> None:
-    with pytest.raises(ConfigurationError, match="'held' or 'interpolated', not 'guessed'"):
+    with pytest.raises(ConfigurationError, match="unknown kind of inputs of a multirate master 'guessed'"):
         masters.multirate(three(), 0.1, multiples={}, inputs="guessed")  # type: ignore[arg-type]
 
 

@@ -29,6 +29,7 @@ NAMES = [
     "load",
     "masters",
     "problems",
+    "report",
     "run",
     "tune",
 ]

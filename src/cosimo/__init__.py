@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cosimo.execution import run
     from cosimo.formats.loading import load_system as load
     from cosimo.identification import identify
+    from cosimo.reporting.report import report
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
@@ -60,6 +61,7 @@ _HOMES = {
     "identify": "cosimo.identification",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
+    "report": "cosimo.reporting.report",
     "load": "cosimo.formats.loading:load_system",
     "run": "cosimo.execution",
     "tune": "cosimo.tuning",
@@ -85,6 +87,7 @@ __all__ = [
     "load",
     "masters",
     "problems",
+    "report",
     "run",
     "tune",
 ]

@@ -5,6 +5,8 @@ Every sum runs in a fixed order, so that the compiled kernel, which does the sam
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cosimo.core.arrays import Array
@@ -41,11 +43,11 @@ class Anderson:
         kept: list[tuple[Array, Array]] = []
         for step in self._steps:
             column, entries = step[1], []
-            size = _dot(column, column) ** 0.5
+            size = math.sqrt(_dot(column, column))
             for direction in q:
                 entries.append(_dot(direction, column))
                 column = column - entries[-1] * direction
-            length = _dot(column, column) ** 0.5
+            length = math.sqrt(_dot(column, column))
             if length <= RANK * size:
                 continue
             column = column / length

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,6 +89,10 @@ class _Level:
         return (self.count - 1 - back) % KEPT
 
 
+def _copied(part: Any) -> Any:
+    return part.copy() if isinstance(part, np.ndarray) else part
+
+
 class Growth:
     """Takes the intervals of 8 macro steps, one after the other; `start` (outputs, then external samples) at t0."""
 
@@ -97,6 +101,20 @@ class Growth:
         self._start, self._steps = start, 0
         self._levels: list[_Level] = []
         self._silent = np.zeros(self.outputs, dtype=bool)
+
+    def memory(self) -> dict[str, Any]:
+        """All it remembers, as plain data."""
+        levels = [{name: _copied(part) for name, part in vars(level).items()} for level in self._levels]
+        found = [list(one) for one in self.found]
+        return {"found": found, "steps": self._steps, "levels": levels, "silent": self._silent.copy()}
+
+    def load(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        self.found, self._steps = [Grown(*one) for one in memory["found"]], memory["steps"]
+        self._silent[:] = memory["silent"]
+        self._levels = [_Level(self._start, parts["width"]) for parts in memory["levels"]]
+        for level, parts in zip(self._levels, memory["levels"], strict=True):
+            vars(level).update(parts)
 
     def window(self, high: Array, low: Array) -> None:
         """The largest and smallest value of every signal in the next 8 macro steps."""

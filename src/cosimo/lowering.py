@@ -27,7 +27,7 @@ from cosimo.core.signals import mixer_of
 from cosimo.core.sources import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.monitoring import Watch
-from cosimo.reference import Interpreter
+from cosimo.reference import Interpreter, Signals
 from cosimo.units.linear import LinearInstance
 from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
@@ -56,6 +56,8 @@ class Lowering:
         self.w = list(accumulate((len(w) for w in interpreter.w), initial=0))
         self.samples: list[tuple[str, Source, float]] = []
         self._maps: dict[tuple[str, float], int] = {}
+        self.outside: list[str] = []
+        """Units whose state is not part of the kernel's memory."""
         self._kind: tuple[type, set[str]] | None = None
         starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
         self.m = dict(zip(self.master.mixers, starts, strict=False))
@@ -64,6 +66,7 @@ class Lowering:
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
         self.program: Any = import_module("cosimo._kernel").Program(interpreter.start_time, self.master.step, *flat)
+        self.program.name_units(list(units))
         for name in units:
             self._add(name)
         self._lower(interpreter.timeline.operations)
@@ -96,6 +99,13 @@ class Lowering:
         begin = self.c[name]
         return np.array(self.program.polynomials[begin : begin + shape[0] * shape[1]]).reshape(shape)
 
+    def signals(self) -> Signals:
+        """All signals as they stand in the kernel now."""
+        y, c, w = map(np.array, self.program.signals)
+        outputs = {name: y[at : at + len(self.system.units[name].outputs)].copy() for name, at in self.y.items()}
+        inputs = {name: c[at : at + self.interpreter.c[name].size].copy() for name, at in self.c.items()}
+        return Signals(outputs, inputs, w)
+
     # ---- units ---------------------------------------------------------------------------------------------------
 
     def _powers(self, name: str) -> int:
@@ -105,6 +115,8 @@ class Lowering:
     def _add(self, name: str) -> None:
         unit, instance = self.system.units[name], self.interpreter.instances[name]
         m, p, powers = len(unit.inputs), len(unit.outputs), self._powers(name)
+        if not isinstance(instance, LinearInstance | NativeInstance):
+            self.outside.append(name)
         if isinstance(instance, LinearInstance):
             c = np.zeros((powers, m))
             c[: len(instance.c)] = instance.c
@@ -142,6 +154,8 @@ class Lowering:
             self.program.fmi3(native.component, functions, *references, *(sizes if plain else (0, 0)))
         else:
             self.program.fmi2(native.component, functions, *references)
+        if native.isolated:
+            self.program.post(number, native.version, symbol(f"cosimoPostStep{native.version}"))
         if not plain:
             self.program.typed(number, native.version, native.component, *sizes)
             for input_, found in zip((True, False), groups, strict=True):

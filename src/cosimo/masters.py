@@ -101,7 +101,7 @@ def multirate(
         if not isinstance(multiple, int) or multiple < 1:
             raise ConfigurationError(f"unit '{name}' steps by {multiple} base steps; give a positive whole number.")
     if inputs not in ("held", "interpolated"):
-        raise ConfigurationError(f"inputs of a multirate master are 'held' or 'interpolated', not '{inputs}'.")
+        raise UnknownNameError("kind of inputs of a multirate master", inputs, ("held", "interpolated"))
     every = {name: multiples.get(name, 1) for name in system.names}
     period = math.lcm(*every.values())
     operations: list[Operation] = []

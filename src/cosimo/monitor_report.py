@@ -47,7 +47,11 @@ class MonitorReport:
             found.append(Warned(message, self.time(self.findings.when[link.number])))
         if more := large[NAMED:]:
             first = min(self.findings.when[link.number] for link, _ in more)
-            found.append(Warned(f"{len(more)} further connections miss more than {DEFECT:.0%}", self.time(first)))
+            found.append(
+                Warned(
+                    f"{len(more)} further connections miss more than {DEFECT:.0%}; use a smaller step", self.time(first)
+                )
+            )
         return found
 
     def info(self) -> dict[str, Any]:

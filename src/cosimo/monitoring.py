@@ -96,6 +96,11 @@ class Findings:
 class Monitor:
     """The plain interpreter's monitors: takes all outputs and the watched inputs after every macro step."""
 
+    _KEPT = (
+        *("_start", "_largest", "_when", "_defects", "_high", "_low"),
+        *("_sums", "_squares", "_residual", "_exchanged"),
+    )
+
     def __init__(self, watch: Watch, y: Array, u: Array) -> None:
         links, p = watch.system.links, len(y)
         self._watch, self._start, self._rows = watch, y.copy(), list[Array]()
@@ -124,9 +129,9 @@ class Monitor:
         self._rows.clear()
         return self._watch.stop and bool(self._growth.found)
 
-    def findings(self) -> Findings:
-        """What was seen, the macro steps since the last whole block included; to be asked once, at the end."""
-        if self._rows:
+    def findings(self, final: bool = True) -> Findings:
+        """What was seen; `final`, once at the end: the macro steps since the last whole block included."""
+        if self._rows and final:
             count = len(self._rows)
             self._sum_up(np.array(self._rows + [self._rows[-1]] * (BLOCK - count)), count)
             self._steps += count
@@ -134,6 +139,24 @@ class Monitor:
         seen = (self._largest, np.array(self._when, dtype=int), self._defects, self._high, self._low)
         sums = (self._sums, self._squares, self._residual, self._exchanged)
         return Findings.told((self._steps, *(part.tolist() for part in (*seen, *sums)), self._growth.found))
+
+    def memory(self) -> dict[str, Any]:
+        """All it remembers, as plain data."""
+        kept = {name: np.array(getattr(self, name)) for name in self._KEPT}
+        return {
+            **kept,
+            "rows": [row.copy() for row in self._rows],
+            "steps": self._steps,
+            "growth": self._growth.memory(),
+        }
+
+    def load(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+        for name in self._KEPT:
+            setattr(self, name, memory[name])
+        self._when = memory["_when"].tolist()
+        self._rows, self._steps = list(memory["rows"]), memory["steps"]
+        self._growth.load(memory["growth"])
 
     def _sum_up(self, rows: Array, count: int) -> None:
         y, u = rows[:, : self._p], rows[:, self._p :]

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,19 +23,32 @@ from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import Instance
+from cosimo.guarding import enter, leave
 from cosimo.initialisation import settle
 
 Action = Callable[[int], None]
 """One operation with its constants worked out; called with the number of the macro step."""
 
 
+class Signals(NamedTuple):
+    """All signals between units: per unit its outputs and its input polynomial, and the memories of all couplings."""
+
+    outputs: dict[str, Array]
+    inputs: dict[str, Array]
+    memories: Array
+
+
 class Interpreter:
     """Live units and the signals between them: outputs `y`, input polynomials `c`, coupling memories `w`."""
 
-    def __init__(self, system: System, master: Master, start_time: float) -> None:
+    def __init__(self, system: System, master: Master, start_time: float, *, tolerant: bool = False) -> None:
         self.system, self.master, self.start_time = system, master, start_time
+        self.tolerant = tolerant
+        """Whether values that are not finite are only noted, by the name of the output: the first time, and which."""
+        self.not_finite: dict[str, tuple[float, float]] = {}
         self.timeline = timeline(system, master)
         self.instances: dict[str, Instance] = {}
+        self._notices: dict[str, None] = {}
         try:
             for name, unit in system.units.items():
                 with self._guard(name, "instantiated", start_time):
@@ -138,10 +151,64 @@ class Interpreter:
             )
         return found
 
-    def close(self) -> None:
-        """Release the units."""
-        for instance in self.instances.values():
-            instance.close()
+    def signals(self) -> Signals:
+        """All signals between units as they are now."""
+        memories = [*self.w, *self.mixed.values(), *(np.ravel(nodes) for nodes in self.nodes)]
+        outputs, inputs = ({name: np.array(values) for name, values in found.items()} for found in (self.y, self.c))
+        return Signals(outputs, inputs, np.concatenate([*memories, np.zeros(0)]))
+
+    def memory(self) -> dict[str, Any]:
+        """All that is remembered between macro steps outside of the units, as plain data."""
+        signals = {name: {k: np.array(v) for k, v in getattr(self, name).items()} for name in ("y", "c", "mixed")}
+        lists = {name: [np.array(part) for part in getattr(self, name)] for name in ("w", "nodes")}
+        return {**signals, **lists, "predictors": self.predictor_states(), "not_finite": dict(self.not_finite)}
+
+    def load(self, memory: dict[str, Any]) -> None:
+        """Go on from what `memory` gave; finer interpreters of the same signals see it too."""
+        for name in ("y", "c", "mixed", "not_finite"):
+            getattr(self, name).update(memory[name])
+        for name in ("w", "nodes"):
+            getattr(self, name)[:] = memory[name]
+        self.load_predictors(memory["predictors"])
+
+    def predictor_states(self) -> list[Array]:
+        """All that predictors remember."""
+        return [np.array(predictor.save()) for predictor in self.predictors]
+
+    def load_predictors(self, states: list[Array]) -> None:
+        """Put back what `predictor_states` gave."""
+        for predictor, state in zip(self.predictors, states, strict=True):
+            predictor.restore(state.tolist())
+
+    def serialise(self, name: str, time: float) -> bytes:
+        """The state of a unit as bytes."""
+        with self._guard(name, "serialised", time):
+            return self.instances[name].serialise()
+
+    def deserialise(self, name: str, data: bytes, time: float) -> None:
+        """Continue a unit from its state as bytes."""
+        with self._guard(name, "given a state", time):
+            self.instances[name].deserialise(data)
+
+    def notices(self) -> list[str]:
+        """What units were kept from, one sentence each."""
+        for name, instance in self.instances.items():
+            for told in getattr(instance, "notices", ()):
+                self._notices.setdefault(f"unit '{name}' {told}")
+        return list(self._notices)
+
+    def close(self, time: float | None = None) -> None:
+        """Release all units, which have reached `time`; raises the first of what went wrong in that."""
+        failure: RunError | None = None
+        self.notices()
+        for name, instance in self.instances.items():
+            try:
+                with self._guard(name, "terminated", self.start_time if time is None else time):
+                    instance.close()
+            except RunError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def time(self, k: int, fraction: float) -> float:
         """t0 + (k + fraction)·h, by multiplication."""
@@ -398,17 +465,25 @@ class Interpreter:
         y = self.y[name]
         if not np.isfinite(y).all():
             variable = self.system.units[name].outputs[int(np.argmin(np.isfinite(y)))]
+            if self.tolerant:
+                for output, value in zip(self.system.units[name].outputs, y.tolist(), strict=True):
+                    if not math.isfinite(value):
+                        self.not_finite.setdefault(f"{name}.{output}", (time, value))
+                return
             raise non_finite(name, variable, float(y[~np.isfinite(y)][0]), time)
 
     @contextmanager
     def _guard(self, name: str, doing: str, time: float) -> Iterator[None]:
         """Turn whatever a unit raises into an error that names the unit and the time."""
         try:
+            enter(name, PHASES.get(doing, doing), time)
             yield
         except CosimoError as error:
-            raise named(error, name, time) from error.__cause__
+            raise named(error, name, time, doing) from error.__cause__
         except Exception as error:
             raise unit_failed(name, doing, time, error) from error
+        finally:
+            leave()
 
 
 def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:
@@ -416,11 +491,28 @@ def non_finite(name: str, variable: str, value: float, time: float) -> NonFinite
     return NonFiniteError(
         f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
         f"this step size."
-    )
+    ).locate(unit=name, phase="get", time=time, variable=variable)
 
 
-def named(error: CosimoError, name: str, time: float) -> CosimoError:
-    """The same error, saying which unit of the system it comes from, and when."""
+PHASES = {
+    "instantiated": "instantiate",
+    "initialised": "initialise",
+    "given its inputs": "set",
+    "stepped": "doStep",
+    "read": "get",
+    "saved": "save",
+    "restored": "restore",
+    "serialised": "serialise",
+    "given a state": "deserialise",
+    "terminated": "terminate",
+}
+"""What was done to a unit, and what this phase of a run is called in reports of errors."""
+
+
+def named(error: CosimoError, name: str, time: float, doing: str) -> CosimoError:
+    """The same error, saying which unit of the system it comes from, when, and what was done to it."""
+    if isinstance(error, RunError):
+        error.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=str(error))
     if f"unit '{name}'" not in str(error):
         when = "" if " t = " in str(error) else f" at t = {time:g}"
         error.args = (f"unit '{name}'{when}: {error}", *error.args[1:])
@@ -431,4 +523,5 @@ def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitErr
     """The error for whatever a unit raised."""
     said = " ".join(str(error).split())  # one line
     detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")
+    failed = UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")
+    return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)

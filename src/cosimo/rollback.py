@@ -44,6 +44,16 @@ class CarefulEngine(ReferenceEngine):
                 for w in self._interpreter.w:
                     w[:] = w[0]
 
+    def memory(self, k: int) -> dict[str, Any]:
+        """Also how short steps are by now."""
+        return {**super().memory(k), "level": len(self._levels) - 1, "rollbacks": self.rollbacks}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Go on with steps as short as they were."""
+        super().load(memory, k)
+        self._levels = [self._interpreter.finer(1 << n) if n else self._interpreter for n in range(memory["level"] + 1)]
+        self.rollbacks = memory["rollbacks"]
+
     def _save(self) -> Any:
         live = self._interpreter
         states = {name: instance.save() for name, instance in live.instances.items()}

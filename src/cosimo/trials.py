@@ -112,7 +112,7 @@ def reference(system: System, *, step: float, start: float = 0.0, stop: float, k
     if kind == "monolithic":
         return Reference("monolithic", run(system, fresh(system, step), start=start, stop=stop), 0.0)
     if kind != "fine":
-        raise ConfigurationError(f"a reference is 'exact', 'fine', 'monolithic' or 'auto', not '{kind}'.")
+        raise UnknownNameError("reference", kind, ("exact", "fine", "monolithic", "auto"))
     fine, coarse = (_fine(system, step, parts, start, stop) for parts in (FINER, FINER // 2))
     gaps = [nrms(coarse[name], fine[name]) for name in system.outputs]
     return Reference("fine", fine, max((gap for gap in gaps if np.isfinite(gap)), default=0.0))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from cosimo.adaptive.variable import Grid
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Repeat, Restore, Save, Step
 from cosimo.core.system import System
@@ -50,7 +50,7 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ConfigurationError(f"an adaptive step is of the kind 'energy' or 'doubling', not '{self.kind}'.")
+            raise UnknownNameError("kind of adaptive step", str(self.kind), KINDS)
         for name in ("relative", "first", "shortest", "longest"):
             value = getattr(self, name)
             if value is not None and not (_number(value) and value > 0):
@@ -63,7 +63,9 @@ class Adaptive:
         known = [(name, value) for name, value in given if value is not None]
         for (small, less), (large, more) in pairwise(known):
             if less > more:
-                raise ConfigurationError(f"the {small} step ({less:g} s) is longer than the {large} one ({more:g} s).")
+                raise ConfigurationError(
+                    f"the {small} step ({less:g} s) is longer than the {large} one ({more:g} s); swap them."
+                )
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for the result."""
@@ -99,7 +101,7 @@ def choose_lengths(adaptive: Adaptive, nominal: float, start: float, stop: float
     if shortest > longest:
         raise ConfigurationError(
             f"the shortest step ({shortest:g} s) is longer than the longest ({longest:g} s) that is possible between "
-            f"{start:g} and {stop:g}."
+            f"{start:g} and {stop:g}; give a shorter one."
         )
     bits = FINER + max(0, math.ceil(math.log2(span / shortest)))
     if bits > MOST_BITS:

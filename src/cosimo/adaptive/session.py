@@ -69,6 +69,8 @@ def run_adaptive(
 
 
 class _Session:
+    remedy = ""  # it cannot go on
+
     def __init__(self, live: VariableInterpreter, plan: Plan, inputs: bool) -> None:
         self.live, self.plan, self.lengths, self.inputs = live, plan, plan.lengths, inputs
         self.interrupts = Interrupts()

@@ -12,7 +12,7 @@ from cosimo.compensation.outcome import Compensation
 from cosimo.compensation.start import Start
 from cosimo.compensation.target import Target
 from cosimo.core.coupling import Coupling
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
@@ -27,7 +27,7 @@ def compensate(
 ) -> Compensation:
     """The master with inputs corrected so that the co-simulation follows `target`, or why signals do not suffice."""
     if target not in ("monolithic", "exact"):
-        raise ConfigurationError(f"a compensation aims at 'monolithic' or 'exact', not '{target}'.")
+        raise UnknownNameError("target of a compensation", target, ("monolithic", "exact"))
     path = Target(system, master, target)
     before = Spectrum(path.linear)
     best: Compensation | None = None

@@ -87,7 +87,7 @@ def _transfer(stiffness: DynamicStiffness, owner: Signal | Placement, s: Complex
 def _place(stiffness: DynamicStiffness, owner: Signal | Placement) -> int:
     if owner.coordinate not in stiffness.coordinates:
         known = ", ".join(map(str, stiffness.coordinates))
-        raise ConfigurationError(f"coordinate {owner.coordinate} is not among {known}.")
+        raise ConfigurationError(f"coordinate {owner.coordinate} is not among {known}; name one of these.")
     return stiffness.coordinates.index(owner.coordinate)
 
 

@@ -117,6 +117,24 @@ class Compensation:
         ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        from cosimo.core.display import card
+
+        radii = f"{self.radius_before:.9f} before, {self.radius_after:.9f} after, target {self.target_radius:.9f}"
+        facts = [
+            ("spectral radius", radii),
+            ("residual", f"{self.residual:.1e}"),
+            ("gain size", f"{self.gain_size:.3g}"),
+        ]
+        rows = [
+            [str(number), *(_pole_text(pole) for pole in (mode.target, mode.before, mode.after))]
+            for number, mode in enumerate(self.modes, 1)
+        ]
+        mark = ("good" if self.stable else "bad", self._word().lower())
+        title = f"compensated {self.master.name}, target {self.target}"
+        return card(title, mark, facts, ("mode", "target pole", "before", "after"), rows)
+
     def _word(self) -> str:
         if self.stable:
             return "stable"

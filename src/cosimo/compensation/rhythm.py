@@ -45,7 +45,9 @@ def rhythm(system: System, operations: tuple[TimedOperation, ...]) -> Rhythm:
     plain: list[TimedCouple | TimedStep | TimedRead] = []
     for operation in operations:
         if not isinstance(operation, TimedCouple | TimedStep | TimedRead):
-            raise ConfigurationError("compensation is for masters that do not iterate: it replaces iteration.")
+            raise ConfigurationError(
+                "compensation is for masters that do not iterate: it replaces iteration; use jacobi or gauss_seidel."
+            )
         plain.append(operation)
     steps = {name: [op for op in plain if isinstance(op, TimedStep) and op.unit == name] for name in system.units}
     ticks = lcm(*(op.fraction.denominator for ops in steps.values() for op in ops))

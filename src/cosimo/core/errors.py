@@ -6,11 +6,14 @@
     │   ├── DimensionError              2   shapes that do not fit together
     │   ├── ScheduleError               2   operations that do not make one macro step
     │   ├── AlgebraicLoopError          2   outputs that cannot be solved for, with the variables on the loop
-    │   └── FileError                   2   something wrong in a file, with file and line
+    │   ├── FileError                   2   something wrong in a file, with file and line
+    │   └── CheckpointError             2   a checkpoint that is damaged or foreign, or does not continue the run
     ├── UnsafeInputError                8   an input was refused as unsafe
     ├── IdentificationError             3   no linear model could be had from a unit, with the reason
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
+    │   ├── UnitCrashed                 4   a unit crashed, ended its process, or wanted more memory than its limit
+    │   ├── UnitTimeout                 5   a call of a unit took longer than its limit
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
     │   ├── StepTooShort                3   an adaptive step would have to be shorter than allowed
     │   ├── NonFiniteError              6   NaN or infinity came out of a unit
@@ -24,16 +27,31 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
 
 
 class CosimoError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package; a message is one line, whatever names of the user's are in it."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
+
+
+def one_line(text: str) -> str:
+    """The text with line ends and other control characters written out: a name from a file may hold any.
+
+    >>> one_line("unit 'a\\nb'")
+    "unit 'a\\\\nb'"
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 class ConfigurationError(CosimoError):
@@ -69,10 +87,40 @@ class UnknownNameError(ConfigurationError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        near = nearest(name, names)
+        hint = "" if near is None else f"did you mean '{near}'? "
         shown = ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"
         super().__init__(f"unknown {kind} '{name}'; {hint}Known: {shown}.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like `name`, if any does; case counts least.
+
+    >>> nearest("JACOBBI", ["jacobi", "gauss-seidel"])
+    'jacobi'
+    """
+    names, name = list(known), name[:200]
+    if len(names) > 500:  # comparing takes time: of very many names only those of about the same length are looked at
+        names = [other for other in names if abs(len(other) - len(name)) < 2][:500]
+    if near := difflib.get_close_matches(name, names, n=1):
+        return near[0]
+    small = {one.lower(): one for one in names}
+    near = difflib.get_close_matches(name.lower(), small, n=1)
+    return small[near[0]] if near else None
+
+
+def no_such_file(path: Path, suffixes: Iterable[str] = ()) -> ConfigurationError:
+    """The error for a file that is not there, with the nearest one beside it, of these kinds where some are given."""
+    kinds = tuple(suffixes)
+    try:
+        beside = [file.name for file in path.parent.iterdir() if not kinds or file.suffix in kinds]
+    except OSError:
+        beside = []
+    near = nearest(path.name, beside)
+    return ConfigurationError(
+        f"the file '{path}' does not exist; "
+        + (f"did you mean '{path.with_name(near)}'?" if near else "check the path and the folder you are in.")
+    )
 
 
 class FileError(ConfigurationError):
@@ -85,6 +133,10 @@ class FileError(ConfigurationError):
     def __init__(self, reason: str, *, file: str, line: int | None = None) -> None:
         self.reason, self.file, self.line = reason, file, line
         super().__init__(f"{file}{'' if line is None else f':{line}'}: {reason}")
+
+
+class CheckpointError(ConfigurationError):
+    """A checkpoint that is damaged or foreign, or does not continue the run."""
 
 
 class UnsafeInputError(CosimoError):
@@ -100,15 +152,61 @@ class IdentificationError(CosimoError):
 
 
 class RunError(CosimoError):
-    """Something happened while running; `result` holds the rows completed before it."""
+    """Something happened while running; `result` holds the rows completed before it.
+
+    Where it happened, as far as that is known: `unit`, `phase` (instantiate, initialise, set, doStep, get, save,
+    restore, terminate, free), `time`, `variable`, the bare `cause`, and the file `log` with what the unit said.
+    """
 
     result: Result | None = None
+    unit: str | None = None
+    phase: str | None = None
+    time: float | None = None
+    variable: str | None = None
+    cause: str | None = None
+    log: str | None = None
+
+    def locate(self, **found: str | float | None) -> Self:
+        """Say where it happened, as far as nobody closer to it has."""
+        for name, value in found.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
+
+    def fields(self) -> dict[str, str | float | None]:
+        """Where and why, as plain data."""
+        places = {name: getattr(self, name) for name in ("unit", "phase", "time", "variable")}
+        return {**places, "cause": self.cause or str(self), "log": self.log}
+
+    @property
+    def line(self) -> str:
+        """unit · phase · simulated time · variable · cause · log path; a dash for what is not known.
+
+        >>> UnitError("it says: no fuel.").locate(unit="motor", phase="doStep", time=0.25).line
+        'motor · doStep · t = 0.25 s · – · it says: no fuel · –'
+        """
+        found = self.fields()
+        when = None if self.time is None else f"t = {self.time:.12g} s"
+        cause = str(found["cause"]).rstrip(".")
+        return " · ".join(str(part or "–") for part in (self.unit, self.phase, when, self.variable, cause, self.log))
 
 
 class UnitError(RunError):
     """A unit raised or returned an error."""
 
     exit_code = 3
+
+
+class UnitCrashed(RunError):
+    """A unit crashed, ended its process, or wanted more memory than its limit; it is gone."""
+
+    exit_code = 4
+
+
+class UnitTimeout(RunError):
+    """A call of a unit took longer than its limit; the unit was ended."""
+
+    exit_code = 5
 
 
 class StepDiscarded(RunError):

@@ -64,6 +64,11 @@ class Result:
         state = "" if self.complete else ", incomplete"
         return f"Result({len(self)} rows{end}, {len(self.names)} signals{state})"
 
+    def _repr_html_(self) -> str:
+        from cosimo.core.display import result_card
+
+        return result_card(self)
+
     def to_numpy(self) -> Array:
         """Time and all signals side by side, (K, 1 + n)."""
         return np.column_stack([self.time, self.values])

@@ -130,7 +130,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if len(set(self.units)) != len(self.units):
-            raise ScheduleError(f"the units {', '.join(self.units)} of the schedule are not all different.")
+            raise ScheduleError(
+                f"the units {', '.join(self.units)} of the schedule are not all different; name each once."
+            )
         for operation in flatten(self.operations):
             if operation.unit not in self.units:
                 raise UnknownNameError("unit in schedule", operation.unit, self.units)
@@ -198,4 +200,4 @@ def _decode(data: Any) -> Operation:
         raise ScheduleError(f"the operation {data} cannot be read: {error}.") from None
     if len(keys) == 1 and (word := next(iter(keys))) in _WORDS and isinstance(data[word], str):
         return _WORDS[word](data[word])
-    raise ScheduleError(f"{data!r} is not an operation of a schedule.")
+    raise ScheduleError(f"{data!r} is not an operation of a schedule; those are in core/schedule.py.")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array, require_finite
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 Source = Callable[[float], float]
 
@@ -50,7 +50,7 @@ class Table:
         if (np.diff(self.times) <= 0).any():
             raise ConfigurationError("the times of a table must increase strictly; sort them and remove repeated ones.")
         if interpolation not in ("linear", "hold"):
-            raise ConfigurationError(f"a table interpolates 'linear' or 'hold', not '{interpolation}'.")
+            raise UnknownNameError("interpolation of a table", interpolation, ("linear", "hold"))
 
     def __call__(self, time: float) -> float:
         if self.interpolation == "linear":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,7 @@ class System:
             raise ConfigurationError("a system needs at least one unit.")
         self.name = name
         self.units: dict[str, Unit] = dict(units)
+        self._places: dict[tuple[str, str], tuple[Sequence[str], dict[str, int]]] = {}
         self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
         self.inputs: dict[str, Source] = {target: as_source(target, value) for target, value in (inputs or {}).items()}
         self.links = tuple(self._link(number, c) for number, c in enumerate(self.connections))
@@ -138,11 +139,12 @@ class System:
         from scipy.sparse.csgraph import connected_components
 
         number = {name: i for i, name in enumerate(self.outputs)}
+        through = {name: self.units[name].feedthrough() for name in {link.target.unit for link in self.links}}
         edges = [
             (number[link.connection.source], number[f"{link.target.unit}.{unit.outputs[row]}"])
             for link in self.links
             for unit in (self.units[link.target.unit],)
-            for row in np.flatnonzero(unit.feedthrough()[:, link.target.index])
+            for row in np.flatnonzero(through[link.target.unit][:, link.target.index])
         ]
         if not edges:
             return []
@@ -169,16 +171,22 @@ class System:
 
     def _find(self, name: str, kind: str) -> Variable:
         # Unit and variable names may both contain dots: the longest unit name that fits decides.
-        unit = max((u for u in self.units if name.startswith(u + ".")), key=len, default=None)
+        dots = (place for place in range(len(name) - 1, -1, -1) if name[place] == ".")
+        unit = next((name[:place] for place in dots if name[:place] in self.units), None)
         if unit is None and name in self.units:
             raise ConfigurationError(f"'{name}' is a unit; write the {kind} as '{name}.variable'.")
         if unit is None:
             raise UnknownNameError("unit", name.split(".")[0], self.units)
         variables = self.units[unit].inputs if kind == "input" else self.units[unit].outputs
         variable = name[len(unit) + 1 :]
-        if variable not in variables:
+        # Thousands of connections may end at one unit: its names are counted through once, and again if they change.
+        counted, places = self._places.get((unit, kind), ((), {}))
+        if counted is not variables:
+            places = {variable: place for place, variable in reversed([*enumerate(variables)])}
+            self._places[unit, kind] = (variables, places)
+        if variable not in places:
             raise UnknownNameError(f"{kind} of unit '{unit}'", variable, variables)
-        return Variable(unit, variables.index(variable))
+        return Variable(unit, places[variable])
 
     def _feed(self) -> dict[str, tuple[Inlet, ...]]:
         fed: dict[Variable, Inlet] = {}

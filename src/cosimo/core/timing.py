@@ -144,7 +144,7 @@ def timeline(system: System, master: Master) -> Timeline:
         if after == state:
             return Timeline(operations, dict(end.clocks))
         state = after
-    raise ScheduleError("the schedule does not repeat from one macro step to the next.")
+    raise ScheduleError("the schedule does not repeat from one macro step to the next; save before each restore.")
 
 
 def _check(system: System, schedule: Schedule) -> None:
@@ -154,7 +154,10 @@ def _check(system: System, schedule: Schedule) -> None:
         )
     bodies = [op.body for op in schedule.operations if isinstance(op, Repeat)]
     if len(_searches(schedule.operations)) > 1 or any(map(_searches, bodies)):
-        raise ScheduleError("a schedule iterates until convergence at most once, and not inside another repetition.")
+        raise ScheduleError(
+            "a schedule iterates until convergence at most once, and not inside another repetition; give the others a "
+            "fixed number of times."
+        )
     done = {(type(operation), operation.unit) for operation in flatten(schedule.operations)}
     for name, unit in system.units.items():
         for kind, word, needed in (
@@ -163,7 +166,7 @@ def _check(system: System, schedule: Schedule) -> None:
             (Read, "read", bool(unit.outputs)),
         ):
             if needed and (kind, name) not in done:
-                raise ScheduleError(f"unit '{name}' is never {word} in the schedule.")
+                raise ScheduleError(f"unit '{name}' is never {word} in the schedule; add that.")
 
 
 def _searches(operations: tuple[Operation, ...]) -> list[Convergence]:
@@ -228,7 +231,7 @@ class _Walk:
                 saved[unit] = clock
             else:
                 if unit not in saved:
-                    raise ScheduleError(f"unit '{unit}' is restored before it was saved in the macro step.")
+                    raise ScheduleError(f"unit '{unit}' is restored before it was saved in the macro step; add a Save.")
                 timed.append(operation)
                 clocks[unit] = replace(saved[unit], read=clock.read)
         return tuple(timed), _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))

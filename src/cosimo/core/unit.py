@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.plain import from_bytes, to_bytes
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,14 @@ class Instance(ABC):
     @abstractmethod
     def restore(self, state: Any) -> None:
         """Continue from what `save` returned; it may be restored many times."""
+
+    def serialise(self) -> bytes:
+        """What `save` returns as bytes that another instance takes, also in another process; needs plain data."""
+        return to_bytes(self.save())
+
+    def deserialise(self, data: bytes) -> None:
+        """Continue from what `serialise` returned."""
+        self.restore(from_bytes(data))
 
     def finish_initialisation(self) -> None:  # noqa: B027  most units have no such mode
         """The inputs at the start are settled: leave initialisation. `step` does so itself if nobody has before."""
@@ -111,6 +120,10 @@ class Unit(ABC):
         Units that know neither the types nor the measures of their variables leave values as they are.
         """
         return 1.0, 0.0
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """The least and the largest value that variables are declared to take; {} when nothing is declared."""
+        return {}
 
     def linear(self) -> LinearModel | None:
         """The continuous model, or None when the unit is not known to be linear."""

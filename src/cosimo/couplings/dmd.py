@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.joint import Joint, JointCoupling
 
 Pairs = tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class Dmd(JointCoupling):
                 f"the window of a Dmd is a number of pairs, 1 or more, or 'auto', not {self.window!r}."
             )
         if self.method not in ("robust", "recursive"):
-            raise ConfigurationError(f"the method of a Dmd is 'robust' or 'recursive', not {self.method!r}.")
+            raise UnknownNameError("method of a Dmd", str(self.method), ("robust", "recursive"))
         if self.window == "auto" and (self.method != "robust" or self.centred or self.delays):
             raise ConfigurationError(
                 "with window 'auto' a Dmd chooses method and model itself; give a window for others."
