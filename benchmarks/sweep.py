@@ -65,8 +65,8 @@ def workers(repeat: int = 5) -> Table:
     table.note = (
         f"Two FMI 2 FMUs coupled (two-mass), 20,000 macro steps per run, two parameters drawn, best of {repeat} in "
         f"turns; worker processes are there already (starting two takes a few seconds), describing, sending and "
-        f"collecting are counted. Where others use the machine, the CPU seconds tell what two free cores would make of it. All "
-        f"rows equal to the bit. {_load()[0].upper()}{_load()[1:]}."
+        f"collecting are counted. Where others use the machine, the CPU seconds tell what free cores would make of it. "
+        f"All rows equal to the bit. {_load()[0].upper()}{_load()[1:]}."
     )
     return table
 

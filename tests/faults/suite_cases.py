@@ -40,6 +40,7 @@ from suite_trials import (
 import test_cli_terminal
 from cosimo.formats.results import read_result
 from cosimo.units import Fmu
+from cosimo.units.fmu_folders import remove_left_behind
 from cosimo.units.isolation import Isolation
 
 OUT_OF_RANGE = {'<Real start="0"/></ScalarVariable>\n    <ScalarVariable name="u"': '<Real start="0" max="0.25"/>'
@@ -186,6 +187,8 @@ def killed(folder: Path, mode: str, number: int) -> Seen:
     outcome, *_ = observe(folder, "--output-file", "rows.arrows", *OPTIONS[mode], disturb=disturb)
     assert outcome.code == -signal.SIGKILL
     assert not outcome.orphans, outcome.orphans
+    remove_left_behind(folder / "temporary")  # as the next process with an FMU does
+    assert not list((folder / "temporary").iterdir())
     rows = read_result(folder / "rows.arrows")
     assert not rows.complete
     assert np.array_equal(rows.time, STEP * np.arange(len(rows)))

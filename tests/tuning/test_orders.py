@@ -280,8 +280,8 @@ def test_study_a_hundred_units_in_under_a_minute(name: str) -> None:
     system = random_network(rng, 100, strength=0.9)
     sequential = Sequential(system, 0.8)
     score = RadiusOfOrders(sequential) if name == "radius" else ErrorOfOrders(sequential, 8.0)
-    begin = time.perf_counter()
+    begin = time.process_time()
     best = best_order(system, score)
-    assert time.perf_counter() - begin < 60
+    assert time.process_time() - begin < 60
     others = score([tuple(rng.permutation(system.names).tolist()) for _ in range(2000)])
     assert best.score < min(others)

@@ -112,7 +112,7 @@ class Fmu(Unit):
         self.model_identifier: str = description.coSimulation.modelIdentifier or ""
         self.token: str = description.guid or ""
         self.capabilities = _capabilities(description.coSimulation, root)
-        self.log_categories: tuple[str, ...] = tuple(category.name for category in description.logCategories if category.name)
+        self.log_categories: tuple[str, ...] = tuple(one.name for one in description.logCategories if one.name)
         self.default_experiment = _default_experiment(description)
         self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
         self._structure = {

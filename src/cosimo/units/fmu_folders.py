@@ -29,7 +29,7 @@ class TemporaryFolder:
         self.path = Path(tempfile.mkdtemp(prefix="cosimo-fmu-"))
         if fcntl is None:
             return
-        _remove_left_behind(self.path.parent, self._process)
+        _once(self.path.parent, self._process)
         with suppress(OSError):  # a file system without locks
             self._lock = _locked(self.path)
             # Only now it has a name that others look for: a folder that is not locked yet is not one left behind.
@@ -45,8 +45,13 @@ class TemporaryFolder:
 
 
 @cache
-def _remove_left_behind(parent: Path, process: int) -> None:
-    """Once per folder and process."""
+def _once(parent: Path, process: int) -> None:
+    """Looking is for the first FMU of a process."""
+    remove_left_behind(parent)
+
+
+def remove_left_behind(parent: Path) -> None:
+    """Delete the folders of extracted FMUs in `parent` whose process is no more."""
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
             lock = _locked(folder)

@@ -8,7 +8,6 @@ from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.units.archive_checks import show
 from cosimo.units.archives import ArchiveLimits, remedy
 
-
 _TYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 

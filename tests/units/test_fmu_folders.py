@@ -1,0 +1,42 @@
+"""Temporary folders of extracted FMUs: removed by their process, or by the next one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosimo.units.fmu_folders import PREFIX, TemporaryFolder, remove_left_behind
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_a_folder_goes_away_with_its_owner_only(tmp_path: Path) -> None:
+    place = TemporaryFolder()
+    assert place.path.name.startswith(PREFIX)
+    (place.path / "resources").mkdir()
+    remove_left_behind(tmp_path)
+    other = TemporaryFolder()
+    assert (place.path / "resources").is_dir()
+    place.remove()
+    place.remove()
+    assert list(tmp_path.iterdir()) == [other.path]
+    other.remove()
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path: Path) -> None:
+    code = "from cosimo.units.fmu_folders import TemporaryFolder as F; f = F(); import os; os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    foreign = tmp_path / "cosimo-fmu-of-an-earlier-version"
+    foreign.mkdir()
+    link = tmp_path / f"{PREFIX}link"
+    link.symlink_to(foreign)
+    assert len(list(tmp_path.iterdir())) == 3
+    TemporaryFolder().remove()
+    assert sorted(tmp_path.iterdir()) == sorted([foreign, link])
