@@ -99,7 +99,17 @@ def refuse(folder: Path, code: int, *arguments: str, largest_file: int | None = 
     assert line.startswith("cosimo: ")
     document = json.loads(done.stdout)
     assert document["exit_code"] == code
-    assert f"cosimo: {document['error']}" == line
+    if document.get("unit") is None:
+        assert f"cosimo: {document['error']}" == line
+    else:  # unit · phase · time · variable · cause · log path, and the same as fields
+        places = [
+            document["phase"],
+            f"t = {document['time']:.12g} s",
+            document["variable"],
+            document["cause"].rstrip("."),
+        ]
+        wanted = [document["unit"], *places, document["log"]]
+        assert line == "cosimo: " + " · ".join(part or "–" for part in wanted)
     return line
 
 
@@ -386,7 +396,7 @@ def test_a_python_class_that_raises(folder: Path) -> None:
         METER + "        if time > 0.2: raise ValueError('out of\\nrange')\n", encoding="utf-8"
     )
     line = refuse(folder, 3, "run", "masses.toml", "--output-file", "rows.csv")
-    assert "unit 'meter' failed at t = 0.201 while being stepped: ValueError: out of range" in line
+    assert line == "cosimo: meter · doStep · t = 0.201 s · – · ValueError: out of range · –"
     assert len(read_result(folder / "rows.csv")) == 202
 
 

@@ -404,7 +404,7 @@ def test_monitors_can_be_switched_off() -> None:
     assert "monitors" not in result.info
     watched = run(system, master, stop=3.0)
     assert np.array_equal(result.values, watched.values)
-    with pytest.raises(ConfigurationError, match="monitors are switched off"):
+    with pytest.raises(ConfigurationError, match="need monitors, which are switched off"):
         run(system, master, stop=3.0, engine=off, stop_on_divergence=True)
 
 

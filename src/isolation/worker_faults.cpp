@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "waiting.hpp"
 #include "worker_log.hpp"
@@ -126,7 +127,8 @@ void limit_memory(Header *header) {
 
 }  // namespace cosimo::isolation
 
-#ifdef __GLIBC__
+// Sanitizers bring functions of their own in place of these.
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The unit's requests for memory pass through here, as this executable comes first in the search for symbols: one that the
 // limit refuses is noted, whatever the unit then does.
 extern "C" {

@@ -1,5 +1,9 @@
 #include "worker_log.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <mutex>
 
 namespace cosimo::isolation {

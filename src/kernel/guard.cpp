@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -119,6 +120,14 @@ void escape(const char *from, char *to, std::size_t size) {
     to[used] = '\0';
 }
 
+// A number with a point, whatever locale a unit has set.
+struct Decimal {
+    char text[40];
+    Decimal(double value, int digits) {
+        *std::to_chars(text, text + sizeof text - 1, value, std::chars_format::general, digits).ptr = '\0';
+    }
+};
+
 // Called where nothing may be allocated.
 void report(const Mark &mark, const char *cause, int code) {
     const Place at = place(mark);
@@ -128,11 +137,12 @@ void report(const Mark &mark, const char *cause, int code) {
     escape(line, why, sizeof why);
     escape(at.unit, unit, sizeof unit);
     int length = std::snprintf(document, sizeof document,
-                               "{\"error\": \"unit '%s': %s\", \"exit_code\": %d, \"unit\": \"%s\", \"phase\": \"%s\", \"time\": %.17g, "
+                               "{\"error\": \"unit '%s': %s\", \"exit_code\": %d, \"unit\": \"%s\", \"phase\": \"%s\", \"time\": %s, "
                                "\"variable\": null, \"cause\": \"%s\", \"log\": null}\n",
-                               unit, why, code, unit, at.phase, at.time, why);
+                               unit, why, code, unit, at.phase, Decimal(at.time, 17).text, why);
     if (options.document >= 0) put(options.document, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
-    length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %.12g s · – · %s · –\n", shown, at.phase, at.time, line);
+    length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %s s · – · %s · –\n", shown, at.phase,
+                           Decimal(at.time, 12).text, line);
     put(STDERR_FILENO, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
 }
 
@@ -248,7 +258,7 @@ private:
     }
     void end(const Mark &late) {
         char cause[128];
-        std::snprintf(cause, sizeof cause, "the unit took longer than its limit of %g s", limit_);
+        std::snprintf(cause, sizeof cause, "the unit took longer than its limit of %s s", Decimal(limit_, 6).text);
         report(late, cause, too_slow);
         // Rows are saved where the interpreter can still be had: it cannot while a unit in Python or beside one hangs.
         if (!rescue_.is_none()) {

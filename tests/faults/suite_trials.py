@@ -34,10 +34,14 @@ DEFAULT_LIMIT = 2.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What one trial showed: the line that the user gets, and the seconds from the fault to the end of the command."""
+    """What one trial showed: the line that the user gets, and the seconds from the fault to the end of the command.
+
+    `code` is the exit code, where the trial leaves judging it to the table.
+    """
 
     line: str
     seconds: float | None = None
+    code: int | None = None
 
 
 Trial = Callable[[Path, str, int], Seen]
@@ -79,7 +83,7 @@ class Fault:
             least = round(at / STEP) - round(FLUSH / STEP) if slow else self.rows
             require_kept(folder / "rows.csv", least, exactly=not slow)
         moments = [at for word, at in stamps if word == self.name]
-        seconds = end - moments[0] if moments and self.name not in ("leak", "discard") else None
+        seconds = end - moments[-1] if moments else None
         if seconds is not None:
             assert self.shortest <= seconds <= self.longest, f"reported {seconds:.2f} s after the fault"
         return Seen(outcome.line.removeprefix("cosimo: "), seconds)
@@ -163,7 +167,9 @@ def borrowed(test: Callable[..., None], *arguments: Any) -> Seen:
     errors = [getattr(outcome, "errors", None) or getattr(outcome, "stderr", "") for outcome in outcomes]
     said = [line for text in errors for line in text.splitlines() if line.startswith("cosimo: ")]
     took = [outcome.took for outcome in outcomes if getattr(outcome, "took", None) is not None]
-    return Seen(said[-1].removeprefix("cosimo: ") if said else "", max(took, default=None))
+    codes = [getattr(outcome, "code", getattr(outcome, "returncode", None)) for outcome in outcomes]
+    line = said[-1].removeprefix("cosimo: ") if said else ""
+    return Seen(line, max(took, default=None), codes[-1] if codes else None)
 
 
 @contextmanager

@@ -185,9 +185,9 @@ class _Open:
 
 @pytest.mark.parametrize(
     ("seconds", "left", "size"),
-    [(0.0, 1000, 1), (0.001, 100_000, 500), (0.001, 800, 100), (0.001, 80, 50), (1.0, 1000, 1)],
+    [(0.0, 1000, 1), (0.001, 100_000, 1000), (0.001, 800, 100), (0.001, 80, 50), (1.0, 1000, 1)],
 )
-def test_chunks_have_half_a_second_of_work(seconds: float, left: int, size: int) -> None:
+def test_chunks_have_a_second_of_work(seconds: float, left: int, size: int) -> None:
     work = _Work.__new__(_Work)
     work._left = range(left)  # type: ignore[assignment]
     work._made, work._seconds = (1.0, seconds) if seconds else (0.0, 0.0)

@@ -138,7 +138,7 @@ def _wrong(name: str, unit: Unit, found: Found, as_bytes: bool) -> str:
     remedy = "run without checkpoints" if as_bytes else "use a master that does not iterate, or equal steps"
     return (
         f"unit '{name}' does not restore its state: saved, stepped, restored and stepped again, its output "
-        f"'{unit.outputs[place]}' is {after[place]!r:.40} instead of {before[place]!r:.40}; {remedy}."
+        f"'{unit.outputs[place]}' is {after[place].tolist()!r:.40} instead of {before[place].tolist()!r:.40}; {remedy}."
     )
 
 

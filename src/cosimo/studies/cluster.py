@@ -1,6 +1,6 @@
 """Runs of a study on Dask workers: local processes, or an existing cluster.
 
-Points travel in chunks of about half a second of work, at most two per worker thread at a time, so that neither
+Points travel in chunks of about a second of work, at most two per worker thread at a time, so that neither
 messages nor waiting cost much and the memory of scheduler and client stays small however many points there are. Dask
 gives the chunks of a lost worker to another one. A chunk whose workers die again and again is taken apart at the end:
 its points run alone, one after the other, and the one that ends its process becomes a row that says so.
@@ -20,13 +20,13 @@ from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.studies.runner import Runner, Take
 from cosimo.studies.worker import Packed, Reply, evaluate, forget, pack
 
-WORK = 0.5
+WORK = 1.0
 """Seconds of work that a chunk should have."""
 AHEAD = 2
 """Chunks per worker thread that are under way: one is run, one waits beside it."""
 SHARE = 4
 """A chunk is at most this part of what is left for each thread, so that all end together,"""
-LEAST = 10
+LEAST = 20
 """but not smaller than this part of the usual: messages cost about as much as a run."""
 LOCAL = {
     "distributed.scheduler.allowed-failures": 1,  # a process that dies twice over the same chunk is no accident

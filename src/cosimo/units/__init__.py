@@ -1,6 +1,7 @@
 """Units: state-space and mechanical models with their integrators, FMUs, Python objects, compiled functions."""
 
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
+from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.integrators import Exact, ForwardEuler, Integrator, RungeKutta4, SymplecticEuler
 from cosimo.units.linear import Mechanical, StateSpace
@@ -8,6 +9,7 @@ from cosimo.units.native import NativeUnit
 from cosimo.units.python import PythonUnit
 
 __all__ = [
+    "ArchiveLimits",
     "DiscreteModel",
     "Exact",
     "Experiment",

@@ -30,13 +30,14 @@ from fmpy.fmi2 import (
 )
 from fmpy.fmi3 import FMU3Slave
 
-from cosimo.core.errors import ConfigurationError, UnitError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.guarding import enter_phase
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
 ILLEGAL = 102
 """What stands for a negative status, also in compiled code."""
+INDISPENSABLE = ("Instantiate", "InstantiateCoSimulation", "InitializationMode", "DoStep")
 TROUBLE = ("logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal")
 """The standard's categories of messages about bad statuses."""
 MESSAGES, LENGTH = 100, 2000
@@ -64,11 +65,12 @@ class LazyFunctions(dict[str, Any]):
         return function
 
 
-def missing(library: str, function: str) -> UnitError:
-    """The error for a function that a library does not export."""
-    return UnitError(
+def missing(library: str, function: str) -> CosimoError:
+    """The error for a function that a library does not export; without some it is no FMU at all."""
+    error = UnitError(
         f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker."
     )
+    return ConfigurationError(str(error)) if function.endswith(INDISPENSABLE) else error
 
 
 def _c_type(annotation: Any) -> Any:
