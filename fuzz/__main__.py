@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 from fuzz import TARGETS
+from fuzz.places import PLACE, memory
 
 FINDINGS = Path(__file__).parents[1] / "tests" / "safety" / "findings"
 LIMITS = ("-timeout=5", "-rss_limit_mb=3000", "-max_len=10000", "-verbosity=1")
@@ -30,11 +32,18 @@ def main() -> int:
 
 
 def _run(name: str, runs: int, seed: int) -> int:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as folder, tempfile.TemporaryDirectory(dir=memory()) as place:
         options = (f"-runs={runs}", f"-seed={seed}", *LIMITS)
         command = [sys.executable, "-m", "fuzz.harness", name, folder, *options]
         begin = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=Path(__file__).parents[1])
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=Path(__file__).parents[1],
+            env={**os.environ, PLACE: place},
+        )
         seconds = time.perf_counter() - begin
         found = [file for file in Path(folder).iterdir() if re.match("(crash|timeout|oom|leak|slow-unit)-", file.name)]
         kept = []

@@ -59,8 +59,8 @@ KINDS = {
         ),
     ),
 }
-LEFT_OUT = ("answers_", "a_signal_while", "a_handler_of_the_user")
-"""Tests that send a signal after a fixed time, in which a sanitized run has hardly begun."""
+LEFT_OUT = ("answers_", "a_signal_while", "a_handler_of_the_user", "cost_of_a_prediction")
+"""Tests that send a signal after a fixed time, in which a sanitized run has hardly begun, or that measure time."""
 
 
 def main() -> int:
@@ -90,6 +90,7 @@ def _run(name: str, kind: Kind, tests: list[str] | None) -> int:
             "COSIMO_SANITIZED": str(build),
             "OPENBLAS_NUM_THREADS": "1",
         }
+        _require_awake(kind, environment, Path(folder))
         chosen = " and ".join(f"not {name}" for name in LEFT_OUT)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
         # Addresses that the sanitizers reserve must not be taken by chance.
@@ -105,6 +106,21 @@ def _run(name: str, kind: Kind, tests: list[str] | None) -> int:
         flush=True,
     )
     return int(done.returncode != 0 or bool(ours))
+
+
+def _require_awake(kind: Kind, environment: dict[str, str], folder: Path) -> None:
+    """A sanitizer that says nothing may be asleep: it must report a fault that is there."""
+    library = folder / "fault.so"
+    source = ROOT / "sanitize" / "fault.c"
+    flags = (*kind.flags.split(), "-shared", "-fPIC", "-g1", "-pthread")
+    subprocess.run(["cc", *flags, "-o", str(library), str(source)], check=True)
+    code = f"import ctypes; ctypes.CDLL({str(library)!r}).fault()"
+    subprocess.run(["setarch", "-R", sys.executable, "-c", code], env=environment)
+    found = [file for file in folder.glob("report*") if "fault.c" in file.read_text(errors="replace")]
+    if not found:
+        sys.exit(f"sanitize: the sanitizer for {kind.name} does not report a fault that is there; nothing was shown.")
+    for file in folder.iterdir():
+        file.unlink()
 
 
 def _build(folder: Path, kind: Kind) -> None:

@@ -17,7 +17,7 @@ ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
 """The variable with limits for all files that a process reads, as `total-size=8GiB,ratio=1000`."""
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
+_FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ def _word(name: str) -> str:
 
 def _number(word: str, text: str) -> int | float:
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d{1,2})?) *([a-z]*)", text.lower())
-    if found is None or found[2].removesuffix("b" if found[2] in ("b", "kb", "mb", "gb") else "") not in _FACTORS:
+    if found is None or found[2] not in _FACTORS:
         raise ConfigurationError(f"archive limit '{word}' is '{text}'; give a number, for sizes also as 500MB or 8GiB.")
-    factor = _FACTORS[found[2].removesuffix("b" if found[2] in ("b", "kb", "mb", "gb") else "")]
-    value = float(found[1]) * factor
+    value = float(found[1]) * _FACTORS[found[2]]
     return value if word == "ratio" else int(value)
