@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <ucontext.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
@@ -20,6 +22,7 @@ namespace {
 Header *shared = nullptr;
 std::uintptr_t stack_end = 0;
 alignas(16) unsigned char other_stack[65536];
+std::atomic<bool> crashing{false}, passing_on{false};
 
 std::uintptr_t stack_pointer(const void *context) {
 #if defined(__x86_64__)
@@ -37,6 +40,10 @@ void on_crash(int number, siginfo_t *info, void *context) {
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr), sp = stack_pointer(context);
     const bool at_stack = address + near > sp && address < sp + near;
     if (number == SIGSEGV && at_stack && sp < stack_end + near) shared->overflow.store(1);
+    // What the unit printed last is either passed on before the end, or left in the pipe for the master to read.
+    crashing.store(true);
+    const timespec moment{0, 100'000};
+    for (int i = 0; i < 1000 && passing_on.load(); ++i) nanosleep(&moment, nullptr);
     shared->signal.store(static_cast<std::uint32_t>(number));
     futex_wake(shared->reply);
     signal(number, SIG_DFL);
@@ -51,8 +58,10 @@ void *watch(void *) {
         if (poll(watched, 2, -1) < 0) continue;
         if (watched[0].revents) _exit(0);
         if (!watched[1].revents) continue;
-        const ssize_t got = read(printed_fd, text + held, sizeof text - held);
+        passing_on.store(true);
+        const ssize_t got = crashing.load() ? 0 : read(printed_fd, text + held, sizeof text - held);
         if (got <= 0) {
+            passing_on.store(false);
             watched[1].fd = -1;
             continue;
         }
@@ -65,6 +74,7 @@ void *watch(void *) {
             }
         held -= begin;
         std::memmove(text, text + begin, held);
+        passing_on.store(false);
     }
 }
 
