@@ -27,20 +27,13 @@ class Report:
 
     >>> from cosimo import analyse, masters, problems
     >>> system = problems.two_mass()
-    >>> [section.key for section in Report.about(analyse(system, masters.jacobi(system, 4e-3))).sections]
+    >>> [section.key for section in report(analyse(system, masters.jacobi(system, 4e-3))).sections]
     ['verdict', 'modes', 'provenance']
     """
 
     material: Material
     sections: tuple[Section, ...]
     numbers: str
-
-    @classmethod
-    def about(cls, *things: Any, **options: Any) -> Report:
-        """The report about some things; see `report`."""
-        material, pack = gather(things, **options), Pack()
-        found = tuple(sections(material, pack))
-        return cls(material, found, pack.text())
 
     def html(self) -> str:
         """The whole page."""
@@ -91,8 +84,8 @@ def report(
 
         co.report(system, master, result).write("report.html")
     """
-    return Report.about(
-        *things,
+    material = gather(
+        things,
         title=title,
         reference=reference,
         variation=variation,
@@ -101,6 +94,9 @@ def report(
         command=command,
         source=source,
     )
+    pack = Pack()
+    found = tuple(sections(material, pack))
+    return Report(material, found, pack.text())
 
 
 RUNS = ("signals", "shown", "runs", "values", "differences", "reference", "marks")
