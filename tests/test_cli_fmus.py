@@ -324,7 +324,7 @@ def test_model_exchange_alone(folder: Path) -> None:
         (
             '"two.x -> one.x2"',
             '"two.x -> one.x3"',
-            ["masses.toml:7: ", "unknown input of unit 'one' 'x3'; Known: v2, x2."],
+            ["masses.toml:7: ", "unknown input of unit 'one' 'x3'; known: v2, x2."],
         ),
         ('"two.x -> one.x2"', '"tow.x -> one.x2"', ["masses.toml:7: ", "did you mean 'two'?"]),
         ('fmu = "two.fmu"', 'fmu = "tow.fmu"', ["tow.fmu", "did you mean"]),

@@ -350,7 +350,7 @@ def test_the_nearest_name() -> None:
     assert nearest("one.X", ["one.x", "one.v"]) == "one.x"
     assert nearest("F", ["f", "F2"]) == "F2"
     assert nearest("qqq", ["one", "two"]) is None
-    assert str(UnknownNameError("unit", "on", [])) == "unknown unit 'on'; Known: none."
+    assert str(UnknownNameError("unit", "on", [])) == "unknown unit 'on'; known: none."
 
 
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:

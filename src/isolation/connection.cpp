@@ -1,25 +1,16 @@
 #include "connection.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
-#include <cstdio>
-#include <cstdlib>
 
 namespace cosimo::isolation {
 namespace {
 
-constexpr std::size_t records_kept = 100;
 constexpr long slice = 20000000L;     // nanoseconds between two looks at whether the worker lives
 constexpr double start_limit = 20.0;  // seconds for a worker to come up
 constexpr double leave_limit = 5.0;   // and to go
@@ -49,20 +40,6 @@ void recount(Header *header, bool spinning, bool joins) {
 
 std::atomic<const std::atomic<unsigned> *> interrupts{nullptr};  // counted up when the user wants an end
 
-int high(int fd) {  // out of the way of the numbers that the worker expects
-    if (fd < 0) return fd;
-    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 32);
-    ::close(fd);
-    return moved;
-}
-
-void shut(int &fd) {
-    if (fd >= 0) ::close(fd);
-    fd = -1;
-}
-
-int open_process(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
-
 unsigned interrupted_so_far() {
     const auto *counter = interrupts.load(std::memory_order_relaxed);
     return counter ? counter->load(std::memory_order_relaxed) : 0;
@@ -91,8 +68,11 @@ Connection::Connection(const char *const *arguments, const char *const *environm
     header_->memory_limit = options.memory_limit;
     recount(header_, spinning_, true);
     out = Writer(request_area(header_), area);
-    start(arguments, environment);
-    if (end == End::alive) await_start();
+    problem = process_.start(arguments, environment, memory_, sandboxed_);
+    if (problem.empty())
+        await_start();
+    else
+        end = End::not_started;
 }
 
 Connection::~Connection() {
@@ -101,57 +81,7 @@ Connection::~Connection() {
         recount(header_, false, false);
         munmap(header_, total_bytes);
     }
-    for (int *fd : {&memory_, &process_, &inner_, &printed_, &information_}) shut(*fd);
-}
-
-void Connection::start(const char *const *arguments, const char *const *environment) {
-    int printed[2] = {-1, -1}, information[2] = {-1, -1};
-    int master = high(open_process(getpid()));
-    bool opened = master >= 0 && pipe2(printed, O_CLOEXEC) == 0 && pipe2(information, O_CLOEXEC) == 0;
-    for (int *fd : {printed, printed + 1, information, information + 1}) *fd = high(*fd);
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory_, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
-    for (auto [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
-    if (sandboxed_) posix_spawn_file_actions_adddup2(&files, information[1], information_fd);
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    // A group of its own: Ctrl-C is for the master, and children of the unit can be ended with it.
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    pid_t pid = 0;
-    const int error = opened ? posix_spawn(&pid, arguments[0], &files, &attributes, const_cast<char *const *>(arguments),
-                                           const_cast<char *const *>(environment))
-                             : errno;
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    for (int *fd : {&master, printed + 1, information + 1}) shut(*fd);
-    printed_ = printed[0];
-    if (error) {
-        end = End::not_started;
-        problem = std::string(arguments[0]) + ": " + std::strerror(error);
-    } else {
-        pid_ = pid;
-        process_ = high(open_process(pid));
-        fcntl(printed_, F_SETFL, O_NONBLOCK);
-    }
-    if (!error && sandboxed_) {
-        // {"child-pid": N, …}: ending this one ends all in the sandbox, which ending its starter does not.
-        std::string text;
-        char part[256];
-        ssize_t got;
-        while (text.find('}') == std::string::npos && (got = read(information[0], part, sizeof part)) > 0)
-            text.append(part, static_cast<std::size_t>(got));
-        const std::size_t place = text.find("\"child-pid\":");
-        if (place != std::string::npos) inner_ = high(open_process(std::atoi(text.c_str() + place + 12)));
-    }
-    information_ = information[0];  // open as long as the worker is: its starter may write more
+    shut(memory_);
 }
 
 void Connection::await_start() {
@@ -162,7 +92,7 @@ void Connection::await_start() {
         if (now() - begin > start_limit) kill(End::timeout);
         doze(header_->reply, 0xFFFFFFFFu, 1000000L);
     }
-    take_records();
+    records.take(header_->ring);
     if (end == End::alive && header_->problem[0]) {
         header_->problem[sizeof header_->problem - 1] = '\0';
         problem = header_->problem;
@@ -170,7 +100,7 @@ void Connection::await_start() {
         end = End::not_started;
     } else if (end != End::alive && during == starting && sandboxed_ && header_->signal.load() == 0 && !header_->ready.load()) {
         // The sandbox itself did not come up; what it printed says why.
-        if (!records.empty()) problem = records.back().text;
+        if (!records.newest.empty()) problem = records.newest.back().text;
         end = End::not_started;
     }
 }
@@ -209,7 +139,7 @@ int Connection::send() {
     fresh_ = false;
     if (out.failed()) {
         out.back_to(call_begins_);
-        append(status_error, "the call is too large for a unit in a process of its own", 56);
+        records.append(status_error, "the call is too large for a unit in a process of its own", 56);
         return status_error;
     }
     finish_call();
@@ -274,7 +204,8 @@ bool Connection::await_reply() {
             }
         }
     }
-    if (header_->ring.written.load(std::memory_order_relaxed) != header_->ring.read.load(std::memory_order_relaxed)) take_records();
+    Ring &ring = header_->ring;
+    if (ring.written.load(std::memory_order_relaxed) != ring.read.load(std::memory_order_relaxed)) records.take(ring);
     return true;
 }
 
@@ -359,14 +290,12 @@ int Connection::collect_step() {
 // ---- its end -------------------------------------------------------------------------------------------------------
 
 void Connection::reap(bool block) {
-    if (end != End::alive || process_ < 0 || pid_ == 0) return;
-    siginfo_t info{};
-    if (waitid(static_cast<idtype_t>(3 /* P_PIDFD */), static_cast<id_t>(process_), &info, WEXITED | (block ? 0 : WNOHANG)) != 0 || info.si_pid == 0) return;
-    pid_ = 0;
+    siginfo_t how;
+    if (end != End::alive || !process_.ended(block, how)) return;
     during = header_->running.load();
     const auto noted = static_cast<int>(header_->signal.load());
-    const bool killed = info.si_code != CLD_EXITED;
-    number = info.si_status;
+    const bool killed = how.si_code != CLD_EXITED;
+    number = how.si_status;
     overflow = header_->overflow.load() != 0;
     end = header_->leaving.load() && !noted ? End::exited : killed || noted ? End::crashed : End::exited;
     if (noted) number = noted;
@@ -376,23 +305,15 @@ void Connection::reap(bool block) {
         number -= 128;
     }
     if (header_->memory_refused.load()) end = End::memory;
-    take_records();
-    read_printed();
+    records.take(header_->ring);
+    // What was printed last before the end and nobody in the worker could pass on any more.
+    records.read_lines(process_.printed());
 }
 
 void Connection::kill(End reason) {
     if (end != End::alive) return;
     during = header_->running.load();
-    if (inner_ >= 0) {
-        // All in the sandbox; its starter then ends by itself.
-        syscall(SYS_pidfd_send_signal, inner_, SIGKILL, nullptr, 0);
-        pollfd watched{process_, POLLIN, 0};
-        poll(&watched, 1, 500);
-    }
-    if (pid_ > 0) {
-        ::kill(-pid_, SIGKILL);
-        if (process_ >= 0) syscall(SYS_pidfd_send_signal, process_, SIGKILL, nullptr, 0);
-    }
+    process_.kill();
     const std::uint32_t was = during;
     reap(true);
     during = was;
@@ -413,8 +334,7 @@ void Connection::close() {
     publish(header_->request, ++sent_, 0);
     const double begin = now(), limit = timeout_ > 0 ? timeout_ : leave_limit;
     while (end == End::alive) {
-        pollfd watched{process_, POLLIN, 0};
-        poll(&watched, 1, 20);
+        process_.wait(20);
         reap(false);
         if (end == End::alive && now() - begin > limit) {
             waited = now() - begin;
@@ -422,53 +342,6 @@ void Connection::close() {
         }
     }
     if (end == End::exited && header_->leaving.load()) end = End::left;
-}
-
-// ---- what it says --------------------------------------------------------------------------------------------------
-
-void Connection::append(int kind, const char *text, std::size_t length) {
-    if (records.size() >= records_kept) {
-        records.erase(records.begin());
-        ++suppressed;
-    }
-    records.push_back({kind, std::string(text, length)});
-}
-
-void Connection::take_records() {
-    Ring &ring = header_->ring;
-    std::uint64_t at = ring.read.load(std::memory_order_relaxed);
-    const std::uint64_t end_of_it = ring.written.load(std::memory_order_acquire);
-    auto copy_out = [&](std::uint64_t from, void *to, std::size_t count) {
-        const std::size_t begin = from % ring_bytes, first = std::min(count, ring_bytes - begin);
-        std::memcpy(to, ring.data + begin, first);
-        std::memcpy(static_cast<unsigned char *>(to) + first, ring.data, count - first);
-    };
-    while (at + 8 <= end_of_it && end_of_it - at <= ring_bytes) {
-        std::uint32_t head[2];
-        copy_out(at, head, sizeof head);
-        if (head[0] > 4096 || at + 8 + head[0] > end_of_it) break;  // written over by a unit gone wild
-        char text[4096];
-        copy_out(at + 8, text, head[0]);
-        append(static_cast<int>(head[1]), text, head[0]);
-        at += 8 + head[0];
-    }
-    ring.read.store(end_of_it, std::memory_order_release);
-    suppressed += ring.suppressed.exchange(0);
-}
-
-// What was printed last before the end and nobody in the worker could pass on any more.
-void Connection::read_printed() {
-    char text[4096];
-    ssize_t got;
-    for (int i = 0; i < 64 && (got = read(printed_, text, sizeof text)) > 0; ++i) {
-        const char *begin = text, *stop = text + got;
-        while (begin < stop) {
-            const char *line = static_cast<const char *>(std::memchr(begin, '\n', static_cast<std::size_t>(stop - begin)));
-            if (!line) line = stop;
-            if (line > begin) append(record_printed, begin, static_cast<std::size_t>(line - begin));
-            begin = line + 1;
-        }
-    }
 }
 
 }  // namespace cosimo::isolation

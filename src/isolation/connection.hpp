@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "patience.hpp"
+#include "process.hpp"
 #include "protocol.hpp"
+#include "records.hpp"
 
 namespace cosimo::isolation {
 
@@ -38,7 +40,7 @@ public:
     void post_step(Function function, double time, double duration, int final, double reached);
     int collect_step();
     bool posted() const { return posted_; }
-    int pid() const { return pid_; }
+    int pid() const { return process_.pid(); }
     int step_status() const { return step_status_; }
     void starts_stepping() { stepping_ = true; }
     bool stepping() const { return stepping_; }
@@ -57,14 +59,8 @@ public:
     std::uint32_t forks() const { return header_ ? header_->forks.load() : 0; }
     std::uint32_t sockets() const { return header_ ? header_->sockets.load() : 0; }
 
-    struct Record {
-        int kind;
-        std::string text;
-    };
-    std::vector<Record> records;  // the newest ones
-    std::uint64_t suppressed = 0;
+    Records records;
     std::vector<std::string> texts;  // strings got last; the caller may look at them until the next call
-    void take_records();
 
 private:
     struct Ahead {
@@ -76,8 +72,8 @@ private:
         unsigned unused;
     };
     Header *header_ = nullptr;
-    int memory_ = -1, process_ = -1, inner_ = -1, printed_ = -1, information_ = -1;
-    int pid_ = 0;
+    int memory_ = -1;
+    Process process_;
     bool sandboxed_ = false, spinning_ = true, stepping_ = false, posted_ = false, fresh_ = false;
     double timeout_ = 0.0;
     std::uint32_t sent_ = 0;        // number of the last request
@@ -88,7 +84,6 @@ private:
     Patience patience_;
     std::vector<Ahead> ahead_;
 
-    void start(const char *const *arguments, const char *const *environment);
     void await_start();
     void finish_call(bool ahead = false);
     void publish_request();
@@ -97,8 +92,6 @@ private:
     void begin_more(Function function);
     void kill(End reason);
     void reap(bool block);
-    void append(int kind, const char *text, std::size_t length);
-    void read_printed();
 };
 
 }  // namespace cosimo::isolation

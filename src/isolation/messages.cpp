@@ -51,7 +51,7 @@ public:
 
 private:
     std::mutex mutex_;
-    std::deque<Connection::Record> records_;
+    std::deque<Record> records_;
     std::string shown_;
     time_t second_ = 0;
     unsigned plain_ = 0, bad_ = 0;

@@ -20,18 +20,19 @@ public:
             last_ = true;
             return true;
         }
-        if (turns_ && crowded && spins && !std::exchange(last_, false)) spins = 1;
         if (spins == 0 || (misses_ >= 8 && ++skipped_ % 16 != 0)) return false;
-        const bool came = watch(word, number, spins) || (crowded && give_way(word, number));
+        const bool at_once = turns_ && crowded && !std::exchange(last_, false);
+        const bool came = (!at_once && watch(word, number, spins)) || (crowded && give_way(word, number));
         misses_ = came ? 0 : misses_ + 1;
         return came;
     }
 
 private:
-    static constexpr std::uint32_t longest_pause = 1u << 16;
-    static constexpr double too_long = 50e-6, in_all = 150e-6;  // seconds: of one yield, of all
+    static constexpr std::uint32_t shortest_pause = 64, longest_pause = 1u << 16, worth_one_slow = 256, timed = 4;
+    static constexpr int most_yields = 64;
+    static constexpr double too_long = 50e-6;  // seconds of one yield
     bool turns_, last_ = false;
-    std::uint32_t misses_ = 0, skipped_ = 0, pause_ = 256, no_yield_for_ = 0;
+    std::uint32_t misses_ = 0, skipped_ = 0, yields_ = 0, pause_ = shortest_pause, no_yield_for_ = 0;
 
     static bool watch(const Word &word, std::uint32_t number, std::uint32_t spins) {
         for (std::uint32_t i = 0; i < spins; ++i) {
@@ -45,22 +46,25 @@ private:
             --no_yield_for_;
             return false;
         }
-        const double begin = now();
-        for (double before = begin; before - begin < in_all;) {
+        for (int i = 0; i < most_yields; ++i) {
+            // Reading the clock is a fiftieth of a macro step: not every time.
+            const double before = ++yields_ % timed == 0 ? now() : 0.0;
             sched_yield();
+            const bool slow = before > 0.0 && now() - before > too_long;
+            if (slow) no_yield_for_ = pause_after_a_slow_one();
             if (arrived(word, number)) {
                 last_ = true;
                 return true;
             }
-            const double after = now();
-            if (after - before > too_long) {
-                no_yield_for_ = pause_;
-                pause_ = std::min(pause_ * 4, longest_pause);
-                return false;
-            }
-            before = after;
+            if (slow) return false;
         }
         return false;
+    }
+    // Short where many quick ones lie before it, which have saved more than one slow one costs; longer and longer otherwise.
+    std::uint32_t pause_after_a_slow_one() {
+        pause_ = yields_ > worth_one_slow ? shortest_pause : std::min(pause_ * 4, longest_pause);
+        yields_ = 0;
+        return pause_;
     }
 };
 

@@ -30,11 +30,11 @@ EXPORTED void cosimoIsolationFree(void *connection) { delete static_cast<Connect
 EXPORTED void cosimoIsolationState(void *connection, State *state) {
     auto *c = static_cast<Connection *>(connection);
     const char *during = c->during == starting ? "load" : name_of(c->during);
-    *state = {static_cast<int>(c->end), c->number, c->overflow, c->pid(), c->forks(), c->sockets(), c->waited, c->suppressed,
-              c->records.size(), c->problem.c_str(), during, name_of(c->refused)};
+    *state = {static_cast<int>(c->end), c->number, c->overflow, c->pid(), c->forks(), c->sockets(), c->waited, c->records.suppressed,
+              c->records.newest.size(), c->problem.c_str(), during, name_of(c->refused)};
 }
 EXPORTED const char *cosimoIsolationRecord(void *connection, std::size_t number, int *kind) {
-    const auto &records = static_cast<Connection *>(connection)->records;
+    const auto &records = static_cast<Connection *>(connection)->records.newest;
     if (number >= records.size()) return nullptr;
     *kind = records[number].kind;
     return records[number].text.c_str();

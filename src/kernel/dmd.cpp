@@ -9,14 +9,14 @@ namespace cosimo::dmd {
 Predictor::Predictor(Options options) : options_(std::move(options)) {
     // A pair needs one sample more than z has; second-order extrapolation looks two samples back.
     samples_ = std::max<std::size_t>(options_.delays + 2, 3);
-    known_ = memory_.take(1);
+    known_ = memory_.counter(samples_);
     history_ = memory_.take(samples_ * width());
     peaks_ = memory_.take(width());
     last_ = memory_.take(options_.n);
     error_ = memory_.take(1);
-    expert_ = memory_.take(1);
-    frozen_ = memory_.take(1);
-    frozen_samples_ = memory_.take(1);
+    expert_ = memory_.counter(Memory::any);
+    frozen_ = memory_.counter(1);
+    frozen_samples_ = memory_.counter(samples_);
     frozen_S_ = memory_.take(options_.n * width() * samples_);
     frozen_b_ = memory_.take(options_.n);
 }
@@ -61,9 +61,7 @@ void Predictor::advance(const double *x, const double *u, double *next) {
 }
 
 bool Predictor::restore(const std::vector<double> &from) {
-    if (from.size() != memory_.values.size()) return false;
-    std::copy(from.begin(), from.end(), memory_.values.begin());
-    return true;
+    return from.size() == memory_.values.size() && from[expert_] < static_cast<double>(experts().size()) && memory_.restore(from);
 }
 
 void Predictor::coast(const double *x, double *next) const {
@@ -71,9 +69,27 @@ void Predictor::coast(const double *x, double *next) const {
     for (const auto &pair : options_.pairs) next[pair.position] = x[pair.position] + options_.step * x[pair.velocity];
 }
 
+Model Predictor::coasting(std::size_t samples) const {
+    const std::size_t n = options_.n, columns = width() * samples;
+    Model model{samples, std::vector<double>(n * columns, 0.0), std::vector<double>(n, 0.0)};
+    for (std::size_t i = 0; i < n; ++i) model.S[i * columns + i] = 1.0;
+    for (const auto &pair : options_.pairs) model.S[pair.position * columns + pair.velocity] = options_.step;
+    return model;
+}
+
+// Signals of sizes 1 and 1e140 have been seen to lead to a constant that no number can hold: such a model is none.
+Model Predictor::model() const {
+    if (frozen()) return frozen_model();
+    Model now = learned();
+    auto finite = [](const std::vector<double> &values) {
+        return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+    };
+    return finite(now.S) && finite(now.b) ? now : coasting(now.samples);
+}
+
 void Predictor::freeze() {
     if (frozen()) return;
-    const Model now = learned();
+    const Model now = model();
     memory_[frozen_] = 1.0;
     memory_[frozen_samples_] = static_cast<double>(now.samples);
     std::copy(now.S.begin(), now.S.end(), memory_.at(frozen_S_));

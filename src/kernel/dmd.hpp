@@ -55,7 +55,7 @@ public:
     // From now on x_{k+1} = S z_k + b with the present model, whatever arrives.
     void freeze();
     bool frozen() const { return memory_[frozen_] != 0.0; }
-    Model model() const { return frozen() ? frozen_model() : learned(); }
+    Model model() const;
 
     const Options &options() const { return options_; }
     // Which predictor is in charge (an index into `experts`), and by how much the last prediction missed x_k: root
@@ -85,6 +85,7 @@ protected:
 
 private:
     Model frozen_model() const;
+    Model coasting(std::size_t samples) const;
     void apply_frozen(double *next) const;
 
     std::size_t samples_;  // kept in the history

@@ -12,7 +12,7 @@ Local::Local(Memory &memory, const Options &options, bool centred, double tolera
       centred_(centred),
       S_(memory.take(rows_.n * rows_.q)),
       means_(memory.take(rows_.q + rows_.n)),
-      ready_(memory.take(1)),
+      ready_(memory.counter(1)),
       change_(rows_.q, rows_.n, tolerance),
       absorb_(absorb_for(rows_.q, rows_.q + rows_.n)),
       plain_(rows_.q * (rows_.q + rows_.n)),

@@ -11,9 +11,9 @@ Neighbours::Neighbours(Memory &memory, const Rows &rows)
       wanted_(rows.q + 5),
       z_(memory.take(rows.q * capacity)),  // component by component
       y_(memory.take(rows.n * capacity)),  // pair by pair
-      count_(memory.take(1)),
-      place_(memory.take(1)),
-      nearest_(memory.take(1)),
+      count_(memory.counter(capacity)),
+      place_(memory.counter(capacity - 1)),
+      nearest_(memory.counter(capacity - 1)),
       nearest_square_(memory.take(1)),
       absorb_(absorb_for(rows.q + 1, rows.q + 1 + rows.n)),
       who_(wanted_),

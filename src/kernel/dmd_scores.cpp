@@ -22,8 +22,8 @@ Scores::Scores(Memory &memory, std::size_t experts, std::size_t plain)
       slow_(memory.take(experts)),
       last_(memory.take(experts)),
       recent_(memory.take(remembered)),
-      count_(memory.take(1)),
-      event_(memory.take(1)),
+      count_(memory.counter(remembered)),
+      event_(memory.counter(1)),
       weights_(experts) {}
 
 bool Scores::is_event(double mine) const {

@@ -17,14 +17,14 @@ Windows::Windows(Memory &memory, std::vector<std::size_t> lengths, std::size_t p
     first_long_ = 0;
     while (first_long_ < lengths_.size() && lengths_[first_long_] <= short_length) ++first_long_;
     ring_ = memory.take(lengths_.back() * columns_);
-    newest_ = memory.take(1);
-    count_ = memory.take(1);
+    newest_ = memory.counter(lengths_.back() - 1);
+    count_ = memory.counter(lengths_.back());
     for (std::size_t w = first_long_; w < lengths_.size(); ++w) {
         Stacks stacks{};
         stacks.front = memory.take(lengths_[w] * size_);
-        stacks.front_count = memory.take(1);
+        stacks.front_count = memory.counter(lengths_[w]);
         stacks.back = memory.take(size_);
-        stacks.back_count = memory.take(1);
+        stacks.back_count = memory.counter(lengths_[w]);
         stacks_.push_back(stacks);
     }
     factors_.assign(lengths_.size() * size_, 0.0);
@@ -60,7 +60,8 @@ void Windows::push(const double *given) {
 void Windows::turn(std::size_t s) {
     Memory &memory = *memory_;
     const Stacks &stacks = stacks_[s];
-    const auto count = static_cast<std::size_t>(memory[stacks.back_count]);
+    // Both counts of a foreign memory may be as large as the window, and the back then grows beyond it.
+    const auto count = std::min(static_cast<std::size_t>(memory[stacks.back_count]), lengths_[first_long_ + s]);
     double *front = memory.at(stacks.front);
     for (std::size_t i = 0; i < count; ++i) {
         double *factor = front + i * size_;
@@ -133,7 +134,7 @@ Growing::Growing(Memory &memory, std::size_t pivots, std::size_t columns)
       pivots_(pivots),
       columns_(columns),
       factor_(memory.take(pivots * columns)),
-      count_(memory.take(1)),
+      count_(memory.counter(Memory::any)),
       absorb_(absorb_for(pivots, columns)),
       row_(columns),
       sums_(columns) {}

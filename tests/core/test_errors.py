@@ -40,7 +40,7 @@ def test_errors_of_a_run_carry_rows(name: str) -> None:
 
 
 def test_unknown_names() -> None:
-    assert str(UnknownNameError("unit", "xyz", [])) == "unknown unit 'xyz'; Known: none."
+    assert str(UnknownNameError("unit", "xyz", [])) == "unknown unit 'xyz'; known: none."
     many = UnknownNameError("unit", "u7x", [f"u{i}" for i in range(30)])
     assert "…" in str(many)
     assert "did you mean 'u7'" in str(many)

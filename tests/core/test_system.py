@@ -43,7 +43,7 @@ def test_unconnected_input_names_it_and_three_remedies() -> None:
         (("upper.levl", "lower.inflow"), r"unknown output of unit 'upper' 'levl'; did you mean 'level'\?"),
         (("upper.level", "lower.inflw"), r"unknown input of unit 'lower' 'inflw'; did you mean 'inflow'\?"),
         (("uper.level", "lower.inflow"), r"unknown unit 'uper'; did you mean 'upper'\?"),
-        (("upper.level", "cellar.inflow"), r"unknown unit 'cellar'; .*Known: lower, upper"),
+        (("upper.level", "cellar.inflow"), r"unknown unit 'cellar'; .*known: lower, upper"),
         # An input is no output, and the other way round.
         (("upper.inflow", "lower.inflow"), r"unknown output of unit 'upper' 'inflow'"),
         (("upper.level", "lower.level"), r"unknown input of unit 'lower' 'level'"),

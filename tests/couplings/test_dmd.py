@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 Array = npt.NDArray[np.float64]
@@ -215,6 +216,7 @@ PLANS: dict[str, Callable[[list[float], int], list[float]]] = {
 
 
 @settings(max_examples=60, deadline=None)
+@example([0.0] * 7 + [1.0, 0.0, 1e140], "robust", "as drawn", 2, True, 1)
 @given(
     st.lists(NUMBERS, min_size=6, max_size=40),
     st.sampled_from(METHODS),
@@ -254,6 +256,33 @@ def test_what_was_saved_continues_bit_for_bit(method: str, after: int, window: i
         assert made.save() == one.save()
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(METHODS), st.integers(0, 120), st.integers(1, 40))
+def test_what_somebody_else_wrote_is_refused_or_harmless(
+    data: st.DataObject, method: str, after: int, window: int
+) -> None:
+    """Memories come back from files; a counter out of range would lead out of the array (see `make sanitize`)."""
+    u = np.random.default_rng(after).standard_normal((320, 1))
+    x = record(OSCILLATOR, u, np.array([1.0, 0.0]))
+    made = predictor(method=method, window=window)
+    follow(made, x[:after], u[:after])
+    saved = made.save()
+    places = data.draw(st.lists(st.integers(0, len(saved) - 1), min_size=1, max_size=30))
+    for place in places:
+        saved[place] = data.draw(st.sampled_from([0.0, 0.5, 1.0, 20.0, 40.0, -1.0, 1e6, 1e18, 1e300, np.inf, np.nan]))
+    with suppress(ValueError):
+        made.restore(saved)
+        follow(made, x[after:], u[after:])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_counter_out_of_range_is_refused(method: str) -> None:
+    made = predictor(method=method, window=20)
+    for known in (-1.0, 0.5, 4.0, 1e18, np.nan):
+        with pytest.raises(ValueError, match="not saved"):
+            made.restore([known, *made.save()[1:]])
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
 def test_a_value_that_is_no_number_is_handed_on_and_not_learned(method: str, bad: float) -> None:
@@ -266,6 +295,7 @@ def test_a_value_that_is_no_number_is_handed_on_and_not_learned(method: str, bad
     assert np.array_equal(made.advance([bad, 0.0], [1.0]), [bad, 0.0], equal_nan=True)
     assert np.array_equal(made.advance([1.5, 0.0], [bad]), [1.5, 0.0])
     assert np.array_equal(model(made)[0], before)
+    made.restore(made.save())
     # No pair spans the gap: what follows is predicted as if it had not been.
     assert relative(follow(made, x[61:], u[61:]), x[61:])[2:].max() < 1e-6
 

@@ -155,7 +155,7 @@ def test_gains_and_offsets_of_connections_reach_the_predictor() -> None:
     [
         ({"window": 0}, "1 or more"),
         ({"window": 2.5}, "1 or more"),
-        ({"window": 5, "method": "magic"}, "unknown method of a Dmd 'magic'; Known: recursive, robust"),
+        ({"window": 5, "method": "magic"}, "unknown method of a Dmd 'magic'; known: recursive, robust"),
         ({"window": "auto", "centred": True}, "chooses method and model itself"),
         ({"window": 5, "delays": -1}, "from 0 to 20"),
         ({"window": 5, "tolerance": 0.0}, "between 0 and 1"),

@@ -79,7 +79,7 @@ def test_values_that_mean_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gauss:1:2", "did you mean|Known: log-uniform, normal, uniform"),
+        ("gauss:1:2", "did you mean|known: log-uniform, normal, uniform"),
         ("uniform:1", "uniform:low:high"),
         ("uniform:2:1", "smaller one first"),
         ("log-uniform:-1:1", "positive"),

@@ -88,9 +88,9 @@ class UnknownNameError(ConfigurationError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         near = nearest(name, names)
-        hint = "" if near is None else f"did you mean '{near}'? "
+        hint = "known" if near is None else f"did you mean '{near}'? Known"
         shown = ", ".join(names[:20]) + (" …" if len(names) > 20 else "") if names else "none"
-        super().__init__(f"unknown {kind} '{name}'; {hint}Known: {shown}.")
+        super().__init__(f"unknown {kind} '{name}'; {hint}: {shown}.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -1,0 +1,115 @@
+#include "process.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "protocol.hpp"
+
+namespace cosimo::isolation {
+namespace {
+
+int open_process(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+}  // namespace
+
+int high(int fd) {
+    if (fd < 0) return fd;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 32);
+    ::close(fd);
+    return moved;
+}
+
+void shut(int &fd) {
+    if (fd >= 0) ::close(fd);
+    fd = -1;
+}
+
+Process::~Process() {
+    for (int *fd : {&process_, &inner_, &printed_, &information_}) shut(*fd);
+}
+
+std::string Process::start(const char *const *arguments, const char *const *environment, int memory, bool sandboxed) {
+    int printed[2] = {-1, -1}, information[2] = {-1, -1};
+    int master = high(open_process(getpid()));
+    const bool opened = master >= 0 && pipe2(printed, O_CLOEXEC) == 0 && pipe2(information, O_CLOEXEC) == 0;
+    for (int *fd : {printed, printed + 1, information, information + 1}) *fd = high(*fd);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
+    for (auto [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
+    if (sandboxed) posix_spawn_file_actions_adddup2(&files, information[1], information_fd);
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    // A group of its own: Ctrl-C is for the master, and children of the unit can be ended with it.
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    const int error = opened ? posix_spawn(&pid_, arguments[0], &files, &attributes, const_cast<char *const *>(arguments),
+                                           const_cast<char *const *>(environment))
+                             : errno;
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    for (int *fd : {&master, printed + 1, information + 1}) shut(*fd);
+    printed_ = printed[0];
+    information_ = information[0];  // open as long as the worker is: its starter may write more
+    if (error) {
+        pid_ = 0;
+        return std::string(arguments[0]) + ": " + std::strerror(error);
+    }
+    process_ = high(open_process(pid_));
+    fcntl(printed_, F_SETFL, O_NONBLOCK);
+    if (sandboxed) find_inner();
+    return {};
+}
+
+// The starter of a sandbox writes {"child-pid": N, …}: ending that one ends all in the sandbox, ending its starter does not.
+void Process::find_inner() {
+    std::string text;
+    char part[256];
+    ssize_t got;
+    while (text.find('}') == std::string::npos && (got = read(information_, part, sizeof part)) > 0)
+        text.append(part, static_cast<std::size_t>(got));
+    const std::size_t place = text.find("\"child-pid\":");
+    if (place != std::string::npos) inner_ = high(open_process(std::atoi(text.c_str() + place + 12)));
+}
+
+bool Process::ended(bool block, siginfo_t &how) {
+    if (process_ < 0 || pid_ == 0) return false;
+    how = {};
+    const auto kind = static_cast<idtype_t>(3 /* P_PIDFD */);
+    if (waitid(kind, static_cast<id_t>(process_), &how, WEXITED | (block ? 0 : WNOHANG)) != 0 || how.si_pid == 0) return false;
+    pid_ = 0;
+    return true;
+}
+
+void Process::wait(int milliseconds) const {
+    pollfd watched{process_, POLLIN, 0};
+    poll(&watched, 1, milliseconds);
+}
+
+void Process::kill() {
+    if (inner_ >= 0) {
+        // All in the sandbox; its starter then ends by itself.
+        syscall(SYS_pidfd_send_signal, inner_, SIGKILL, nullptr, 0);
+        wait(500);
+    }
+    if (pid_ > 0) {
+        ::kill(-pid_, SIGKILL);
+        if (process_ >= 0) syscall(SYS_pidfd_send_signal, process_, SIGKILL, nullptr, 0);
+    }
+}
+
+}  // namespace cosimo::isolation
