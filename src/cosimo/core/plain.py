@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from typing import Any
 
@@ -19,6 +20,8 @@ from cosimo.core.errors import ConfigurationError
 
 KINDS = "biufc"
 """Kinds of array elements: truth values, whole numbers with and without sign, real and complex ones."""
+TYPE = re.compile(rf"[<>|][{KINDS}][0-9]{{1,2}}")
+"""What NumPy calls a type of these kinds; of other texts it makes a program's worth of things."""
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 DEEPEST = 100
 """Levels of nesting."""
@@ -158,10 +161,9 @@ class _Reader:
         return self._blocks[at]
 
     def _array(self, tree: dict[str, Any]) -> Any:
-        kind = np.dtype(str(tree["type"]))
-        if kind.kind not in KINDS:
-            raise ValueError(f"arrays of {kind} are not plain")
-        return np.frombuffer(self._block(tree), dtype=kind)
+        if not TYPE.fullmatch(str(tree["type"])):
+            raise ValueError(f"arrays of {tree['type']!r:.40} are not plain")
+        return np.frombuffer(self._block(tree), dtype=np.dtype(tree["type"]))
 
     @staticmethod
     def _generator(state: dict[str, Any]) -> np.random.Generator:

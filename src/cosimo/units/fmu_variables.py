@@ -72,7 +72,8 @@ def read_variables(
 ) -> dict[str, VariableInfo]:
     """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
 
-    `description` is FMPy's model description. Binary variables and clocks are left out. More than `most` scalars are
+    `description` is FMPy's model description. Binary variables and clocks are left out, and those without a name, which
+    only a description that is not validated can have. More than `most` scalars are
     refused: a single line can declare an array of any size.
     """
     count = sum(math.prod(max(size, 0) for size in variable.shape or ()) for variable in description.modelVariables)
@@ -82,7 +83,7 @@ def read_variables(
     units = {unit.name: _unit(unit) for unit in description.unitDefinitions}
     found: dict[str, VariableInfo] = {}
     for variable in description.modelVariables:
-        if variable.type not in ("Binary", "Clock"):
+        if variable.name and variable.type not in ("Binary", "Clock"):
             for info in _elements(variable, units, variable.name in relative):
                 found[info.name] = info
     return found
