@@ -10,7 +10,6 @@ the private folder, below the limits, and is gone with the lease.
 
 from __future__ import annotations
 
-import importlib
 import io
 import struct
 import tempfile
@@ -45,12 +44,6 @@ _LAYOUTS = (
 
 
 MODULES = ("cosimo.formats.ssp_files", "cosimo.units.fmu_archive")
-
-
-def load() -> None:
-    """Import what is tested."""
-    for name in MODULES:
-        importlib.import_module(name)
 
 
 def seeds() -> Iterator[bytes]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+from fuzz import load
 
 MODULES = ("cosimo.", "fmpy.model_description", "fmpy.validation", "zipfile", "tomllib", "csv")
 
@@ -18,8 +19,7 @@ def main() -> None:
 
     name, folder, *options = sys.argv[1:]
     warnings.simplefilter("ignore")
-    target = importlib.import_module(f"fuzz.{name}")
-    target.load()
+    target = load(name)
     for function in _functions():
         atheris.instrument_func(function)
     from cosimo.core.errors import CosimoError

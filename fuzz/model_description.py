@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +26,6 @@ WORDS = words(
 
 
 MODULES = ("fmpy.model_description", "fmpy.validation", "cosimo.formats.information")
-
-
-def load() -> None:
-    """Import what is tested."""
-    for name in MODULES:
-        importlib.import_module(name)
 
 
 def seeds() -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,12 +20,6 @@ WORDS = words(
 
 
 MODULES = ("pyarrow.csv", "pyarrow.parquet", "scipy.io", "cosimo.formats.results")
-
-
-def load() -> None:
-    """Import what is tested."""
-    for name in MODULES:
-        importlib.import_module(name)
 
 
 def seeds() -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,16 +37,17 @@ SEEDS = (
     '[inputs]\n"f.real_in" = 1.0\n"f.int_in" = {csv = "t.csv", column = "v"}\n',
     '[units.p]\nkind = "python"\nclass = "meter.py:Meter"\n',
 )
-
+LARGE = (
+    "a." * 40_000 + "a = 1\n",
+    "[[" + "a ." * 20_000 + "a]]\n",
+    "".join(f"[b{k}{'.a' * 15}]\n{'a.' * 15}a = 1\n" for k in range(500)),
+    "a = " + "{a.a.a = " * 200 + "[" + "1, " * 20_000 + "]" + "}" * 200,
+    'a = """' + '\\"""x"\n' * 10_000,
+    "connections = [" + '"a.y -> b.u",\n' * 5_000 + "]\n",
+)
+"""Hostile by their length, at which whatever grows with its square takes longer than 5 s."""
 
 MODULES = ("cosimo.formats.scenario_building", "cosimo.problems")
-
-
-def load() -> None:
-    """Import what is tested, and write what scenarios refer to."""
-    for name in MODULES:
-        importlib.import_module(name)
-    _files()
 
 
 @cache
@@ -67,6 +67,11 @@ def _files() -> Path:
 def seeds() -> Iterator[bytes]:
     """Linear units, FMUs, a built-in problem, external inputs, masters."""
     yield from (text.encode() for text in SEEDS)
+
+
+def large() -> Iterator[bytes]:
+    """What a fuzzer does not get to: mutating so long inputs leaves it no time."""
+    yield from (text.encode() for text in LARGE)
 
 
 def check(data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -32,13 +31,6 @@ WORDS = words(
 
 
 MODULES = ("cosimo.formats.ssp", "cosimo.formats.information")
-
-
-def load() -> None:
-    """Import what is tested, and build what the descriptions refer to."""
-    for name in MODULES:
-        importlib.import_module(name)
-    _files()
 
 
 @cache
@@ -88,6 +80,19 @@ def seeds() -> Iterator[bytes]:
     reused = b.system(inner + b.component("again", source="#x"))
     for root in (b.system(pair, wires), b.system(b.component("a", own), "", bound), nested, reused):
         yield CUT.join(text.encode() for text in (b.document(root), values, mapping))
+
+
+def large() -> Iterator[bytes]:
+    """Hostile by their length, at which whatever grows with its square takes longer than 5 s."""
+    b = _builder()
+    spaces = " ".join(f'xmlns:a{k}="u"' for k in range(60_000))
+    many = "".join(b.component(f"c{k}") for k in range(1_000))
+    wires = b.wire("c1.real_out", "c2.real_in") * 10_000
+    declared = b.document(b.system(b.component("a"), '<b xmlns:q="z"/>' * 60_000)).replace(
+        " name=", f" {spaces} name=", 1
+    )
+    for text in (declared, b.document(b.system(many, wires)), "<a>" * 200_000, "<a " + 'b="1" ' * 100_000 + "/>"):
+        yield text.encode()
 
 
 def check(data: bytes) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from cosimo.formats.scenario_lines import Lines
+from cosimo.formats.scenario_lines import PARTS, Lines, deep_key
 
 AWKWARD = '''# comment with [brackets] and "quotes
 "quoted key" = 1
@@ -66,3 +67,31 @@ def test_lines_of_keys(key: list[str | int], line: int | None) -> None:
         for part in key:  # the document says so too
             data = data[part]
     assert Lines(AWKWARD).of(key) == line
+
+
+@pytest.mark.parametrize("part", ["a", '"a.b"', "'a'"])
+@pytest.mark.parametrize("form", ["{} = 1", "[{}]", "[[{}]]", "t = {{ {} = 1 }}"])
+def test_a_key_of_too_many_parts(part: str, form: str) -> None:
+    most = form.format(" . ".join([part] * PARTS))
+    tomllib.loads(most)
+    text = f"# a\n{AWKWARD.replace('[several.sub]', '')}"
+    assert deep_key(f"{most}\n{text}") is None
+    assert deep_key(f"{text}{form.format('.'.join([part] * (PARTS + 1)))}\n") == text.count("\n") + 1
+
+
+@pytest.mark.parametrize("quote", ['"', "'", '"""', "'''", "#"])
+def test_texts_and_comments_are_no_keys(quote: str) -> None:
+    dotted = "a." * 3 * PARTS
+    assert deep_key(f"k = {quote}{dotted}{quote}\n" if quote != "#" else f"k = 1 # {dotted}\n") is None
+    assert deep_key(f"k = {quote}{dotted}") is None  # not TOML: somebody else says so
+
+
+def test_documents_of_any_depth_take_memory_by_their_length() -> None:
+    inner = ".".join(["a"] * PARTS)
+    text = f"{inner} = {{" * 100 + "b = [" + "1, " * 10_000 + "]" + "}" * 100
+    lines = Lines(text)
+    assert lines.of(["a"] * PARTS * 100) == 1
+    tracemalloc.start()
+    Lines(text)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()

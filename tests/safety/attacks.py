@@ -8,6 +8,7 @@ import struct
 import sys
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def entry(name: str, content: bytes = b"x", *, mode: int = 0, method: int = zipf
     info = zipfile.ZipInfo(name)
     info.filename = name  # ZipInfo turns some signs into others
     info.external_attr, info.compress_type = mode << 16, method
+    return info
+
+
+def called(name: str, other: str) -> zipfile.ZipInfo:
+    """An entry that is called `other` in the extra field for names in Unicode, which Python takes from 3.12 on."""
+    info = entry(name)
+    data = struct.pack("<BL", 1, zlib.crc32(name.encode())) + other.encode()
+    info.extra = struct.pack("<HH", 0x7075, len(data)) + data
     return info
 
 
@@ -68,6 +77,35 @@ def overlapping(archive: bytes) -> bytes:
     return bytes(data)
 
 
+def declared(size: int) -> Callable[[bytes], bytes]:
+    """An attack that adds an entry of one byte whose size, in fields of 64 bits where it needs them, is another."""
+
+    def attack(archive: bytes) -> bytes:
+        buffer = io.BytesIO(archive)
+        with zipfile.ZipFile(buffer, "a") as file:
+            file.writestr(info := entry("resources/a"), b"x")
+            info.file_size = size
+        return buffer.getvalue()
+
+    return attack
+
+
+def other_header(archive: bytes) -> bytes:
+    """The header of the first entry gives it another name than the directory."""
+    data = bytearray(archive)
+    data[_HEADER : _HEADER + 5] = b"../ev"
+    return bytes(data)
+
+
+def shared_through_headers(archive: bytes) -> bytes:
+    """The header of the first entry reaches over that of the second, so that both have the same bytes."""
+    data = bytearray(archive)
+    second = data.index(b"PK\x03\x04", 4)
+    struct.pack_into("<H", data, 28, second)
+    return bytes(data)
+
+
+_HEADER = 30
 ATTACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "parent folder": (added((entry("../evil"), b"x")), "'../evil' has '..' in its name"),
     "parent inside": (added((entry("resources/../../evil"), b"x")), "'..' in its name"),
@@ -88,6 +126,19 @@ ATTACKS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "ratio": (added(("resources/zeros", bytes(8 * MIB))), "a ratio above 200"),
     "encrypted": (patched(8, "<H", 1), "is encrypted"),
     "compression": (added((entry("resources/a", method=zipfile.ZIP_BZIP2), b"x")), "compressed with 'bzip2'"),
+    "name in a further field": (
+        added((called("resources/harmless", "../modelDescription.xml"), b"evil")),
+        "'resources/harmless' is called '../modelDescription.xml' in a further field",
+    ),
+    "plain name in a further field": (added((called("resources/a", "resources/b"), b"x")), "in a further field"),
+    "name in the header": (other_header, "in its own header"),
+    "final dot": (added((entry("resources/a"), b"1"), (entry("resources/a."), b"2")), "the same name to some systems"),
+    "final space": (added((entry("resources/a"), b"1"), (entry("resources /A"), b"2")), "the same name to some"),
+    "dots and spaces": (added((entry("resources/.. /a"), b"x")), "no proper name"),
+    "file and empty folder": (added((entry("resources/a"), b"1"), (entry("resources/A/"), b"")), "and as a folder"),
+    "deep": (added((entry("a/" * 200 + "a"), b"x")), "more than 100 folders deep"),
+    "size of 64 bits": (declared(2**40), "1,099,511,627,776 bytes from 1, a ratio above 200"),
+    "shared through headers": (shared_through_headers, "overlap"),
     "overlap": (overlapping, "overlap"),
 }
 

@@ -59,3 +59,25 @@ def test_many_mistakes(tmp_path: Path) -> None:
         found = validate(path)
     assert len(found) == 100
     assert "did you mean 'body" in found[0].message
+
+
+@pytest.mark.parametrize("text", ["a." * 20_000 + "a = 1", "[" + "a ." * 20_000 + "a]", '"a".' * 20_000 + "a = 1"])
+def test_a_key_of_many_parts(tmp_path: Path, text: str) -> None:
+    (path := tmp_path / "s.toml").write_text(f"step-size = 0.1\n{text}\n", encoding="utf-8")
+    with within(1.0):
+        (found,) = validate(path)
+    assert (found.line, found.exit_code) == (2, 2)
+    assert "a key has more than 20 parts" in found.message
+
+
+def test_many_namespaces(tmp_path: Path) -> None:
+    """Names that elements declare hold inside them only; the child of an undeclared one is not of SSP."""
+    write_structure(path := tmp_path / "s.ssd", 2, 2)
+    spaces = " ".join(f'xmlns:a{k}="u"' for k in range(60_000))
+    text = path.read_text(encoding="utf-8").replace(" name=", f" {spaces} name=", 1)
+    wires = "<ssd:Connections>"
+    assert wires in text
+    odd = '<q:b xmlns:q="z"/>' * 60_000 + '<ssd:Connections xmlns:ssd="z"><ssd:Connection/></ssd:Connections>'
+    path.write_text(text.replace(wires, odd + wires, 1), encoding="utf-8")
+    with within(SECONDS / 2):
+        assert len(load(path).system.connections) == 4

@@ -1,6 +1,7 @@
 """On which line of a TOML document a key stands. Python's reader checks the syntax but does not tell.
 
-The document has been read before, so that it is known to be correct; what follows only has to keep count.
+The document has been read before, so that it is known to be correct; what follows only has to keep count. Before that,
+`deep_key` finds keys with so many parts that Python's reader, which looks at all beginnings of a key, takes minutes.
 """
 
 from __future__ import annotations
@@ -8,14 +9,58 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Key = tuple[str | int, ...]
+PARTS = 20
+"""Parts of one key. Scenarios need four or five; with 100, Python's reader takes 10 s for a megabyte of such keys."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_STRING = re.compile(r'"""(?:\\.|.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL)
+_LONG = r'"""(?:\\.|.)*?"{3,5}|\'\'\'.*?\'{3,5}'
+_SHORT = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+_STRING = re.compile(f"{_LONG}|{_SHORT}", re.DOTALL)
 _PLAIN = re.compile(r"[^,\]}\n#]*")
+# Written so that nothing is looked at twice: a text that is not TOML must not take long either.
+_NAME = f"(?>{_LONG}|(?!\"\"\"|''')(?:{_SHORT})|{_BARE_KEY.pattern})"
+_DOT = r"[ \t]*+\.[ \t]*+"
+_TOKEN = re.compile(
+    rf"{_NAME}(?:{_DOT}{_NAME}){{0,{PARTS - 1}}}+(?P<deep>{_DOT}{_NAME})?|(?P<open>[\"'])|#[^\n]*|[^\"'#A-Za-z0-9_-]+",
+    re.DOTALL,
+)
+
+
+def deep_key(text: str) -> int | None:
+    """The line of the first key of more than `PARTS` parts, in a document that has not been read yet.
+
+    >>> deep_key("a = 1\\n" + "b." * 20 + "b = 2")
+    2
+    """
+    for found in _TOKEN.finditer(text):
+        if found.lastgroup == "open":  # a string that never ends; Python's reader gets no further either
+            return None
+        if found.lastgroup == "deep":
+            return text.count("\n", 0, found.start()) + 1
+    return None
+
+
+@dataclass(slots=True)
+class _Node:
+    """A key by its last part, below the node of the others: memory grows with the document, however long keys are."""
+
+    line: int | None = None
+    parts: dict[str | int, _Node] | None = None
+    tables: int = 0
+    """How many tables an array of tables has so far."""
+
+    def at(self, part: str | int, line: int) -> _Node:
+        """The node of a further part, which first stands on this line."""
+        if self.parts is None:
+            self.parts = {}
+        if (node := self.parts.get(part)) is None:
+            node = self.parts[part] = _Node(line)
+        return node
 
 
 class Lines:
@@ -29,19 +74,20 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
         self._ends = [match.start() for match in re.finditer("\n", text)]
-        self._found: dict[Key, int] = {}
-        self._arrays: dict[Key, int] = {}
+        self._root = _Node()
         self._document()
 
     def of(self, path: Sequence[str | int]) -> int | None:
         """The line of the key, or of the nearest key around it."""
-        for length in range(len(path), 0, -1):
-            if (line := self._found.get(tuple(path[:length]))) is not None:
-                return line
-        return None
+        node = self._root
+        for part in path:
+            if node.parts is None or part not in node.parts:
+                break
+            node = node.parts[part]
+        return node.line
 
     def _document(self) -> None:
-        table: Key = ()
+        table = self._root
         self._skip(_BLANK)
         while self._at < len(self._text):
             if self._text[self._at] == "[":
@@ -50,28 +96,25 @@ class Lines:
                 self._pair(table)
             self._skip(_BLANK)
 
-    def _header(self) -> Key:
+    def _header(self) -> _Node:
         several = self._text.startswith("[[", self._at)
         line = self._line()
         self._at += 2 if several else 1
         names = self._key()
         self._at += 2 if several else 1
-        table: Key = ()
+        table = self._root
         for place, name in enumerate(names):
-            table = (*table, name)
+            table = table.at(name, line)
             if several and place == len(names) - 1:
-                self._arrays[table] = self._arrays.get(table, -1) + 1
-            self._found.setdefault(table, line)
-            if table in self._arrays:
-                table = (*table, self._arrays[table])
-            self._found.setdefault(table, line)
+                table.tables += 1
+            if table.tables:
+                table = table.at(table.tables - 1, line)
         return table
 
-    def _pair(self, table: Key) -> None:
+    def _pair(self, table: _Node) -> None:
         line = self._line()
         for name in self._key():
-            table = (*table, name)
-            self._found.setdefault(table, line)
+            table = table.at(name, line)
         self._at += 1  # the equals sign
         self._skip(_BLANK)
         self._value(table)
@@ -90,7 +133,7 @@ class Lines:
                 return names
             self._at += 1
 
-    def _value(self, key: Key) -> None:
+    def _value(self, node: _Node) -> None:
         opening = self._text[self._at]
         if opening not in "[{":
             self._skip(_STRING if opening in "\"'" else _PLAIN)
@@ -100,10 +143,9 @@ class Lines:
         self._skip(_BLANK)
         while self._text[self._at] != closing:
             if opening == "{":
-                self._pair(key)
+                self._pair(node)
             else:
-                self._found[*key, count] = self._line()
-                self._value((*key, count))
+                self._value(node.at(count, self._line()))
                 count += 1
             self._skip(_BLANK)
             if self._text[self._at] == ",":

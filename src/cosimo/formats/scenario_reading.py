@@ -12,7 +12,7 @@ from typing import Any
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, nearest
 from cosimo.formats.findings import Findings, Place
 from cosimo.formats.scenario import Scenario, check_scenario, known_keys
-from cosimo.formats.scenario_lines import Key, Lines
+from cosimo.formats.scenario_lines import PARTS, Key, Lines, deep_key
 from cosimo.units.archives import ArchiveLimits, remedy
 
 _WANTED = {
@@ -56,6 +56,8 @@ def read_scenario(path: Path, findings: Findings, limits: ArchiveLimits | None =
         raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
+        if (deep := deep_key(text)) is not None:
+            raise Place(str(path), deep).error(f"a key has more than {PARTS} parts; put names with dots in quotes.")
         data = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1

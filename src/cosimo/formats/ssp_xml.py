@@ -98,7 +98,9 @@ class _Reader:
         self._parser.EndElementHandler = self._end
         self._parser.StartDoctypeDeclHandler = self._refuse
         self._open: list[Element | None] = []
-        self._names: list[dict[str, str]] = [{}]
+        self._names: dict[str, list[str]] = {}
+        """What each prefix stands for in the open elements, the innermost last."""
+        self._declared: list[list[str]] = []
         self._root: Element | None = None
         self._family: str | None = None
 
@@ -125,13 +127,12 @@ class _Reader:
             raise UnsafeInputError(
                 f"{self._file}:{place.line}: elements are nested more than {self._depth} deep; {remedy('xml_depth')}."
             )
-        declared = {key[6:]: value for key, value in attributes.items() if key == "xmlns" or key[:6] == "xmlns:"}
-        self._names.append({**self._names[-1], **declared} if declared else self._names[-1])
+        self._declare({key[6:]: value for key, value in attributes.items() if key == "xmlns" or key[:6] == "xmlns:"})
         prefix, _, local = name.rpartition(":")
         own = {key: value for key, value in attributes.items() if key.partition(":")[0] != "xmlns"}
         element = Element(local, own, place)
         if self._root is None:
-            self._root, self._family = element, self._names[-1].get(prefix)
+            self._root, self._family = element, self._namespace(prefix)
             self._look_at_namespace(prefix, place)
         elif not self._known(prefix) or self._open[-1] is None:
             self._open.append(None)
@@ -142,10 +143,21 @@ class _Reader:
 
     def _end(self, _: str) -> None:
         self._open.pop()
-        self._names.pop()
+        for prefix in self._declared.pop():
+            self._names[prefix].pop()
+
+    def _declare(self, namespaces: dict[str, str]) -> None:
+        # A copy of all names for each element would make a long file with many of them take minutes.
+        for prefix, namespace in namespaces.items():
+            self._names.setdefault(prefix, []).append(namespace)
+        self._declared.append(list(namespaces))
+
+    def _namespace(self, prefix: str) -> str | None:
+        found = self._names.get(prefix)
+        return found[-1] if found else None
 
     def _known(self, prefix: str) -> bool:
-        namespace = self._names[-1].get(prefix)
+        namespace = self._namespace(prefix)
         return namespace is None or namespace == self._family or "SystemStructure" in namespace
 
     def _look_at_namespace(self, prefix: str, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Is an archive safe to unpack? Answered from its directory alone, before a single byte is written.
+"""Is an archive safe to unpack? Answered from its directory and headers alone, before a single byte is written.
 
 Python's reader never yields more bytes of an entry than the directory declares, so that checking the declared sizes
 bounds what is written. What is refused here raises `UnsafeInputError`; what is merely broken is left to the reader.
@@ -9,15 +9,21 @@ from __future__ import annotations
 import itertools
 import re
 import stat
+import struct
 import unicodedata
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from cosimo.core.errors import UnsafeInputError, one_line
 from cosimo.units.archives import MIB, ArchiveLimits, remedy
 
 _HEADER = 30  # bytes before the name in the header of each entry
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_UTF8 = 0x800  # the flag of names in UTF-8; others are in code page 437
+_UNICODE_PATH = 0x7075  # the extra field with a further name, which Python takes from 3.12 on
+_FOLDERS = 100
+"""Folders inside each other, far more than anybody makes; each is looked at."""
 
 
 def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits, *, backslashes: bool = False) -> int:
@@ -30,7 +36,7 @@ def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits, *
         raise UnsafeInputError(f"'{label}' has {len(entries):,} entries, more than {limits.entries:,}; "
                                f"{remedy('entries')}.")  # fmt: skip
     for entry in entries:
-        if reason := _name_reason(entry, backslashes) or _kind_reason(entry):
+        if reason := _name_reasons(entry, backslashes) or _kind_reason(entry):
             raise UnsafeInputError(f"'{label}': entry '{show(entry.orig_filename)}' {reason}; refused.")
         if entry.file_size > limits.ratio * max(entry.compress_size, 1) and entry.file_size > MIB:
             raise UnsafeInputError(
@@ -38,7 +44,7 @@ def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits, *
                 f"{entry.compress_size:,}, a ratio above {limits.ratio:g}; {remedy('ratio')}."
             )
     _check_clashes(entries, label)
-    _check_overlaps(entries, label)
+    _check_headers(archive, label)
     total = sum(entry.file_size for entry in entries)
     if total > limits.total_size:
         raise UnsafeInputError(
@@ -57,8 +63,35 @@ def show(name: str) -> str:
     return safe if len(safe) <= 120 else safe[:117] + "…"
 
 
-def _name_reason(entry: zipfile.ZipInfo, backslashes: bool) -> str | None:
-    name = entry.orig_filename.replace("\\", "/") if backslashes else entry.orig_filename
+def _name_reasons(entry: zipfile.ZipInfo, backslashes: bool) -> str | None:
+    """What is wrong with one of the names that an entry has: that of the directory, and that it is extracted to."""
+    # The same bytes are the same name: tools that do not set the flag for UTF-8 repeat them in the extra field.
+    same = (entry.orig_filename.encode("utf-8", "surrogatepass"), _raw_name(entry))
+    if other := next((name for name in _further_names(entry) if name not in same), None):
+        return f"is called '{show(other.decode('utf-8', 'replace'))}' in a further field: two names for one file"
+    names = dict.fromkeys((entry.orig_filename, entry.filename))
+    return next(filter(None, (_name_reason(name, backslashes) for name in names)), None)
+
+
+def _further_names(entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """The names in extra fields; each begins with a version and a checksum, 5 bytes."""
+    at = 0
+    while at + 4 <= len(entry.extra):
+        kind, length = struct.unpack_from("<HH", entry.extra, at)
+        if kind == _UNICODE_PATH:
+            yield entry.extra[at + 9 : at + 4 + length]
+        at += 4 + length
+
+
+def _raw_name(entry: zipfile.ZipInfo) -> bytes:
+    """The name as the directory has it."""
+    if entry.flag_bits & _UTF8:
+        return entry.orig_filename.encode("utf-8", "surrogatepass")
+    return entry.orig_filename.encode("cp437", "replace")
+
+
+def _name_reason(name: str, backslashes: bool) -> str | None:
+    name = name.replace("\\", "/") if backslashes else name
     if "\\" in name:
         return "has a backslash in its name, which leads elsewhere on some systems"
     if name.startswith("/") or re.match("[A-Za-z]:", name):
@@ -69,9 +102,12 @@ def _name_reason(entry: zipfile.ZipInfo, backslashes: bool) -> str | None:
         return "has a colon in its name, which leads elsewhere on some systems"
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         return "has control characters in its name"
-    # "a//b" and "./a" are further names of "a/b" and "a".
-    if not name or any(part in ("", ".") for part in name.removesuffix("/").split("/")):
+    # "a//b" and "./a" are further names of "a/b" and "a"; some systems leave out dots and spaces at the end.
+    parts = name.removesuffix("/").split("/")
+    if not all(part.rstrip(" .") for part in parts):
         return "has no proper name"
+    if len(parts) > _FOLDERS:
+        return f"lies more than {_FOLDERS} folders deep"
     return None
 
 
@@ -92,29 +128,54 @@ def _kind_reason(entry: zipfile.ZipInfo) -> str | None:
 def _check_clashes(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
     """Refuse names that would write over each other, here or where upper and lower case are the same."""
     files: dict[str, str] = {}
-    for entry in (entry for entry in entries if not entry.is_dir()):
-        if (other := files.setdefault(_key(entry.filename), entry.filename)) is not entry.filename:
+    folders: list[str] = []
+    for entry in entries:
+        key = _key(entry.filename)
+        if entry.filename.endswith(("/", "\\")):
+            folders.append(key)
+            continue
+        folders.append(key.rpartition("/")[0])
+        if (other := files.setdefault(key, entry.filename)) is not entry.filename:
             how = "twice" if other == entry.filename else f"and '{show(other)}', the same name to some systems"
             raise UnsafeInputError(f"'{label}' holds the entry '{show(entry.filename)}' {how}; refused.")
-    for entry in entries:
-        # A folder counts with all folders around it, whether they have entries or not.
-        parts = entry.filename.removesuffix("/").replace("\\", "/").split("/")
-        for count in range(1, len(parts) + entry.is_dir()):
-            folder = "/".join(parts[:count])
-            if _key(folder) in files:
-                raise UnsafeInputError(f"'{label}' holds '{show(folder)}' as a file and as a folder; refused.")
+    seen: set[str] = set()
+    for folder in folders:  # each counts with all folders around it, whether they have entries or not
+        while folder and folder not in seen:
+            if folder in files:
+                raise UnsafeInputError(f"'{label}' holds '{show(files[folder])}' as a file and as a folder; refused.")
+            seen.add(folder)
+            folder = folder.rpartition("/")[0]
 
 
 def _key(name: str) -> str:
-    return unicodedata.normalize("NFC", name.replace("\\", "/")).casefold()
+    """The same for names that are one on systems without case, with one way to write accents, or without final dots."""
+    folded = unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
+    return "/".join(part.rstrip(" .") for part in folded.replace("\\", "/").removesuffix("/").split("/"))
 
 
-def _check_overlaps(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
-    """Refuse entries that share their bytes: with such, a short archive declares and unpacks to petabytes."""
-    placed = sorted(entries, key=lambda entry: entry.header_offset)
-    for entry, following in itertools.pairwise(placed):
-        end = entry.header_offset + _HEADER + entry.compress_size
-        if end > following.header_offset:
+def _check_headers(archive: zipfile.ZipFile, label: str) -> None:
+    """Refuse entries that share their bytes, with which a short archive unpacks to petabytes, or have two names."""
+    placed = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+    for entry, following in itertools.zip_longest(placed, placed[1:]):
+        name, size = _header(archive, entry)
+        if name is not None and name != _raw_name(entry):
+            raise UnsafeInputError(
+                f"'{label}': entry '{show(entry.filename)}' is called '{show(name.decode('utf-8', 'replace'))}' in its "
+                f"own header; refused."
+            )
+        if following is not None and entry.header_offset + size + entry.compress_size > following.header_offset:
             raise UnsafeInputError(
                 f"'{label}': entries '{show(entry.filename)}' and '{show(following.filename)}' overlap; refused."
             )
+
+
+def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[bytes | None, int]:
+    """The name in the header before the bytes of an entry, and the size of the header; a broken one has no name."""
+    assert archive.fp is not None
+    with suppress(OSError, ValueError, OverflowError):  # the place makes no sense
+        archive.fp.seek(entry.header_offset)
+        head = archive.fp.read(_HEADER)
+        if len(head) == _HEADER and head.startswith(b"PK\x03\x04"):
+            length, extra = struct.unpack_from("<HH", head, 26)
+            return archive.fp.read(length), _HEADER + length + extra
+    return None, _HEADER
