@@ -11,6 +11,9 @@
 enum { U = 1, X, COUNT, LEVEL, LEVEL_OUT };
 enum { START, INITIALISATION, EVENT, STEP };
 #define PERIOD 0.25
+#ifndef SLACK
+#define SLACK 1e-9 /* times this close are one */
+#endif
 
 typedef struct {
     double u, x, time;
@@ -61,7 +64,7 @@ EXPORT int fmi3UpdateDiscreteStates(void *c, bool *again, bool *end, bool *nomin
                                     double *next) {
     Unit *unit = c;
     if (unit->mode != EVENT) return refuse(c, "updated outside event mode");
-    unit->count = (int)((unit->time + 1e-9) / PERIOD);
+    unit->count = (int)((unit->time + SLACK) / PERIOD);
     unit->level_out = unit->level;
     *again = unit->updates++ == 0; /* needs two rounds */
 #ifdef UNSETTLED
@@ -102,11 +105,11 @@ EXPORT int fmi3DoStep(void *c, double time, double h, bool final, bool *event, b
     return OK;
 #endif
 #ifdef ANNOUNCE
-    if (stop > due + 1e-9) return refuse(c, "stepped past an event");
+    if (stop > due + SLACK) return refuse(c, "stepped past an event");
 #else
-    if (stop >= due - 1e-9) {
+    if (stop >= due - SLACK) {
         *event = true;
-        *early = stop > due + 1e-9;
+        *early = stop > due + SLACK;
         if (*early) stop = due;
     }
 #endif

@@ -14,8 +14,9 @@ from fmu_builder import build
 from cosimo.core.errors import NonFiniteError, StepDiscarded, UnitError
 from cosimo.core.system import System
 from cosimo.execution import run
-from cosimo.masters import jacobi
+from cosimo.masters import jacobi, multirate
 from cosimo.units.fmu import Fmu, FmuOptions
+from cosimo.units.python import PythonUnit
 
 pytestmark = pytest.mark.usefixtures("temporary")
 
@@ -114,6 +115,59 @@ def test_events_within_steps(tmp_path: Path, defines: tuple[str, ...]) -> None:
         assert level == k // 5
         counts.append(count)
     assert counts == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8]
+
+
+class Still:
+    """Feeds the FMU and listens to it, so that a master has two units to order."""
+
+    inputs, outputs = {"x": 0.0}, ("u",)
+
+    def __init__(self) -> None:
+        self.u = 1.0
+
+    def step(self, time: float, duration: float) -> None:
+        pass
+
+
+FIXED = {'canHandleVariableCommunicationStepSize="true"': ""}
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize(
+    ("defines", "changes", "steps"),
+    [
+        ((), {}, (0.01, 0.03, 0.05, 0.1)),
+        (("ANNOUNCE",), {}, (0.01, 0.03, 0.05, 0.1)),
+        (("ANNOUNCE", "SLACK=0.0"), {}, (0.005, 0.01, 0.03, 0.05, 0.07, 0.1, 1 / 3)),
+        (("ANNOUNCE",), FIXED, (0.01, 0.05, 0.125)),
+    ],
+)
+def test_events_at_ends_of_steps_that_are_rounded(
+    tmp_path: Path, isolate: bool, defines: tuple[str, ...], changes: dict[str, str], steps: tuple[float, ...]
+) -> None:
+    """50 steps of 0.01 are 0.5, but 49 of them and one more are less: the event must not be missed in between.
+
+    Without slack the FMU refuses a step past an event by one bit; with a step of fixed size it gets no other.
+    """
+    fmu = Fmu(build(tmp_path, "events3", defines=defines, changes=changes), isolate=isolate)
+    system = System({"f": fmu, "s": PythonUnit(Still)}, [("s.u", "f.u"), ("f.x", "s.x")])
+    for step in steps:
+        for master in (
+            jacobi(system, step),
+            multirate(system, step, multiples={"s": 3}),
+            multirate(system, step / 3, multiples={"f": 3}, inputs="interpolated"),
+        ):
+            result = run(system, master, stop=round(2.1 / master.step) * master.step)
+            assert result["f.count"] == pytest.approx(np.floor((result.time + 1e-9) / 0.25)), (step, master)
+            assert result["f.x"] == pytest.approx(result.time, abs=1e-12)
+
+
+def test_an_event_that_is_due_when_a_step_begins(tmp_path: Path) -> None:
+    instance = Fmu(build(tmp_path, "events3", defines=("ANNOUNCE",))).instantiate()
+    instance.step(0.0, 0.25 - 1e-9)  # so early that it is not the same instant, but the FMU takes it for one
+    assert instance.read()[1] == 0
+    instance.step(0.25, 0.1)
+    assert instance.read()[1] == 1
 
 
 def test_units_that_never_come_to_an_end(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ LAST_SUCCESSFUL_TIME, TERMINATED = 2, 3
 """Kinds of status that an FMI 2.0 component can be asked for after it discarded a step."""
 EVENT_ITERATIONS = 1000
 """Updates of discrete states at one instant, and returns without progress, before a component counts as stuck."""
+ROUNDING = 8
+"""Units in the last place by which the end of a step and the time of an event may differ and still be one instant:
+masters count steps, k·h, and components add them up."""
 
 
 class Version(ABC):
@@ -164,12 +167,19 @@ class Fmi3(Version):
             self.component.call("fmi3EnterStepMode")
 
     def step(self, time: float, duration: float, *, final: bool) -> None:
-        """Step to the end, as often as the component returns early or an event lies between."""
+        """Step to the end, as often as the component returns early or an event lies between.
+
+        An event that is due at the end, but for rounding, is met exactly and ends the step: otherwise the next step,
+        which begins at a time of its own rounding, would go past it.
+        """
         end, now = time + duration, time
+        near = min(ROUNDING * math.ulp(max(abs(time), abs(end))), 0.01 * duration)
+        if self.next_event <= now:
+            self.handle_event(now)
         stuck = 0
         while True:
-            between = now < self.next_event < end and self.capabilities.variable_step
-            target = self.next_event if between else end
+            met = now < self.next_event <= end + near and self.capabilities.variable_step
+            target = self.next_event if met else end
             ahead = duration if (now, target) == (time, end) else target - now
             event, early = self._do_step(now, ahead, final=final)
             reached = target if early is None else early
@@ -178,9 +188,9 @@ class Fmi3(Version):
                 raise UnitError(
                     f"{self.component} does not get beyond t = {now!r} (step to {end!r}); it returns early."
                 )
-            if event or reached >= self.next_event:
+            if event or reached >= self.next_event - near:
                 self.handle_event(reached)
-            if reached >= end:
+            if reached >= end - near:
                 return
             now = reached
 
