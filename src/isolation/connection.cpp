@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,7 +13,8 @@ namespace cosimo::isolation {
 namespace {
 
 constexpr long slice = 20000000L;     // nanoseconds between two looks at whether the worker lives
-constexpr double start_limit = 20.0;  // seconds for a worker to come up
+constexpr double start_limit = 20.0;  // seconds for a worker to come up and to load its unit
+constexpr double coming_up = 0.5;     // of them for the process itself, where the unit has a limit of its own
 constexpr double leave_limit = 5.0;   // and to go
 constexpr unsigned unused_limit = 8;  // steps after which values nobody asks for are no longer read ahead
 constexpr std::size_t most_ahead = 16;
@@ -47,15 +49,24 @@ unsigned interrupted_so_far() {
 
 }  // namespace
 
+struct Connection::Wait {
+    explicit Wait(double seconds) : limit(seconds) {}
+    double limit;  // 0: none
+    double begin = now();
+    unsigned interrupts = interrupted_so_far();
+};
+
 extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts(const void *counter) {
     interrupts.store(static_cast<const std::atomic<unsigned> *>(counter));
 }
 
 Connection::Connection(const char *const *arguments, const char *const *environment, const Options &options)
     : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout) {
-    memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", 1u /* MFD_CLOEXEC */)));
+    memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     void *mapped = MAP_FAILED;
-    if (memory_ >= 0 && ftruncate(memory_, static_cast<off_t>(total_bytes)) == 0)
+    // Of this size for good: memory that the unit cut off would take the master with it.
+    if (memory_ >= 0 && ftruncate(memory_, static_cast<off_t>(total_bytes)) == 0 &&
+        fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         mapped = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0);
     if (mapped == MAP_FAILED) {
         end = End::not_started;
@@ -85,20 +96,18 @@ Connection::~Connection() {
 }
 
 void Connection::await_start() {
-    const double begin = now();
+    Wait wait(timeout_ > 0 ? timeout_ + coming_up : start_limit);
     while (!header_->ready.load(std::memory_order_acquire)) {
         reap(false);
-        if (end != End::alive) break;
-        if (now() - begin > start_limit) kill(End::timeout);
+        if (end != End::alive || !has_time(wait)) break;
         doze(header_->reply, 0xFFFFFFFFu, 1000000L);
     }
     records.take(header_->ring);
     if (end == End::alive && header_->problem[0]) {
-        header_->problem[sizeof header_->problem - 1] = '\0';
-        problem = header_->problem;
+        problem.assign(header_->problem, strnlen(header_->problem, sizeof header_->problem));
         close();
         end = End::not_started;
-    } else if (end != End::alive && during == starting && sandboxed_ && header_->signal.load() == 0 && !header_->ready.load()) {
+    } else if ((end == End::exited || end == End::crashed) && sandboxed_ && !header_->loading.load()) {
         // The sandbox itself did not come up; what it printed says why.
         if (!records.newest.empty()) problem = records.newest.back().text;
         end = End::not_started;
@@ -175,6 +184,15 @@ int Connection::first_status(std::size_t calls, Reader &reply) {
     return status;
 }
 
+// Ends a worker that has used up its time, or that keeps a user waiting who wants an end.
+bool Connection::has_time(const Wait &wait) {
+    waited = now() - wait.begin;
+    const bool late = wait.limit > 0 && waited > wait.limit;
+    if (!late && !(waited > 0.5 && interrupted_so_far() != wait.interrupts)) return true;
+    kill(late ? End::timeout : End::interrupted);
+    return false;
+}
+
 void Connection::publish_request() {
     for (Ahead &one : ahead_) one.values = nullptr, one.status = status_ok;
     kept_ = 0;
@@ -187,21 +205,11 @@ bool Connection::await_reply() {
     const bool crowded = header_->crowded.load(std::memory_order_relaxed);
     const std::uint32_t spins = !spinning_ ? 0 : crowded ? master_spins : many_spins;
     if (!patience_.look(reply, sent_, spins, crowded)) {
-        const double begin = now();
-        const unsigned interrupts_before = interrupted_so_far();
+        Wait wait(timeout_);
         while (!doze(reply, sent_, slice)) {
             reap(false);
             if (arrived(reply, sent_)) break;
-            if (end != End::alive) return false;
-            waited = now() - begin;
-            if (timeout_ > 0 && waited > timeout_) {
-                kill(End::timeout);
-                return false;
-            }
-            if (interrupted_so_far() != interrupts_before && waited > 0.5) {
-                kill(End::interrupted);
-                return false;
-            }
+            if (end != End::alive || !has_time(wait)) return false;
         }
     }
     Ring &ring = header_->ring;
@@ -300,7 +308,7 @@ void Connection::reap(bool block) {
     end = header_->leaving.load() && !noted ? End::exited : killed || noted ? End::crashed : End::exited;
     if (noted) number = noted;
     // The starter of a sandbox reports the signal that ended it in this way.
-    if (!killed && !noted && sandboxed_ && number > 128) {
+    if (!killed && !noted && sandboxed_ && number > 128 && number <= 128 + 64) {
         end = End::crashed;
         number -= 128;
     }
@@ -332,14 +340,11 @@ void Connection::close() {
     out.reset();
     kept_ = 0;
     publish(header_->request, ++sent_, 0);
-    const double begin = now(), limit = timeout_ > 0 ? timeout_ : leave_limit;
+    Wait wait(timeout_ > 0 ? timeout_ : leave_limit);
     while (end == End::alive) {
         process_.wait(20);
         reap(false);
-        if (end == End::alive && now() - begin > limit) {
-            waited = now() - begin;
-            kill(End::timeout);
-        }
+        if (end == End::alive) has_time(wait);
     }
     if (end == End::exited && header_->leaving.load()) end = End::left;
 }

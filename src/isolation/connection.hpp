@@ -88,6 +88,8 @@ private:
     void finish_call(bool ahead = false);
     void publish_request();
     bool await_reply();
+    struct Wait;
+    bool has_time(const Wait &wait);
     int first_status(std::size_t calls, Reader &reply);
     void begin_more(Function function);
     void kill(End reason);

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "protocol.hpp"
 
@@ -17,6 +18,17 @@ namespace cosimo::isolation {
 namespace {
 
 int open_process(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+// Whatever else is open here is not for the unit: through a folder that somebody left open it would leave its sandbox.
+void close_from(posix_spawn_file_actions_t &files, int first) {
+#if defined(__GLIBC_PREREQ) && __GLIBC_PREREQ(2, 34)
+    posix_spawn_file_actions_addclosefrom_np(&files, first);
+#else
+    std::error_code none;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd", none))
+        if (const int fd = std::atoi(entry.path().filename().c_str()); fd >= first) posix_spawn_file_actions_addclose(&files, fd);
+#endif
+}
 
 }  // namespace
 
@@ -49,6 +61,7 @@ std::string Process::start(const char *const *arguments, const char *const *envi
     const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
     for (auto [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
     if (sandboxed) posix_spawn_file_actions_adddup2(&files, information[1], information_fd);
+    close_from(files, sandboxed ? information_fd + 1 : information_fd);
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -70,6 +83,13 @@ std::string Process::start(const char *const *arguments, const char *const *envi
         return std::string(arguments[0]) + ": " + std::strerror(error);
     }
     process_ = high(open_process(pid_));
+    if (process_ < 0) {  // nobody would notice its end
+        const int reason = errno;
+        ::kill(-pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        pid_ = 0;
+        return std::string("no descriptor for its process: ") + std::strerror(reason);
+    }
     fcntl(printed_, F_SETFL, O_NONBLOCK);
     if (sandboxed) find_inner();
     return {};
@@ -90,7 +110,18 @@ bool Process::ended(bool block, siginfo_t &how) {
     if (process_ < 0 || pid_ == 0) return false;
     how = {};
     const auto kind = static_cast<idtype_t>(3 /* P_PIDFD */);
-    if (waitid(kind, static_cast<id_t>(process_), &how, WEXITED | (block ? 0 : WNOHANG)) != 0 || how.si_pid == 0) return false;
+    const auto descriptor = static_cast<id_t>(process_);
+    // First only looked at: while it is not buried its number is its own, and so is the group of what the unit has started.
+    if (waitid(kind, descriptor, &how, WEXITED | WNOWAIT | (block ? 0 : WNOHANG)) == 0) {
+        if (how.si_pid == 0) return false;
+        ::kill(-pid_, SIGKILL);
+        waitid(kind, descriptor, &how, WEXITED);
+    } else if (errno != ECHILD) {
+        return false;
+    } else {
+        // Somebody else has buried it, or nobody wants to hear of children (SIGCHLD is ignored): how it ended is not known.
+        how.si_code = CLD_EXITED;
+    }
     pid_ = 0;
     return true;
 }

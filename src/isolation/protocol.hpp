@@ -124,7 +124,7 @@ struct Header {
     std::atomic<std::uint32_t> crowded{0};          // more processes than processors
     std::atomic<int> master_cpu{-1};                // where the master ran last
     // How the worker is doing.
-    alignas(64) std::atomic<std::uint32_t> ready{0}, leaving{0};
+    alignas(64) std::atomic<std::uint32_t> loading{0}, ready{0}, leaving{0};
     std::atomic<std::uint32_t> signal{0}, overflow{0}, memory_refused{0};
     std::atomic<std::uint32_t> forks{0}, sockets{0};  // that the sandbox refused
     char problem[1024] = {};                          // why the library could not be loaded

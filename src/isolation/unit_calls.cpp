@@ -178,7 +178,13 @@ int UnitCalls::states(Function function, void *address, Reader &arguments, Write
             void *state = pointer();
             const auto size = arguments.get<std::uint64_t>();
             void *place = results.take(size);
-            if (!place) return status_error;
+            if (!place) {
+                char text[100];
+                const int length = std::snprintf(text, sizeof text, "its state of %.0f MB is more than an isolated unit can pass on (%zu MB)",
+                                                 static_cast<double>(size) / (1 << 20), area >> 20);
+                log_record(status_error, text, static_cast<std::size_t>(length));
+                return status_error;
+            }
             return as<int (*)(void *, void *, unsigned char *, std::size_t)>(address)(component_, state, static_cast<unsigned char *>(place), size);
         }
         default: {

@@ -87,13 +87,15 @@ int main(int count, char **arguments) {
         std::fputs("cosimo-worker was started without its memory.\n", stderr);
         return 2;
     }
+    close(memory_fd);
     std::setvbuf(stdout, nullptr, _IOLBF, 4096);
     log_to(header);
     notice_crashes(header);
-    watch_master(header);
+    const char *refused = watch_master(header) ? nullptr : "no thread can be started to watch its master";
     limit_memory(header);
     UnitCalls unit;
-    const char *refused = header->sandboxed ? refuse_calls(header) : nullptr;
+    if (!refused && header->sandboxed) refused = refuse_calls(header);
+    header->loading.store(1);
     if (refused)
         std::snprintf(header->problem, sizeof header->problem, "%s", refused);
     else

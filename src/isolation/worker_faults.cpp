@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <ucontext.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
@@ -23,6 +25,7 @@ Header *shared = nullptr;
 std::uintptr_t stack_end = 0;
 alignas(16) unsigned char other_stack[65536];
 std::atomic<bool> crashing{false}, passing_on{false};
+std::atomic<int> watching{0};
 
 std::uintptr_t stack_pointer(const void *context) {
 #if defined(__x86_64__)
@@ -50,13 +53,21 @@ void on_crash(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
+// All that the unit has started ends with it.
+[[noreturn]] void end_group() {
+    kill(0, SIGKILL);
+    _exit(0);
+}
+
 void *watch(void *) {
+    // Descriptors of its own: the unit may close or replace those of the process.
+    watching.store(unshare(CLONE_FILES) == 0 ? 1 : -1);
     char text[4096];
     std::size_t held = 0;
     pollfd watched[2] = {{master_fd, POLLIN, 0}, {printed_fd, POLLIN, 0}};
     for (;;) {
         if (poll(watched, 2, -1) < 0) continue;
-        if (watched[0].revents) _exit(0);
+        if (watched[0].revents) end_group();
         if (!watched[1].revents) continue;
         passing_on.store(true);
         const ssize_t got = crashing.load() ? 0 : read(printed_fd, text + held, sizeof text - held);
@@ -113,7 +124,7 @@ void notice_crashes(Header *header) {
     setrlimit(RLIMIT_CORE, &none);
 }
 
-void watch_master(Header *header) {
+bool watch_master(Header *header) {
     shared = header;
     sigset_t all, before;
     sigfillset(&all);
@@ -122,9 +133,12 @@ void watch_master(Header *header) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 * 1024);
     pthread_t thread;
-    if (pthread_create(&thread, &attributes, watch, nullptr) == 0) pthread_detach(thread);
+    const bool started = pthread_create(&thread, &attributes, watch, nullptr) == 0;
+    if (started) pthread_detach(thread);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    while (started && watching.load() == 0) sched_yield();
+    return watching.load() == 1;
 }
 
 void limit_memory(Header *header) {
@@ -145,6 +159,7 @@ extern "C" {
 void *__libc_malloc(std::size_t);
 void *__libc_calloc(std::size_t, std::size_t);
 void *__libc_realloc(void *, std::size_t);
+void *__libc_memalign(std::size_t, std::size_t);
 
 static void *noted(void *found, std::size_t size) {
     using cosimo::isolation::shared;
@@ -157,6 +172,19 @@ __attribute__((visibility("default"))) void *calloc(std::size_t count, std::size
 }
 __attribute__((visibility("default"))) void *realloc(void *old, std::size_t size) {
     return noted(__libc_realloc(old, size), size);
+}
+__attribute__((visibility("default"))) void *memalign(std::size_t alignment, std::size_t size) {
+    return noted(__libc_memalign(alignment, size), size);
+}
+__attribute__((visibility("default"))) void *aligned_alloc(std::size_t alignment, std::size_t size) {
+    return noted(__libc_memalign(alignment, size), size);
+}
+__attribute__((visibility("default"))) int posix_memalign(void **place, std::size_t alignment, std::size_t size) {
+    if (alignment % sizeof(void *) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0) return EINVAL;
+    void *found = noted(__libc_memalign(alignment, size), size);
+    if (!found) return ENOMEM;
+    *place = found;
+    return 0;
 }
 }
 #endif

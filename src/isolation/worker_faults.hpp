@@ -6,8 +6,8 @@ namespace cosimo::isolation {
 
 // Crashes write their signal where the master sees it, also when the stack is used up.
 void notice_crashes(Header *header);
-// Ends the worker when the master ends, and passes on what the unit prints.
-void watch_master(Header *header);
+// Ends the worker when the master ends, and passes on what the unit prints; false where that cannot be had.
+bool watch_master(Header *header);
 // No more memory than the limit; refusals are noted.
 void limit_memory(Header *header);
 // No processes and no sockets; attempts are counted. Returns why that cannot be had here, or nothing.

@@ -84,7 +84,15 @@ Filter made() {
     when(filter, SYS_socket, {argument, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1), allow, trap});
     for (long number : {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_mount, SYS_umount2, SYS_pivot_root, SYS_unshare,
                         SYS_setns, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_keyctl, SYS_add_key, SYS_request_key,
-                        SYS_kexec_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_io_uring_setup})
+                        SYS_kexec_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_io_uring_setup,
+                        SYS_open_by_handle_at, SYS_pidfd_send_signal,
+#ifdef SYS_pidfd_getfd
+                        SYS_pidfd_getfd,
+#endif
+#ifdef SYS_mount_setattr
+                        SYS_move_mount, SYS_open_tree, SYS_fsopen, SYS_fsmount, SYS_mount_setattr,
+#endif
+                        SYS_chroot})
         when(filter, number, {denied});
     filter.push_back(allow);
     return filter;

@@ -6,6 +6,7 @@
    which calls come after a fatal one, is written to the file that the environment variable FAULT_STAMP names. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -69,6 +70,7 @@ static int divides(Unit *unit) {
 }
 static int exits(Unit *unit) { exit(0); }
 static int exits_at_once(Unit *unit) { _exit(0); }
+static int exits_with_minus_one(Unit *unit) { exit(-1); }
 static int killed(Unit *unit) {
     raise(SIGKILL);
     return OK;
@@ -184,6 +186,61 @@ static int forks(Unit *unit) {
     return OK;
 }
 
+/* Ways out of a process or a sandbox; `allowed` counts those that are open. */
+enum { FIRST_DESCRIPTOR = 3, DESCRIPTORS = 64 };
+static int cuts_memory(Unit *unit) {
+    for (int fd = FIRST_DESCRIPTOR; fd < DESCRIPTORS; fd++) unit->now.allowed += ftruncate(fd, 0) == 0;
+    return OK;
+}
+static int opens_from_descriptors(Unit *unit) {
+    for (int fd = FIRST_DESCRIPTOR; fd < DESCRIPTORS; fd++) {
+        const int file = openat(fd, unit->text, O_RDONLY);
+        unit->now.allowed += file >= 0;
+        if (file >= 0) close(file);
+    }
+    return OK;
+}
+static int searches_environment(Unit *unit) {
+    static char found[1 << 16];
+    for (const char **path = (const char *[]){"/proc/self/environ", "/proc/1/environ", NULL}; *path; path++) {
+        FILE *file = fopen(*path, "r");
+        const size_t count = file ? fread(found, 1, sizeof found, file) : 0;
+        unit->now.allowed += memmem(found, count, unit->text, strlen(unit->text)) != NULL;
+        if (file) fclose(file);
+    }
+    return OK;
+}
+static int writes_another_process(Unit *unit) {
+    const int file = open("/proc/1/mem", O_RDWR);
+    unit->now.allowed += file >= 0;
+    if (file >= 0) close(file);
+    return OK;
+}
+static int replaces_descriptors(Unit *unit) {
+    const int nothing = open("/dev/null", O_RDONLY);
+    for (int fd = FIRST_DESCRIPTOR; fd < DESCRIPTORS; fd++) dup2(nothing, fd);
+    return hangs(unit);
+}
+static int leaves_a_helper(Unit *unit) {
+    if (fork() == 0) {
+        execlp("sleep", "sleep", unit->text, (char *)NULL);
+        _exit(1);
+    }
+    return segfault(unit);
+}
+static int leaks_aligned(Unit *unit) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, 4096, 1 << 20)) return segfault(unit);
+    memset(memory, 1, 1 << 20);
+    return OK;
+}
+/* While the library is loaded there is neither a parameter nor a resource; variables of this kind also reach a sandbox. */
+__attribute__((constructor)) static void load(void) {
+    const char *fault = getenv("LC_FAULT_WHILE_LOADING");
+    if (fault && strcmp(fault, "exit") == 0) exit(0);
+    if (fault && strcmp(fault, "hang") == 0) hangs(NULL);
+}
+
 typedef struct {
     const char *name;
     Phase phase;
@@ -201,6 +258,7 @@ static const Fault faults[] = {
     {"crash_free", FREE, segfault},
     {"exit", STEP, exits},
     {"exit_at_once", STEP, exits_at_once},
+    {"exit_minus_one", STEP, exits_with_minus_one},
     {"exit_instantiate", INSTANTIATE, exits},
     {"kill", STEP, killed},
     {"hang", STEP, hangs},
@@ -222,12 +280,20 @@ static const Fault faults[] = {
     {"print", STEP, prints},
     {"locale", STEP, changes_locale},
     {"folder", STEP, changes_folder},
+    {"folder_instantiate", INSTANTIATE, changes_folder},
     {"rounding", STEP, changes_rounding},
     {"wrong_restore", RESTORE, keeps_state},
     {"network", STEP, connects},
     {"write_home", STEP, writes_home},
     {"read_key", STEP, reads_key},
     {"fork_bomb", STEP, forks},
+    {"cut_memory", STEP, cuts_memory},
+    {"descriptors", STEP, opens_from_descriptors},
+    {"environment", STEP, searches_environment},
+    {"other_process", STEP, writes_another_process},
+    {"replace_descriptors", STEP, replaces_descriptors},
+    {"helper", STEP, leaves_a_helper},
+    {"leak_aligned", STEP, leaks_aligned},
 };
 
 /* A line with the word and the seconds of the clock that Python calls monotonic. */

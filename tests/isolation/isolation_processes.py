@@ -8,8 +8,9 @@ from pathlib import Path
 WORKERS = ("cosimo-worker", "bwrap")
 
 
-def children() -> list[int]:
-    """Workers, and starters of sandboxes, that this process has started and that still run."""
+def children(parent_process: int | None = None) -> list[int]:
+    """Workers, and starters of sandboxes, that this process or another one has started and that still run."""
+    wanted = parent_process or os.getpid()
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -17,6 +18,6 @@ def children() -> list[int]:
         except OSError:
             continue
         state, parent = rest.split()[:2]
-        if name in WORKERS and int(parent) == os.getpid() and state != "Z":
+        if name in WORKERS and int(parent) == wanted and state != "Z":
             found.append(int(entry.parent.name))
     return found

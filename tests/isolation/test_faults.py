@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,72 @@ def test_a_leak_ends_at_the_limit(fmu: Path) -> None:
     assert error.result is not None
     # 100 MB at 1 MB a step from step 30 on.
     assert 100 < len(error.result.time) < 140
+
+
+def test_aligned_memory_is_limited_too(fmu: Path) -> None:
+    error = failing(fmu, "leak_aligned")
+    assert "memory limit" in error.line
+
+
+def test_shared_memory_cannot_be_cut_off(fmu: Path) -> None:
+    system = System({"sick": Fmu(fmu, isolate=LIMITS, parameters={"fault": "cut_memory"})})
+    result = run(system, masters.jacobi(system, 0.01), stop=0.1)
+    assert result.complete
+    assert result["sick.allowed"][-1] == 0
+
+
+def test_what_the_unit_has_started_ends_with_it(fmu: Path) -> None:
+    seconds = f"{4000 + os.getpid() / 1e7:.7f}"  # told from those of other tests
+    failing(fmu, "helper", text=seconds)
+    until = time.monotonic() + 2.0
+    while (left := _sleeping(seconds)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not left
+
+
+def _sleeping(seconds: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if seconds in entry.read_text():
+                found.append(entry.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("sandbox", [False, True])
+@pytest.mark.parametrize(
+    ("fault", "kind", "cause"),
+    [
+        ("exit", UnitCrashed, "the unit ended the process in load (exit code 0)"),
+        ("hang", UnitTimeout, "took longer in load than its limit of 0.5 s"),
+    ],
+)
+def test_a_fault_while_the_library_is_loaded(
+    fmu: Path, monkeypatch: pytest.MonkeyPatch, fault: str, kind: type, cause: str, sandbox: bool
+) -> None:
+    monkeypatch.setenv("LC_FAULT_WHILE_LOADING", fault)
+    begin = time.monotonic()
+    with pytest.raises(kind) as raised:
+        Fmu(fmu, isolate=Isolation(timeout=0.5, sandbox=sandbox)).instantiate()
+    assert cause in raised.value.line
+    assert raised.value.phase == "instantiate"
+    assert time.monotonic() - begin < 3.0
+
+
+@pytest.mark.parametrize(("fault", "cause"), [("segfault", "SIGSEGV"), ("", "")])
+def test_where_nobody_hears_of_children(fmu: Path, fault: str, cause: str) -> None:
+    """A program may ignore SIGCHLD, and a shell may have it ignored for us."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        if fault:
+            assert cause in failing(fmu, fault).line
+        else:
+            system = System({"a": Fmu(fmu, isolate=True)})
+            begin = time.monotonic()
+            assert run(system, masters.jacobi(system, 0.01), stop=0.1).complete
+            assert time.monotonic() - begin < 2.0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_crash_before_parameters_are_known(tmp_path: Path) -> None:
@@ -175,6 +242,32 @@ time.sleep(60)
     while any(_alive(pid) for pid in workers) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(_alive(pid) for pid in workers)
+
+
+@pytest.mark.parametrize("sandbox", [False, True])
+def test_a_unit_cannot_outlive_its_master(fmu: Path, tmp_path: Path, sandbox: bool) -> None:
+    """Also one that has replaced the descriptor by which its process notices the master's end."""
+    script = f"""
+from cosimo import System, masters, run
+from cosimo.units import Fmu
+from cosimo.units.isolation import Isolation
+unit = Fmu({str(fmu)!r}, isolate=Isolation(sandbox={sandbox}), parameters={{"fault": "replace_descriptors"}})
+system = System({{"a": unit}})
+run(system, masters.jacobi(system, 0.01), stop=0.1)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as master:
+        until = time.monotonic() + 20.0
+        while not (started := children(master.pid)) and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(1.0)  # by then it hangs in its first step
+        master.send_signal(signal.SIGKILL)
+        master.wait()
+    assert started
+    until = time.monotonic() + 1.0
+    while any(map(_alive, started)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(_alive, started))
 
 
 def _alive(pid: int) -> bool:

@@ -59,6 +59,41 @@ def test_a_hostile_unit_is_refused_and_named(fmu: Path, secret: Path, fault: str
     assert [str(warned) for warned in hostile.warnings if told.format(secret=secret) in str(warned)]
 
 
+def test_no_folder_that_somebody_left_open_leads_out(fmu: Path, secret: Path) -> None:
+    """Shells and programs leave descriptors open; none may reach the unit, nor its starter."""
+    folder = os.open("/", os.O_RDONLY)
+    try:
+        os.set_inheritable(folder, True)
+        text = str(secret.relative_to("/"))
+        assert made(fmu, "descriptors", text, isolation=False)["a.allowed"][-1] > 0
+        assert made(fmu, "descriptors", text, isolation=True)["a.allowed"][-1] == 0
+        assert made(fmu, "descriptors", text)["a.allowed"][-1] == 0
+        assert made(fmu, "descriptors", f"/proc/1/fd/{folder}/{text}")["a.allowed"][-1] == 0
+    finally:
+        os.close(folder)
+        secret.unlink()
+
+
+@pytest.mark.parametrize(("fault", "text"), [("environment", "UNLIKELY_KEY=1234567"), ("other_process", "")])
+def test_the_starter_of_the_sandbox_is_no_way_out(
+    fmu: Path, monkeypatch: pytest.MonkeyPatch, fault: str, text: str
+) -> None:
+    """It is process 1 in there: with the environment it was given, and without a filter of system calls."""
+    monkeypatch.setenv("UNLIKELY_KEY", "1234567")
+    assert made(fmu, fault, text)["a.allowed"][-1] == 0
+
+
+@pytest.mark.parametrize("path", ["/file", "/dev/file", "/dev/shm/file", "/proc/self/comm", "/usr/file"])
+def test_all_but_its_own_folder_is_read_only(fmu: Path, path: str) -> None:
+    assert made(fmu, "write_home", path)["a.allowed"][-1] == 0
+    assert made(fmu, "write_home", "/tmp/file")["a.allowed"][-1] == 5
+
+
+def test_an_exit_code_is_no_signal(fmu: Path) -> None:
+    with pytest.raises(UnitCrashed, match=r"exit code 255"):
+        made(fmu, "exit_minus_one")
+
+
 def test_faults_are_told_from_each_other(fmu: Path) -> None:
     for fault, cause in (("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("exit", "ended the process")):
         with pytest.raises(UnitCrashed, match=cause) as raised:

@@ -25,9 +25,7 @@ SPACE = 2**30
 def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]) -> list[str]:
     """The command that starts the worker with the FMU's library: a folder of its own is all it can write to."""
     found = shutil.which("bwrap") or "bwrap"
-    command = [found, "--unshare-all", "--new-session", "--cap-drop", "ALL", "--clearenv"]
-    for name, value in environment(os.environ).items():
-        command += ["--setenv", name, value]
+    command = [found, "--unshare-all", "--new-session", "--cap-drop", "ALL"]
     for path in SYSTEM:
         # Many systems have /bin and its like as links into /usr.
         if os.path.islink(path):
@@ -37,11 +35,16 @@ def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(SPACE), "--tmpfs", TEMPORARY]
     for path in (*map(str, readable), str(folder)):
         command += ["--ro-bind", path, path]
-    command += ["--ro-bind", str(worker), WORKER, "--chdir", TEMPORARY, "--info-fd", "6"]
+    command += ["--ro-bind", str(worker), WORKER]
+    # Also of what bubblewrap itself has made: a process of its own in there has no filter of system calls, and could be
+    # written to through /proc.
+    for path in ("/proc", "/dev", "/"):
+        command += ["--remount-ro", path]
+    command += ["--chdir", TEMPORARY, "--info-fd", "6"]
     return [*command, "--", WORKER, str(library)]
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables that pass into a sandbox."""
+    """The variables that pass into a sandbox, and to bubblewrap, whose own can be read in there."""
     kept = {k: v for k, v in given.items() if k in KEPT or k.startswith(("LC_", "OMP_"))}
     return {**kept, "HOME": TEMPORARY, "TMPDIR": TEMPORARY}

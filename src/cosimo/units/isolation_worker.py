@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cosimo.units.isolation import MEGABYTE, Isolation, part
-from cosimo.units.isolation_sandbox import sandboxed
+from cosimo.units.isolation_sandbox import environment, sandboxed
 
 ALIVE, CRASHED, EXITED, TIMEOUT, MEMORY, NOT_STARTED, BROKEN, INTERRUPTED, LEFT = range(9)
 """What can become of a worker."""
@@ -93,7 +93,8 @@ class Worker:
             isolation.sandbox,
             isolation.spin,
         )
-        variables = [f"{name}={value}" for name, value in os.environ.items()]
+        given = environment(os.environ) if isolation.sandbox else os.environ
+        variables = [f"{name}={value}" for name, value in given.items()]
         self.handle: int = self._library.cosimoIsolationOpen(_texts(command), _texts(variables), ctypes.byref(options))
         self._process = os.getpid()
 
