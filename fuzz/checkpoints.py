@@ -1,14 +1,14 @@
 """Checkpoints, as `cosimo resume` reads them before it goes on: raw bytes, and such whose checksum fits.
 
 An input begins with a letter: `r` is a file as it is; `c` is text and blocks, with length and checksum put around
-it, so that mutated content gets past them.
+it, so that mutated content gets past them; `n` is the same, resumed without a system, which the checkpoint names. What
+is recognised is put into fresh units, and the macro step after it is made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import threading
 from collections.abc import Iterator
 from functools import cache
@@ -22,7 +22,9 @@ WORDS = words(
     r"""
     tree blocks items state type shape at $ tuple dict bytes float scalar array random generator request output every
     fingerprint run step position iterations ranges stepping resumed_at careful memory after isolation versions cosimo
-    path variables flush_interval <f8 <i8 |b1 >f4 O null true -1 1e999 99999999999999999999 [] {} PCG64 MT19937
+    path variables folder inputs units taken written level scenario settings master name system two-mass iterative
+    gauss-seidel hold1 sweeps 1e-10 kernel reference monitors flush_interval
+    <f8 <i8 |b1 >f4 O null true -1 1e999 99999999999999999999 [] {} PCG64 MT19937
     """
 )
 CUT = b"\0%%"
@@ -30,25 +32,25 @@ CUT = b"\0%%"
 MODULES = ("cosimo.resuming", "cosimo.checkpoints", "cosimo.execution", "cosimo.formats.results")
 
 
-def load() -> None:
-    """Import what is tested."""
-    for name in MODULES:
-        importlib.import_module(name)
-
-
-def _case() -> tuple[Any, Any]:
-    from cosimo.masters import gauss_seidel
+def _case(name: str = "gauss-seidel") -> tuple[Any, Any]:
+    from cosimo.formats.masters import MasterOptions, build_master
     from cosimo.problems import two_mass
 
     system = two_mass()
-    return system, gauss_seidel(system, step=1e-2)
+    return system, build_master(system, 1e-2, MasterOptions(name))
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    """As the command line writes them for a built-in problem."""
+    return {"scenario": {"system": "two-mass", "settings": {}, "step": 1e-2, "master": {"name": name}}}
 
 
 @cache
-def _written() -> bytes:
+def _written(name: str = "gauss-seidel", kind: Any = "kernel") -> bytes:
     """The checkpoint of a run that was interrupted."""
     from cosimo.checkpoints import Checkpoint
     from cosimo.core.errors import Interrupted
+    from cosimo.engines import EngineOptions
     from cosimo.execution import run
     from cosimo.formats.results import ResultFile
 
@@ -63,33 +65,63 @@ def _written() -> bytes:
     there.mkdir(exist_ok=True)
     output = ResultFile(there / "o.csv", flush_interval=0.0)
     with contextlib.suppress(Interrupted):
-        run(*_case(), stop=200.0, output=output, checkpoint=Checkpoint(every=0.0), progress=stop)
+        run(
+            *_case(name),
+            stop=200.0,
+            output=output,
+            checkpoint=Checkpoint(every=0.0),
+            progress=stop,
+            metadata=_metadata(name),
+            engine=EngineOptions(kind),
+        )
     return Path(there, "o.csv.checkpoint").read_bytes()
 
 
 def seeds() -> Iterator[bytes]:
-    """A whole file, a cut one, and its content."""
-    from cosimo.checkpoints.files import DIGEST, HEAD
-
+    """A whole file, a cut one, and its content, with and without a system; other masters and engines."""
     whole = _written()
     yield b"r" + whole
     yield b"r" + whole[: len(whole) // 2]
-    length = int.from_bytes(whole[len(HEAD) : len(HEAD) + 8], "little")
-    text, blocks = whole[len(HEAD) + 8 :][:length], whole[len(HEAD) + 8 + length : -DIGEST]
-    yield b"c" + text + CUT + blocks
+    yield b"c" + _content(whole)
+    yield b"n" + _content(whole)
+    yield b"n" + _content(_written("iterative"))
+    yield b"n" + _content(_written("jacobi", "reference"))
     yield b'c{"tree": null, "blocks": []}'
 
 
+def _content(whole: bytes) -> bytes:
+    from cosimo.checkpoints.files import DIGEST, HEAD
+
+    length = int.from_bytes(whole[len(HEAD) : len(HEAD) + 8], "little")
+    return whole[len(HEAD) + 8 :][:length] + CUT + whole[len(HEAD) + 8 + length : -DIGEST]
+
+
+def _take_up(found: Any) -> None:
+    """As `execute` does, up to where the rows would be opened."""
+    from cosimo.bonds import power_bonds
+    from cosimo.monitoring import Watch
+    from cosimo.sessions import Session
+
+    system, request = found.system, found.request
+    names = system.outputs + (system.input_names if request.record == "all" else ())
+    watch = Watch(system, power_bonds(system, request.power_pairs)) if request.engine.monitors else None
+    session = Session(system, found.master, request.start, names, request.engine, watch, None)
+    try:
+        session.take_up(found.saved)
+    finally:
+        session.release()
+
+
 def check(data: bytes) -> None:
-    """Read and recognise; nothing is run."""
+    """Read, recognise, and make one macro step; no rows are touched."""
     from cosimo.checkpoints.files import HEAD
     from cosimo.resuming import resumable
 
     content = data[1:]
-    if data[:1] == b"c":
+    if data[:1] in (b"c", b"n"):
         text, _, blocks = content.partition(CUT)
         content = HEAD + len(text).to_bytes(8, "little") + text + blocks
         content += hashlib.sha256(content).digest()
     path = folder() / "a.checkpoint"
     path.write_bytes(content)
-    resumable(path, *_case())
+    _take_up(resumable(path, *(() if data[:1] == b"n" else _case())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import Instance
-from cosimo.guarding import enter, leave
+from cosimo.guarding import enter, go_back, leave
 from cosimo.initialisation import settle
 
 Action = Callable[[int], None]
@@ -474,7 +475,11 @@ class Interpreter:
 
     @contextmanager
     def _guard(self, name: str, doing: str, time: float) -> Iterator[None]:
-        """Turn whatever a unit raises into an error that names the unit and the time."""
+        """Turn whatever a unit raises into an error that names the unit and the time, and undo a change of folder.
+
+        Paths of units that come later, and of files, may be relative.
+        """
+        folder = here()
         try:
             enter(name, PHASES.get(doing, doing), time)
             yield
@@ -484,6 +489,15 @@ class Interpreter:
             raise unit_failed(name, doing, time, error) from error
         finally:
             leave()
+            go_back(folder)
+
+
+def here() -> str:
+    """The working directory; empty where it was removed meanwhile, and there is nothing to go back to."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cosimo.checkpoints import Checkpoint, read_checkpoint
+from cosimo.checkpoints.entries import require_form
 from cosimo.checkpoints.files import EARLIER
 from cosimo.checkpoints.fingerprints import fingerprint, require_same
-from cosimo.checkpoints.requests import Request, Target, keep_apart
-from cosimo.core.errors import CheckpointError
+from cosimo.checkpoints.requests import Moved, Request, Target, keep_apart
+from cosimo.core.errors import CheckpointError, ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.execution import execute
-from cosimo.formats.results import convert
+from cosimo.formats.results import ResultFile, convert
 from cosimo.recording import Position, Recorder
 from cosimo.sessions import Progress
 
@@ -71,23 +72,47 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
     """The checkpoint of a run, or the reason why it cannot be resumed; nothing on disk is changed."""
     saved = read_checkpoint(path)
     found = saved["path"]
-    try:
-        entries = {name: saved[name] for name in _ENTRIES}
-        Position(**entries["position"])
-    except (KeyError, TypeError) as problem:
-        raise CheckpointError(f"'{found}' is not complete: {problem} is missing.") from None
-    request = Request.from_plain(entries["request"], found)
+    require_form(saved, found)
+    moved = Moved.of(saved)
+    request = _relocated(Request.from_plain(saved["request"], found), moved)
     if system is None or master is None:
         system, master = _rebuilt(request.metadata, found)
-        keep_apart(system, entries["isolation"], found)
-    require_same(entries["fingerprint"], fingerprint(system, master, request.start), found)
-    return Resumable(system, master, request, Target.from_plain(entries["output"], found), saved)
+        keep_apart(system, saved["isolation"], moved, found)
+    require_same(saved["fingerprint"], fingerprint(system, master, request.start), found)
+    target = Target.from_plain(saved["output"], moved)
+    _require_fitting(saved, system, master, request, target)
+    return Resumable(system, master, request, target, saved)
 
 
-_ENTRIES = (
-    *("request", "output", "every", "fingerprint", "run", "step", "position", "iterations", "ranges", "stepping"),
-    *("resumed_at", "careful", "memory", "after", "isolation"),
-)
+def _require_fitting(
+    saved: Mapping[str, Any], system: System, master: Master, request: Request, target: Target
+) -> None:
+    """Refuse what is possible, but not in this run."""
+    found = saved["path"]
+    if not saved["step"] * master.step < request.stop - request.start:
+        raise CheckpointError(f"'{found}' is damaged: macro step {saved['step']} is after the end; start anew.")
+    declared = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.ranges()}
+    if strangers := saved["ranges"].keys() - declared:
+        raise CheckpointError(f"'{found}' is damaged: '{min(strangers)}' has no range; start anew.")
+    try:
+        ResultFile(target.path)
+    except ConfigurationError as problem:
+        raise CheckpointError(f"'{found}' does not say where its rows are: {problem}") from None
+
+
+def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a system came from; empty where that was not told."""
+    scenario = metadata.get("scenario")
+    return scenario if isinstance(scenario, dict) else {}
+
+
+def _relocated(request: Request, moved: Moved) -> Request:
+    """The request with the scenario file where it lies now, so that the next checkpoint says so too."""
+    scenario = _scenario(request.metadata)
+    if not isinstance(path := scenario.get("path"), str):
+        return request
+    here = {**scenario, "path": str(moved.find(path))}
+    return replace(request, metadata={**request.metadata, "scenario": here})
 
 
 def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
@@ -95,18 +120,27 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
     from cosimo.formats.loading import load
     from cosimo.formats.masters import MasterOptions, build_master
 
-    scenario = metadata.get("scenario", {})
+    scenario = _scenario(metadata)
     if "master" not in scenario:
         raise CheckpointError(
             f"'{found}' does not say where its system comes from; give the system and the master: "
             f"resume(path, system, master)."
         )
-    loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
-    if loaded.source is not None and "sha256" in scenario:
-        digest = hashlib.sha256(loaded.source.read_bytes()).hexdigest()
-        if digest != scenario["sha256"]:
-            raise CheckpointError(f"'{loaded.source}' has changed since '{found}' was written; put back what was.")
-    return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))
+    try:
+        loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
+        if loaded.source is not None and "sha256" in scenario:
+            digest = hashlib.sha256(loaded.source.read_bytes()).hexdigest()
+            if digest != scenario["sha256"]:
+                raise CheckpointError(f"'{loaded.source}' has changed since '{found}' was written; put back what was.")
+        return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))
+    except CheckpointError:
+        raise
+    except ConfigurationError as problem:
+        raise CheckpointError(f"cannot build what '{found}' belongs to: {problem}") from problem
+    except CosimoError:
+        raise
+    except Exception as problem:  # whatever is made of words that are none of ours
+        raise CheckpointError(f"'{found}' does not say how its system was run: {problem!r:.200}.") from problem
 
 
 @dataclass(frozen=True)

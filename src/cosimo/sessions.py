@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from cosimo.checkpoints.keeper import Keeper
 from cosimo.checkpoints.replay import kept, require_replayed
 from cosimo.checkpoints.self_test import require_states
 from cosimo.core.arrays import Array
-from cosimo.core.errors import CheckpointError, StepDiscarded
+from cosimo.core.errors import CheckpointError, ConfigurationError, StepDiscarded, UnitError
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
@@ -58,6 +59,7 @@ class Session:
         self.iterations, self.ranges = Iterations(master), Ranges(system, names)
         self.ready: Array | None = None
         self.resumed_at: list[float] = []
+        self._resumed_from: Path | None = None
         self.interrupts = Interrupts()
         self.engine: Engine | None = None
         self._released: Interpreter | None = None
@@ -81,6 +83,8 @@ class Session:
     def run(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
         """Make `count` macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
         try:
+            if self.keeper is not None and self._resumed_from is not None:
+                self.keeper.go_on(self._resumed_from)
             self._steps(count, recorder, progress)
         except StepDiscarded as error:
             if reason := self._cannot_shorten():
@@ -107,18 +111,29 @@ class Session:
         """Go back to a checkpoint and make the macro step after it again, which must end as it did."""
         self.interpreter.initialise()
         self.engine = engine = self._make(saved["careful"])
-        path, self.made = saved["path"], saved["step"]
-        self.recorded = self.made + 1
+        self._resumed_from = path = saved["path"]
+        self.made = saved["step"]
+        # More than made + 1 while a run that began again with a safety net catches up with its rows.
+        self.recorded = saved["position"]["taken"]
+        self.iterations.load(saved["iterations"])
+        self.ranges.found = dict(saved["ranges"])
+        self.stepping, self.resumed_at = saved["stepping"], [*saved["resumed_at"], self.reached]
+        self.ready = np.empty((1, 1 + len(self.names)))
+        try:
+            self._load(engine, saved)
+            engine.advance(self.made, self.ready)
+            after = engine.signals()
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as problem:
+            raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from problem
+        require_replayed(saved["after"], after, self.interpreter, path)
+        if self.keeper is not None:  # there is one already, which needs the rows so far
+            self.keeper.time = self.reached
+
+    def _load(self, engine: Engine, saved: Mapping[str, Any]) -> None:
         try:
             engine.load(saved["memory"], self.made)
-            self.iterations.load(saved["iterations"])
-            self.ranges.found = dict(saved["ranges"])
-            self.stepping, self.resumed_at = saved["stepping"], [*saved["resumed_at"], self.reached]
-        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
-            raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from None
-        self.ready = np.empty((1, 1 + len(self.names)))
-        engine.advance(self.made, self.ready)
-        require_replayed(saved["after"], engine.signals(), self.interpreter, path)
+        except (UnitError, ConfigurationError) as problem:  # a unit that was given something else than it gave
+            raise CheckpointError(f"cannot go on from '{saved['path']}': {problem}") from problem
 
     def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""

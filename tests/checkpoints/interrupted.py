@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cosimo.checkpoints import Checkpoint
+from cosimo.checkpoints import Checkpoint, read_checkpoint
+from cosimo.checkpoints.files import encode
 from cosimo.core.errors import Interrupted
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.execution import run
+from cosimo.formats.loading import load
+from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.results import ResultFile, read_result
 
 STEPS = 60
@@ -40,6 +45,62 @@ def interrupt(system: System, master: Master, path: Path, *, at: float, stop: fl
         run(
             system, master, stop=stop, output=output, checkpoint=Checkpoint(every=0.0), progress=progress, **options
         )  # fmt: skip
+
+
+UNIT = """
+class Tank:
+    inputs, outputs = {"inflow": 0.0, "valve": 1.0}, ("level",)
+
+    def __init__(self, area=1.0):
+        self.level, self.area = 1.0, area
+
+    def step(self, time, duration):
+        self.level += duration * (self.inflow - 0.5 * self.valve * self.level) / self.area
+"""
+SCENARIO = """
+step-size = 0.01
+stop-time = 1.0
+[units.tank]
+kind = "python"
+class = "tank.py:Tank"
+[inputs]
+"tank.inflow" = {csv = "inflow.csv", column = "v"}
+"""
+
+
+def write_scenario(folder: Path) -> Path:
+    """A Python unit and a table in files of their own, beside their scenario."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tank.py").write_text(UNIT)
+    (folder / "inflow.csv").write_text("time,v\n0,0\n1,2\n")
+    (folder / "tank.toml").write_text(SCENARIO)
+    return folder / "tank.toml"
+
+
+def described(target: Path | str, **master: Any) -> tuple[System, Master, dict[str, Any]]:
+    """What the command line makes of a file or a problem: system, master, and the metadata that tell where from."""
+    loaded = load(target)
+    options = MasterOptions(**master)
+    assert loaded.step is not None
+    found = {"system": str(target), "settings": {}, "step": loaded.step, "master": asdict(options)}
+    if loaded.source is not None:
+        found |= {"path": str(loaded.source.absolute())}
+        found |= {"sha256": hashlib.sha256(loaded.source.read_bytes()).hexdigest()}
+    return loaded.system, build_master(loaded.system, loaded.step, options), {"scenario": found}
+
+
+def interrupt_scenario(scenario: Path, output: Path, **master: Any) -> Result:
+    """Run a scenario as the command line does and interrupt it in the middle; the whole result."""
+    system, made, metadata = described(scenario, **master)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    interrupt(system, made, output, at=0.5, stop=1.0, metadata=metadata)
+    return run(system, made, stop=1.0)
+
+
+def change(checkpoint: Path, **entries: Any) -> None:
+    """Write a checkpoint anew with other entries."""
+    found = {name: value for name, value in read_checkpoint(checkpoint).items() if name != "path"}
+    checkpoint.write_bytes(encode({**found, **entries}))
 
 
 def whole(system: System, master: Master, path: Path, *, stop: float, **options: Any) -> Result:

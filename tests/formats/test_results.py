@@ -279,7 +279,7 @@ def test_a_stream_damaged_before_conversion_is_not_thrown_away(tmp_path):
     stream, data = stream_bytes(tmp_path)
     (tmp_path / "o.parquet").unlink()
     stream.write_bytes(data[:-20])
-    with pytest.raises(OutputError, match=r"o\.parquet\.partial'"):
+    with pytest.raises(OSError, match="Expected to be able to read"):  # the recorder says the rest
         results.convert(stream, tmp_path / "o.parquet", {})
     assert [file.name for file in tmp_path.iterdir()] == [stream.name]
 

@@ -1,6 +1,6 @@
 """Checkpoint files: written at once or not at all, recognised, and read without running anything that is in them.
 
-    "cosimo checkpoint 1\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
+    "cosimo checkpoint 2\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
 
 A new file is written beside the old one, brought to the disk, and put in its place; the old one stays as `.earlier`.
 A kill at any moment leaves at least one whole file.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -20,9 +21,10 @@ from typing import Any
 from cosimo.core.errors import CheckpointError
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
 from cosimo.recording import writing
+from cosimo.streams import bring_names_to_disk
 
 MAGIC = b"cosimo checkpoint "
-HEAD = MAGIC + b"1\n"
+HEAD = MAGIC + b"2\n"
 DIGEST = hashlib.sha256().digest_size
 SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
 """After the name of the output file; of the one before; of the one that is being written."""
@@ -70,9 +72,10 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"cannot read '{found}': {os.strerror(error.errno or 0)}.") from None
     document = decode(data, found)
-    if document.get("versions") != versions():
-        told = document.get("versions")
-        written = " on ".join(map(str, told.values())) if isinstance(told, dict) else "another program"
+    told = document.get("versions")
+    told = told if isinstance(told, dict) and all(isinstance(text, str) for text in told.values()) else {}
+    if told != versions():
+        written = " on ".join(told.values()) or "of no known version"
         here = " on ".join(versions().values())
         raise CheckpointError(
             f"'{found}' was written by cosimo {written}, and this is {here}; resume it with that one."
@@ -100,33 +103,26 @@ def write(path: Path, data: bytes) -> None:
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}{EARLIER}")
         os.replace(new, path)
-        _sync_folder(path.parent)
+        bring_names_to_disk(path.parent)
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a place that cannot be written to."""
+    """Refuse a place that cannot be written to.
+
+    It is tried under a name of its own, as long as the longest of ours: another run may be writing here, and whether
+    it is, only the lock on the rows says, later.
+    """
     with writing(path, REMEDY, what="the checkpoint"):
         if path.is_dir():
             raise IsADirectoryError(21, "is a folder")
-        new = Path(f"{path}{NEW}")
-        new.write_bytes(b"")
-        new.unlink()
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name):
+            pass
 
 
 def remove(path: Path) -> None:
     """All files of a checkpoint."""
     for suffix in ("", EARLIER, NEW):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the new name survives a loss of power too; not all file systems have that."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def _hint(path: Path) -> str:

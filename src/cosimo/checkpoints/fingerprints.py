@@ -10,36 +10,39 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.checkpoints.programs import kind_parts, source_parts, value_parts
 from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
-from cosimo.core.plain import NotPlainError, to_bytes
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
 
 
 def fingerprint(system: System, master: Master, start: float) -> dict[str, Any]:
-    """Hashes of the units, the connections and the master; functions behind external inputs are not looked into."""
+    """Hashes of the units, the external inputs, the connections and the master."""
     connections = [str(link.connection) + _exact(link.connection.gain, link.connection.offset) for link in system.links]
     couplings = {target: repr(coupling) for target, coupling in master.couplings.items()}
     mixers = {name: _matrices(mixer) for name, mixer in master.mixers.items()}
     return {
         "units": {name: _hash(_unit(unit)) for name, unit in system.units.items()},
-        "connections": _hash([connections, list(system.inputs)]),
-        "master": _hash([str(master), _exact(master.step, start), repr(master.coupling), couplings, mixers]),
+        "inputs": {target: _hash(source_parts(source)) for target, source in system.inputs.items()},
+        "connections": _hash(connections),
+        "master": _hash(
+            [master.schedule.to_dict(), _exact(master.step, start), repr(master.coupling), couplings, mixers]
+        ),
     }
 
 
-def require_same(found: Any, here: Mapping[str, Any], path: object) -> None:
+def require_same(found: Mapping[str, Any], here: Mapping[str, Any], path: object) -> None:
     """Refuse a checkpoint of another system or master, and say what differs."""
-    if not isinstance(found, dict):
-        raise CheckpointError(f"'{path}' does not say which system it belongs to; run anew.")
-    units, ours = found.get("units", {}), here["units"]
+    units, ours = found["units"], here["units"]
     if list(units) != list(ours):
         raise CheckpointError(
             f"'{path}' belongs to a system with the units {', '.join(units)}, not {', '.join(ours)}; resume that one."
         )
     changed = [f"unit '{name}'" for name in ours if units[name] != ours[name]]
-    changed += [f"the {part}" for part in ("connections", "master") if found.get(part) != here[part]]
+    inputs, fed = found["inputs"], here["inputs"]
+    changed += [f"external input '{name}'" for name in inputs | fed if inputs.get(name) != fed.get(name)]
+    changed += [f"the {part}" for part in ("connections", "master") if found[part] != here[part]]
     if changed:
         verb = "has" if len(changed) == 1 and changed != ["the connections"] else "have"
         raise CheckpointError(
@@ -55,22 +58,17 @@ def _unit(unit: Unit) -> list[Any]:
     parts: list[Any] = [type(unit).__name__, list(unit.inputs), list(unit.outputs), _sorted(unit.start)]
     if isinstance(path := getattr(unit, "path", None), Path):
         parts += [hashlib.sha256(path.read_bytes()).hexdigest(), _sorted(getattr(unit, "given", {}))]
+        parts.append(repr(getattr(unit, "experiment", "")))
     if (model := unit.linear()) is not None:
         parts += [_matrices(model), unit.initial_state.tobytes().hex(), repr(getattr(unit, "integrator", ""))]
         parts.append(getattr(unit, "micro_steps", 1))
     if isinstance(initial := getattr(unit, "initial", None), np.ndarray):
         parts.append(initial.tobytes().hex())
     if isinstance(kind := getattr(unit, "kind", None), type):
-        parts += [kind.__qualname__, {name: _value(value) for name, value in getattr(unit, "parameters", {}).items()}]
+        parts += [kind_parts(kind), {name: value_parts(v) for name, v in getattr(unit, "parameters", {}).items()}]
+    if not type(unit).__module__.startswith("cosimo."):
+        parts.append(kind_parts(type(unit)))
     return parts
-
-
-def _value(value: Any) -> str:
-    """A parameter; of what is not plain data only the kind is compared."""
-    try:
-        return to_bytes(value).hex()
-    except NotPlainError:
-        return type(value).__qualname__
 
 
 def _sorted(values: Mapping[str, Any]) -> list[list[str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cosimo.checkpoints.files import encode, remove, require_writable, versions, write
+from cosimo.checkpoints.files import EARLIER, REMEDY, encode, remove, require_writable, versions, write
 from cosimo.core.errors import CosimoError, OutputError
+from cosimo.recording import writing
 
 
 class Keeper:
@@ -19,8 +21,9 @@ class Keeper:
     """
 
     def __init__(self, path: Path, every: float, fixed: Mapping[str, Any], *, fresh: bool = True) -> None:
-        self.path, self._every, self.run = path, every, str(fixed["run"])
-        self._fixed = {**fixed, "versions": versions()}
+        self.path = path.absolute()  # units may change the working folder
+        self._every, self.run = every, str(fixed["run"])
+        self._fixed = {**fixed, "versions": versions(), "folder": str(self.path.parent)}
         self._begun = time.monotonic()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -28,11 +31,20 @@ class Keeper:
         self.time: float | None = None
         """The simulated time of the newest checkpoint on disk."""
         if fresh:
-            require_writable(path)
+            require_writable(self.path)
 
     def begin(self) -> None:
         """Remove what an earlier run left: its rows are gone too."""
         remove(self.path)
+
+    def go_on(self, found: Path) -> None:
+        """The run goes on from the checkpoint `found`. When that is the one before the newest, it is now the newest.
+
+        The other one, if there is any, is damaged or was not wanted, and must not become the one before the next.
+        """
+        if str(found).endswith(EARLIER):
+            with writing(self.path, REMEDY, what="the checkpoint"):
+                os.replace(f"{self.path}{EARLIER}", self.path)
 
     def due(self) -> bool:
         """Whether a checkpoint shall be taken now; raises what went wrong with the last one."""

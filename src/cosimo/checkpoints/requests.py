@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,9 +12,36 @@ from typing import Any, Literal
 from cosimo.core.errors import CheckpointError, ConfigurationError
 from cosimo.core.system import System
 from cosimo.engines import EngineOptions
-from cosimo.recording import as_plain
+from cosimo.recording import STREAM_SUFFIX, as_plain
 from cosimo.units.fmu import Fmu
 from cosimo.units.isolation import Isolation
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The folder of a checkpoint when it was written, and now: it may have been copied, or moved as a whole."""
+
+    before: Path
+    now: Path
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Moved:
+        """The folders of a checkpoint that was read."""
+        return cls(Path(saved["folder"]), Path(saved["path"]).absolute().parent)
+
+    def find(self, stored: str | Path, suffix: str = "") -> Path:
+        """The file as it lies from the checkpoint; where there is only the one that was meant once, that one.
+
+        `suffix`: what the name of the file has beyond `stored`.
+        """
+        if self.before == self.now:
+            return Path(stored)
+        try:
+            here = Path(os.path.normpath(self.now / os.path.relpath(stored, self.before)))
+        except ValueError:  # it is on another drive
+            return Path(stored)
+        lost = not Path(f"{here}{suffix}").exists() and Path(f"{stored}{suffix}").exists()
+        return Path(stored) if lost else here
 
 
 @dataclass(frozen=True)
@@ -40,9 +68,11 @@ class Request:
             engine = EngineOptions(**found["engine"])
             pairs = tuple((str(into), str(out)) for into, out in found["power_pairs"])
             metadata = json.loads(found["metadata"])
+            if not isinstance(metadata, dict):
+                raise TypeError(f"its metadata are {metadata!r:.40}")
             return cls(**{**found, "engine": engine, "power_pairs": pairs, "metadata": metadata})
-        except (KeyError, TypeError, ValueError) as problem:
-            raise CheckpointError(f"'{path}' does not say what was run: {problem}.") from None
+        except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as problem:
+            raise CheckpointError(f"'{path}' does not say what was run: {str(problem).rstrip('.')}.") from None
 
 
 def kept_apart(system: System) -> dict[str, dict[str, Any]]:
@@ -54,11 +84,11 @@ def kept_apart(system: System) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def keep_apart(system: System, found: Mapping[str, Any], path: object) -> None:
+def keep_apart(system: System, found: Mapping[str, Any], moved: Moved, path: object) -> None:
     """Put units back into processes of their own."""
     try:
         for name, fields in found.items():
-            log = None if fields["log"] is None else Path(fields["log"])
+            log = None if fields["log"] is None else moved.find(fields["log"])
             unit = system.units[name]
             if isinstance(unit, Fmu):
                 unit.isolation = Isolation(**{**fields, "log": log})
@@ -89,12 +119,7 @@ class Target:
         return {**asdict(self), "path": str(self.path), "variables": variables}
 
     @classmethod
-    def from_plain(cls, found: Mapping[str, Any], checkpoint: Path) -> Target:
-        """What `to_plain` gave; a folder that was moved as a whole is found beside the checkpoint."""
-        try:
-            path, variables = Path(found["path"]), found["variables"]
-            chosen = None if variables is None else tuple(map(str, variables))
-            here = path if path.parent.is_dir() else checkpoint.absolute().with_name(path.name)
-            return cls(here, chosen, int(found["every"]), float(found["flush_interval"]))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise CheckpointError(f"'{checkpoint}' does not say where its rows are: {problem}.") from None
+    def from_plain(cls, found: Mapping[str, Any], moved: Moved) -> Target:
+        """What `to_plain` gave, where its rows lie now."""
+        variables = None if found["variables"] is None else tuple(found["variables"])
+        return cls(moved.find(found["path"], STREAM_SUFFIX), variables, found["every"], found["flush_interval"])

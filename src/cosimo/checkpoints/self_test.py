@@ -1,6 +1,8 @@
 """Before a run that relies on saved states: save, step, restore, step must give the same outputs twice, bit by bit.
 
 A fresh instance of the unit is tested, and released before the run begins, so that the run's own units are untouched.
+A state as bytes is put into a second one, as whoever resumes does; the first is released before. Not where that costs a
+process (isolated units), nor where the unit allows one instance only: those put it back into the first.
 Inputs are moved a little, and two steps are made before and after: a unit at rest, or one that has not yet remembered
 anything, would give the same outputs whatever its `restore` does.
 """
@@ -8,26 +10,26 @@ anything, would give the same outputs whatever its `restore` does.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Save, Step, flatten
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
-from cosimo.guarding import enter, leave
+from cosimo.guarding import enter, go_back, leave
+from cosimo.reference import here
 
 STEPS = 2
 NUDGE = 1e-3
 """By how much inputs are moved, relative to their size or to 1."""
 
-Found = tuple[Array, Array]
-"""Outputs that should be the same: before and after."""
+Found = tuple[Array, Array] | str
+"""Outputs that should be the same, before and after; or why the state could not be put back."""
 
 _passed: weakref.WeakKeyDictionary[Unit, set[bool]] = weakref.WeakKeyDictionary()
 
@@ -47,6 +49,8 @@ def require_states(system: System, master: Master, start: float, names: Iterable
         unit = system.units[name]
         if unit.linear() is not None or as_bytes in _passed.setdefault(unit, set()):
             continue
+        if not (unit.can_restore or as_bytes):
+            continue  # who restores states refuses it by name
         found = _found(name, unit, start, durations.get(name, master.step), as_bytes)
         if isinstance(found, ConfigurationError):
             mute[name] = str(found)
@@ -59,33 +63,46 @@ def require_states(system: System, master: Master, start: float, names: Iterable
 
 
 def _found(name: str, unit: Unit, start: float, h: float, as_bytes: bool) -> Found | ConfigurationError | None:
-    """Outputs that should be the same and are not; why the state cannot be written; None when all is well.
+    """What is wrong with restoring; why the state cannot be written; None when all is well.
 
     Whatever else is wrong with the unit the run itself says.
     """
-    instance: Instance | None = None
+    folder = here()
     enter(name, "self-test", start)
     try:
-        instance = unit.instantiate(start)
-        u = np.array([[unit.start.get(variable, 0.0) for variable in unit.inputs]], dtype=float)
-        instance.set_input(u, h)
-        instance.read()
-        instance.finish_initialisation()
-        if as_bytes and (mute := _mute(instance)):
-            return mute
-        u = _nudged(unit, u)
-        _step(instance, u, start, 0, h)
-        if as_bytes and (mute := _mute(instance)):  # it may have come by something that is not plain
-            return mute
-        take, put = (instance.serialise, instance.deserialise) if as_bytes else (instance.save, instance.restore)
-        return _compare(instance, take, put, u, start, h)
+        with ExitStack() as alive:
+            instance = _begin(unit, start, h, alive)
+            if as_bytes and (mute := _mute(instance)):
+                return mute
+            u = _nudged(unit, _start(unit))
+            _step(instance, u, start, 0, h)
+            if as_bytes and (mute := _mute(instance)):  # it may have come by something that is not plain
+                return mute
+            return _compare(instance, unit, u, start, h, as_bytes, alive)
     except Exception:
         return None
     finally:
-        with suppress(Exception):
-            if instance is not None:
-                instance.close()
         leave()
+        go_back(folder)
+
+
+def _begin(unit: Unit, start: float, h: float, alive: ExitStack) -> Instance:
+    """A fresh instance, ready to step; `alive` closes it."""
+    instance = unit.instantiate(start)
+    alive.callback(_close, instance)
+    instance.set_input(_start(unit), h)
+    instance.read()
+    instance.finish_initialisation()
+    return instance
+
+
+def _close(instance: Instance) -> None:
+    with suppress(Exception):
+        instance.close()
+
+
+def _start(unit: Unit) -> Array:
+    return np.array([[unit.start.get(variable, 0.0) for variable in unit.inputs]], dtype=float)
 
 
 def _mute(instance: Instance) -> ConfigurationError | None:
@@ -98,18 +115,37 @@ def _mute(instance: Instance) -> ConfigurationError | None:
 
 
 def _compare(
-    instance: Instance, take: Callable[[], Any], put: Callable[[Any], None], u: Array, start: float, h: float
+    instance: Instance, unit: Unit, u: Array, start: float, h: float, as_bytes: bool, alive: ExitStack
 ) -> Found | None:
     """The unit has made STEPS steps; the next ones are made, taken back, and made again."""
-    state, before = take(), np.array(instance.read())
+    try:
+        state = instance.serialise() if as_bytes else instance.save()
+    except Exception as error:
+        return f"saving it failed ({_cause(error)})"
+    before = np.array(instance.read())
     ours = _step(instance, u, start, STEPS, h)
-    put(state)
-    again = np.array(instance.read())
-    theirs = _step(instance, u, start, STEPS, h)
+    if as_bytes and getattr(unit, "isolation", None) is None and not getattr(unit, "single_instance", False):
+        alive.close()
+        instance = _begin(unit, start, h, alive)
+    try:
+        put = instance.deserialise if as_bytes else instance.restore
+        put(state)
+    except Exception as error:
+        return f"putting it back failed ({_cause(error)})"
+    try:
+        again = np.array(instance.read())
+        theirs = _step(instance, u, start, STEPS, h)
+    except Exception as error:
+        return f"after that, it failed ({_cause(error)})"
     for a, b in ((before, again), *zip(ours, theirs, strict=True)):
         if a.tobytes() != b.tobytes():
             return a, b
     return None
+
+
+def _cause(error: Exception) -> str:
+    """An error in one clause; those of others with their kind."""
+    return str(error).rstrip(".") if isinstance(error, CosimoError) else f"{type(error).__name__}: {error}"
 
 
 def _step(instance: Instance, u: Array, start: float, first: int, h: float) -> list[Array]:
@@ -133,9 +169,11 @@ def _nudged(unit: Unit, u: Array) -> Array:
 
 
 def _wrong(name: str, unit: Unit, found: Found, as_bytes: bool) -> str:
+    remedy = "run without checkpoints" if as_bytes else "use a master that does not iterate, or equal steps"
+    if isinstance(found, str):
+        return f"unit '{name}' does not restore its state: {found}; {remedy}."
     before, after = found
     place = next(i for i in range(len(before)) if before[i].tobytes() != after[i].tobytes())
-    remedy = "run without checkpoints" if as_bytes else "use a master that does not iterate, or equal steps"
     return (
         f"unit '{name}' does not restore its state: saved, stepped, restored and stepped again, its output "
         f"'{unit.outputs[place]}' is {after[place].tolist()!r:.40} instead of {before[place].tolist()!r:.40}; {remedy}."

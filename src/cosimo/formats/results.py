@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
+from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.result import Result, Warned
 from cosimo.formats.matfile import read_mat, write_mat
-from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump, writing
+from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump
+from cosimo.streams import bring_names_to_disk, bring_to_disk
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,23 +90,28 @@ class ResultFile:
 
 
 def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
-    """Turn the rows of `stream` into `target`; memory does not grow with the number of rows."""
+    """Turn the rows of `stream` into `target`; memory does not grow with the number of rows.
+
+    Whoever removes the stream afterwards loses nothing, not even with the power: the file is then on the disk. Raises
+    OSError where it cannot be written, whatever the library calls that.
+    """
     import pyarrow
 
     form = _format(target, "write")
     new = target.with_name(target.name + ".new")
-    kept = f"all rows are kept in '{stream}', which can be read as it is"
     try:
-        with writing(target, kept):
-            with pyarrow.OSFile(str(stream)) as source:
-                reader = pyarrow.ipc.open_stream(source)
-                schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
-                form.write(_chunks(reader), schema, new)
-            if form.sidecar:
-                sidecar(target).write_bytes(dump(document) + b"\n")
-            os.replace(new, target)
+        with pyarrow.OSFile(str(stream)) as source:
+            reader = pyarrow.ipc.open_stream(source)
+            schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
+            form.write(_chunks(reader), schema, new)
+        bring_to_disk(new)
+        if form.sidecar:
+            sidecar(target).write_bytes(dump(document) + b"\n")
+            bring_to_disk(sidecar(target))
+        os.replace(new, target)
+        bring_names_to_disk(target.parent)
     except pyarrow.ArrowInvalid as problem:
-        raise OutputError(f"cannot write results to '{target}': {problem}; {kept}.") from problem
+        raise OSError(str(problem).rstrip(".")) from problem
     finally:
         new.unlink(missing_ok=True)
 
@@ -113,7 +119,8 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
 def read_result(path: str | Path) -> Result:
     """The rows of a result file, of whatever format, or of the stream that an interrupted run left beside it.
 
-    A stream is only there while a run goes on or when it was interrupted, and is then newer than the file.
+    A stream is only there while a run goes on or when it was interrupted, and is then newer than the file. Of a file
+    without the document, such as those of other tools, nothing is known; it is taken as complete.
     """
     path = Path(path)
     stream = path if path.suffix == STREAM_SUFFIX else path.with_name(path.name + STREAM_SUFFIX)

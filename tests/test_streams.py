@@ -1,0 +1,231 @@
+"""The stream on disk: where it lies, who holds it, what a loss of power leaves, and how a later run goes on with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cosimo import streams
+from cosimo.core.errors import CheckpointError, OutputError
+from cosimo.formats.results import ResultFile, convert, read_result
+from cosimo.recording import Position, Recorder
+
+NAMES = ("truck.x", "truck.v")
+RUN = "1a2b"
+
+
+def rows(count: int) -> np.ndarray:
+    return np.arange(3.0 * count).reshape(count, 3)
+
+
+def interrupted(path: Path) -> Position:
+    """A stream of two batches of 20 rows that waits for a run to go on with it."""
+    with Recorder(path, NAMES, metadata={"run": RUN}) as recorder:
+        recorder.record(rows(40)[:20])
+        recorder.flush()
+        recorder.record(rows(40)[20:])
+        position = recorder.position(RUN)
+        recorder.keep = True
+    return position
+
+
+def going_on(path: Path, position: Position) -> Recorder:
+    return Recorder(path, NAMES, metadata={"run": RUN}, position=position)
+
+
+# ---- the working directory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".arrows", ".csv", ".mat", ".parquet"])
+def test_the_file_lies_where_it_was_asked_for(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    recorder = ResultFile(f"o{suffix}").open(NAMES, {})
+    monkeypatch.chdir(elsewhere)
+    recorder.record(rows(3))
+    recorder.close(complete=True)
+    assert not list(elsewhere.iterdir())
+    assert len(read_result(tmp_path / f"o{suffix}")) == 3
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_messages_show_the_path_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match=r"to 'missing/o\.csv'"):
+        ResultFile("missing/o.csv").open(NAMES, {})
+    recorder = ResultFile("o.csv").open(NAMES, {})
+    with pytest.raises(OutputError, match=r"to 'o\.csv\.partial'"):
+        ResultFile("o.csv").open(NAMES, {})
+    (tmp_path / "o.csv").mkdir()
+    with pytest.raises(OutputError, match=r"to 'o.csv': Is a directory; all rows are kept in 'o.csv.partial'"):
+        recorder.close(complete=True)
+
+
+def test_a_stream_that_cannot_be_converted_is_kept(tmp_path: Path) -> None:
+    def damaged(stream: Path, target: Path, document: object) -> None:
+        os.truncate(stream, stream.stat().st_size - 600)
+        convert(stream, target, {})
+
+    recorder = Recorder(tmp_path / "o.parquet", NAMES, convert=damaged)
+    recorder.record(rows(3))
+    with pytest.raises(OutputError, match=r"o\.parquet': .*; all rows are kept in '.*o\.parquet\.partial'"):
+        recorder.close(complete=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["o.parquet.partial"]
+
+
+# ---- a loss of power -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is brought to the disk, put in place and removed, by name and in order."""
+    notes: list[str] = []
+
+    def noting(word: str, do: Callable[..., None], name: Callable[..., str]) -> Callable[..., None]:
+        def call(*given: object, **more: object) -> None:
+            notes.append(f"{word} {name(*given)}")
+            do(*given, **more)
+
+        return call
+
+    def existing(path: Path) -> str:
+        return path.name if path.exists() else "nothing"
+
+    monkeypatch.setattr(os, "fsync", noting("sync", os.fsync, lambda n: Path(os.readlink(f"/proc/self/fd/{n}")).name))
+    monkeypatch.setattr(os, "replace", noting("rename", os.replace, lambda old, new: Path(old).name))
+    monkeypatch.setattr(Path, "unlink", noting("remove", Path.unlink, existing))
+    return notes
+
+
+def real(notes: list[str]) -> list[str]:
+    return [note for note in notes if note != "remove nothing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("o.arrows", ["sync o.arrows.partial", "rename o.arrows.partial", "sync {folder}"]),
+        ("o.parquet", ["sync o.parquet.new", "rename o.parquet.new", "sync {folder}", "remove o.parquet.partial"]),
+        (
+            "o.csv",
+            ["sync o.csv.new", "sync o.csv.json", "rename o.csv.new", "sync {folder}", "remove o.csv.partial"],
+        ),
+    ],
+)
+def test_the_final_file_is_on_the_disk_before_the_stream_goes(
+    name: str, expected: list[str], tmp_path: Path, noted: list[str]
+) -> None:
+    with ResultFile(tmp_path / name).open(NAMES, {}) as recorder:
+        recorder.record(rows(3))
+        noted.clear()
+        recorder.close(complete=True)
+    assert real(noted) == [note.format(folder=tmp_path.name) for note in expected]
+
+
+def test_rows_taken_over_are_on_the_disk_before_the_old_ones_go(tmp_path: Path, noted: list[str]) -> None:
+    position = interrupted(tmp_path / "o.arrows")
+    noted.clear()
+    with going_on(tmp_path / "o.arrows", position):
+        before = real(noted)
+    assert before == ["sync o.arrows.partial.new", "rename o.arrows.partial.new", f"sync {tmp_path.name}"]
+
+
+# ---- going on --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_before_the_position_are_taken_over(tmp_path: Path) -> None:
+    position = interrupted(tmp_path / "o.arrows")
+    assert position.written == 40
+    with going_on(tmp_path / "o.arrows", Position(25, 25, RUN)) as recorder:
+        recorder.record(-rows(2))
+        recorder.close(complete=True)
+    np.testing.assert_array_equal(read_result(tmp_path / "o.arrows").to_numpy(), np.vstack([rows(40)[:25], -rows(2)]))
+    assert [file.name for file in tmp_path.iterdir()] == ["o.arrows"]
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.3, 0.5, 0.6, 0.7])
+def test_a_stream_that_was_cut_is_refused_as_such(part: float, tmp_path: Path) -> None:
+    """In the schema, between batches, inside one: it is a wrong input, and nothing is wrong with the output."""
+    position = interrupted(tmp_path / "o.arrows")
+    stream = tmp_path / "o.arrows.partial"
+    os.truncate(stream, int(part * stream.stat().st_size))
+    left = stream.read_bytes()
+    with pytest.raises(CheckpointError, match="has not all rows before the checkpoint: ") as caught:
+        going_on(tmp_path / "o.arrows", position)
+    assert caught.value.exit_code == 2
+    assert stream.read_bytes() == left
+    assert not (tmp_path / "o.arrows.partial.new").exists()
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_stream_that_was_cut(tmp_path: Path) -> None:
+    interrupted(tmp_path / "o.arrows")
+    code = """
+        import resource, sys
+        from cosimo.core.errors import OutputError
+        from cosimo.recording import Position, Recorder
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1200, 1200))
+        try:
+            Recorder(sys.argv[1], ["truck.x", "truck.v"], metadata={"run": "1a2b"}, position=Position(40, 40, "1a2b"))
+        except OutputError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "o.arrows")]
+    assert "File too large" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["o.arrows", "o.arrows.partial"]
+
+
+# ---- who holds it ----------------------------------------------------------------------------------------------------
+
+
+def test_what_another_run_is_taking_over_is_left_alone(tmp_path: Path) -> None:
+    position = interrupted(tmp_path / "o.arrows")
+    new = tmp_path / "o.arrows.partial.new"
+    with going_on(tmp_path / "o.arrows", position):
+        new.write_bytes(b"of the other one")
+        with pytest.raises(OutputError, match="another run is recording"):
+            going_on(tmp_path / "o.arrows", position)
+        assert new.read_bytes() == b"of the other one"
+
+
+def test_what_a_killed_run_was_taking_over_is_removed(tmp_path: Path) -> None:
+    position = interrupted(tmp_path / "o.arrows")
+    (tmp_path / "o.arrows.partial.new").write_bytes(b"left behind")
+    with going_on(tmp_path / "o.arrows", position) as recorder:
+        recorder.close(complete=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["o.arrows"]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_file_that_is_no_longer_there_cannot_be_held(replaced: bool, tmp_path: Path) -> None:
+    """Opened, and then another run put its own in place, or ended."""
+    path = tmp_path / "o.arrows.partial"
+    path.touch()
+    with path.open("rb") as old:
+        path.unlink()
+        if replaced:
+            path.touch()
+        with pytest.raises(OutputError, match="another run is recording"):
+            streams._lock(old, path, path)
+
+
+def test_no_other_run_begins_while_the_final_file_is_made(tmp_path: Path) -> None:
+    path, told = tmp_path / "o.parquet", []
+
+    def slowly(stream: Path, target: Path, document: object) -> None:
+        with pytest.raises(OutputError, match="another run is recording"):
+            ResultFile(path).open(NAMES, {})
+        told.append(stream.exists())
+        convert(stream, target, {})
+
+    with Recorder(path, NAMES, convert=slowly) as recorder:
+        recorder.record(rows(3))
+        recorder.close(complete=True)
+    assert told == [True]
+    assert len(read_result(path)) == 3
