@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from cosimo import masters
+from cosimo import _kernel, masters
 from cosimo.core.errors import Interrupted
 from cosimo.core.system import System
 from cosimo.execution import run
+from cosimo.guarding import guarded
 from cosimo.interrupts import Interrupts
 from cosimo.recording import Recorder
 from cosimo.units import StateSpace
@@ -71,6 +73,27 @@ def test_other_threads_leave_handlers_alone() -> None:
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+def test_signals_are_counted_while_units_may_be_called() -> None:
+    """Whoever waits for a unit in another process looks at the count: Python's own handlers do not run meanwhile."""
+    counted = ctypes.c_uint.from_address(_kernel.interrupts())
+    before = counted.value
+
+    def expect(more: int) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            _interrupt()
+        assert counted.value == before + more
+
+    with guarded(None):
+        expect(1)
+        with Interrupts():  # installs handlers of Python's, which stand in front of whatever was there
+            expect(2)
+            with guarded(None):
+                expect(3)
+            expect(4)
+        expect(5)
+    expect(5)
 
 
 class Disturbed(Recorder):

@@ -1,20 +1,23 @@
 """Units that crash, hang or end the process while they run in it: said in one line, and never with exit code 0.
 
-While a run is guarded, the compiled kernel knows which unit this thread is in. A signal such as SIGSEGV, a call of
-`exit` and (by a thread that watches) a call that takes longer than its limit then end the process with a line that
-names the unit, the phase and the time. All rows that were written before stay; `--isolate` keeps the others too.
+While a run, or a verb of the command line, is guarded, the compiled kernel knows which unit this thread is in. A signal
+such as SIGSEGV, a call of `exit` and (by a thread that watches) a call that takes longer than its limit then end the
+process with a line that names the unit, the phase and the time. All rows that were written before stay; `--isolate`
+keeps the others too. Ctrl-C and termination are counted meanwhile, so that units in other processes that do not answer
+are no longer waited for.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 CRASHED, TIMEOUT = 4, 5
 """Exit codes."""
@@ -35,13 +38,14 @@ class GuardOptions:
 
 
 class _Present:
-    """The options that hold, and how many runs are guarded."""
+    """The options that hold, how many guards there are, and the temporary folders of this process."""
 
     options = GuardOptions()
     runs = 0
     kernel: Any = None
     rescue: Callable[[], object] | None = None
-    lock = threading.Lock()
+    folders: ClassVar[dict[str, int]] = {}  # with the process that made it: a forked child leaves it to its parent
+    lock = threading.RLock()  # garbage that is collected meanwhile may remove its folders
 
 
 @contextmanager
@@ -57,24 +61,33 @@ def guard_options(**changed: Any) -> Iterator[None]:
 
 @contextmanager
 def guarded(path: Path | None) -> Iterator[None]:
-    """Guard a run whose rows go to `path`."""
+    """Guard a run whose rows go to `path`, or anything that calls units; inside of another guard, this one counts."""
     kernel: Any = import_module("cosimo._kernel")
     options = _Present.options
     kept = f"rows written so far are in '{path}.partial'" if path else "no rows were being written"
     with _Present.lock:
         document = -1 if options.document is None else options.document
-        kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue)
+        number = kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue)
         _Present.kernel = kernel
         _Present.runs += 1
-    folder = os.getcwd()
+        rescue = _Present.rescue
+        for folder, process in list(_Present.folders.items()):
+            if process == os.getpid():
+                kernel.temporary(folder)
+    here = os.getcwd()
+    counted = callable(signal.getsignal(signal.SIGINT))  # with the system's own handling there is nothing to add to
+    if counted:
+        kernel.count_signals()
     try:
         yield
     finally:
-        go_back(folder)
+        if counted:
+            kernel.count_signals_no_more()
+        go_back(here)
         with _Present.lock:
             _Present.runs -= 1
-            _Present.rescue = None
-            kernel.unguard()
+            _Present.rescue = rescue
+            kernel.unguard(number, _rescue)
 
 
 def rescue_with(action: Callable[[], object]) -> None:
@@ -99,10 +112,58 @@ def enter_phase(phase: str) -> None:
         _Present.kernel.phase(phase)
 
 
+@contextmanager
+def in_unit(unit: str, phase: str, time: float, *, isolated: bool) -> Iterator[None]:
+    """One call of a unit, by whoever: named here, unless this thread has entered the unit already.
+
+    The time of an `isolated` unit is not watched: its worker has its own limit, and is ended alone.
+    """
+    entered = begin_call(isolated)
+    if not entered:
+        enter(unit, phase, time)
+    try:
+        yield
+    finally:
+        end_call(entered, isolated)
+
+
+def begin_call(isolated: bool) -> bool:
+    """Count a call that begins; whether this thread has entered the unit, or nobody wants to know."""
+    return not _Present.runs or _Present.kernel.call(isolated)
+
+
+def end_call(entered: bool, isolated: bool) -> None:
+    """The call returned for which `begin_call` gave `entered`."""
+    if not entered:
+        leave()
+    elif isolated and _Present.runs:
+        _Present.kernel.returned()
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """What takes its time here is ours, although this thread has entered a unit."""
+    begin_call(isolated=True)
+    try:
+        yield
+    finally:
+        end_call(entered=True, isolated=True)
+
+
 def temporary(folder: Path) -> None:
     """A folder that shall go away also when a unit takes the process down."""
-    if _Present.runs:
-        _Present.kernel.temporary(str(folder))
+    with _Present.lock:
+        _Present.folders[str(folder)] = os.getpid()
+        if _Present.runs:
+            _Present.kernel.temporary(str(folder))
+
+
+def not_temporary(folder: Path) -> None:
+    """The folder is gone."""
+    with _Present.lock:
+        _Present.folders.pop(str(folder), None)
+        if _Present.kernel is not None:
+            _Present.kernel.not_temporary(str(folder))
 
 
 def go_back(folder: str) -> None:

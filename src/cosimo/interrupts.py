@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ class Interrupts:
                 if callable(handler):
                     self._before[number] = handler
                     signal.signal(number, self._arrive)
+            _count_again()
         return self
 
     def __exit__(
@@ -38,6 +40,8 @@ class Interrupts:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            _count_again()
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         if self._holding:
@@ -56,3 +60,9 @@ class Interrupts:
         while self._waiting:
             number, frame = self._waiting.pop()
             self._before[number](number, frame)
+
+
+def _count_again() -> None:
+    """Python has put its own handler in place of the one that counts signals while units are called (guarding.py)."""
+    if (kernel := sys.modules.get("cosimo._kernel")) is not None:
+        kernel.count_signals_again()

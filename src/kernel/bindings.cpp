@@ -118,6 +118,9 @@ public:
     void post(int number, int version, std::uintptr_t post_step) {
         Unit *unit = program.units.at(static_cast<std::size_t>(number)).get();
         (version == 2 ? static_cast<Fmi2 *>(unit)->post_step : static_cast<Fmi3 *>(unit)->post_step) = function<PostStep>(post_step);
+        auto &away = program.machine.away;
+        away.resize(std::max(away.size(), static_cast<std::size_t>(number) + 1));
+        away[static_cast<std::size_t>(number)] = true;
     }
     // Turn the last unit, an FMU without variables of its own, into one with variables of several types.
     void typed(int number, int version, std::uintptr_t component, std::size_t inputs, std::size_t outputs) {
@@ -456,7 +459,10 @@ private:
 NB_MODULE(_kernel, m) {
     bind_predictors(m);
     bind_guard(m);
-    // Counted up by Ctrl-C while a loop runs; units in other processes are then no longer waited for.
+    // Counted up by Ctrl-C; units in other processes are then no longer waited for.
+    m.def("count_signals", &count_signals);
+    m.def("count_signals_no_more", &count_signals_no_more);
+    m.def("count_signals_again", &count_signals_again);
     m.def("interrupts", [] { return reinterpret_cast<std::uintptr_t>(&interrupts); });
     m.doc() = "Runs a lowered schedule: see cosimo.execution.";
     nb::class_<Builder>(m, "Program")

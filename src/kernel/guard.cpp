@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,9 +34,16 @@ struct Options {
     bool exits = false;
     int document = -1;     // the file that the line is also written to as JSON; −1: none
     char kept[1024] = {};  // where the rows are
+    double limit = 0.0;    // seconds of one call; 0: none
 };
-Options options;
-std::atomic<int> guards{0};
+// Guards that hold, oldest first. The newest counts, and the one before it again when it is taken away: a run inside of a
+// verb knows where its rows are, the verb goes on without.
+struct Guard {
+    int number;
+    std::unique_ptr<const Options> options;
+};
+std::vector<Guard> guards;
+std::atomic<const Options *> present{nullptr};  // of the newest; where a signal is handled only this is looked at
 struct sigaction previous[std::size(watched)];
 
 // The marks of all threads that ever called a unit, for the thread that watches the time.
@@ -131,6 +138,7 @@ struct Decimal {
 // Called where nothing may be allocated.
 void report(const Mark &mark, const char *cause, int code) {
     const Place at = place(mark);
+    const Options &options = *present.load();
     static char line[4096], unit[512], why[3072], document[8192];
     const char *shown = at.unit[0] ? at.unit : "–";
     std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
@@ -146,22 +154,67 @@ void report(const Mark &mark, const char *cause, int code) {
     put(STDERR_FILENO, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
 }
 
-char folders[64][512];
-unsigned folder_count = 0;
+// The temporary folders. Entries are never freed, so that they can be walked through at any time; one whose folder is gone
+// is used for the next.
+struct Folder {
+    std::atomic<char *> path{nullptr};
+    Folder *next = nullptr;
+};
+std::atomic<Folder *> folders{nullptr};
+std::mutex filing;
+pid_t owner = 0;
 
-// The temporary folders, by another program: nothing of this process can be relied on any more.
-void remove_folders() {
-    const char *arguments[std::size(folders) + 4] = {"rm", "-rf", "--"};
-    std::size_t count = 3;
-    for (auto &folder : folders)
-        if (folder[0]) arguments[count++] = folder;
-    if (count == 3) return;
-    const pid_t child = vfork();
-    if (child == 0) {
-        execv("/bin/rm", const_cast<char *const *>(arguments));
-        _exit(1);
+void remember_folder(const char *path) {
+    if (path[0] != '/') return;  // from where it would be looked for nobody knows
+    std::lock_guard lock(filing);
+    if (owner != getpid())  // those of a parent are not ours; it may hold their names, which are left alone
+        for (Folder *folder = folders.load(); folder; folder = folder->next) folder->path.store(nullptr);
+    owner = getpid();
+    Folder *place = nullptr;
+    for (Folder *folder = folders.load(); folder; folder = folder->next) {
+        const char *known = folder->path.load();
+        if (known && std::strcmp(known, path) == 0) return;
+        if (!known) place = folder;
     }
-    if (child > 0) waitpid(child, nullptr, 0);
+    char *copy = strdup(path);
+    if (place) {
+        place->path.store(copy);
+        return;
+    }
+    place = new Folder;
+    place->path.store(copy);
+    place->next = folders.load();
+    folders.store(place);
+}
+
+void forget_folder(const char *path) {
+    std::lock_guard lock(filing);
+    for (Folder *folder = folders.load(); folder; folder = folder->next) {
+        char *known = folder->path.load();
+        if (!known || std::strcmp(known, path) != 0) continue;
+        folder->path.store(nullptr);
+        std::free(known);
+    }
+}
+
+// By another program: nothing of this process can be relied on any more. A forked child leaves them to its parent.
+void remove_folders() {
+    if (owner != getpid()) return;
+    constexpr std::size_t first = 3, most = 64;
+    const Folder *folder = folders.load();
+    while (folder) {
+        const char *arguments[first + most + 1] = {"rm", "-rf", "--"};
+        std::size_t count = first;
+        for (; folder && count < first + most; folder = folder->next)
+            if (const char *path = folder->path.load()) arguments[count++] = path;
+        if (count == first) return;
+        const pid_t child = vfork();
+        if (child == 0) {
+            execv("/bin/rm", const_cast<char *const *>(arguments));
+            _exit(1);
+        }
+        if (child > 0) waitpid(child, nullptr, 0);
+    }
 }
 
 [[noreturn]] void end_process(int code) {
@@ -183,11 +236,11 @@ const char *signal_name(int number) {
 
 void on_crash(int number, siginfo_t *, void *) {
     const auto which = static_cast<std::size_t>(std::find(std::begin(watched), std::end(watched), number) - std::begin(watched));
-    if (const Mark *mark = found()) {
+    if (const Mark *mark = present.load() ? found() : nullptr) {
         char cause[128];
         std::snprintf(cause, sizeof cause, "the unit crashed: %s", signal_name(number));
         report(*mark, cause, crashed);
-        if (options.exits) end_process(crashed);
+        if (present.load()->exits) end_process(crashed);
     }
     // Whoever handled it before does now: the fault happens again.
     sigaction(number, &previous[which], nullptr);
@@ -195,7 +248,7 @@ void on_crash(int number, siginfo_t *, void *) {
 }
 
 void on_exit_called(int code, void *) {
-    const Mark *mark = guards.load() == 0 ? nullptr : found();
+    const Mark *mark = present.load() ? found() : nullptr;
     if (!mark) return;
     char cause[128];
     std::snprintf(cause, sizeof cause, "the unit ended the process (exit code %d)", code);
@@ -207,7 +260,8 @@ void on_exit_called(int code, void *) {
 
 class Watchdog {
 public:
-    Watchdog(double limit, nb::object rescue) : limit_(limit), rescue_(std::move(rescue)), thread_([this] { watch(); }) {}
+    const double limit;
+    Watchdog(double seconds, nb::object rescue) : limit(seconds), rescue_(std::move(rescue)), thread_([this] { watch(); }) {}
     ~Watchdog() {
         {
             std::lock_guard lock(mutex_);
@@ -223,9 +277,12 @@ private:
     struct Seen {
         const Mark *mark;
         unsigned long long calls;
+        int unit, phase;
         Clock::time_point since;
+        bool same(const Seen &other) const {
+            return mark == other.mark && calls == other.calls && unit == other.unit && phase == other.phase;
+        }
     };
-    double limit_;
     nb::object rescue_;
     std::mutex mutex_;
     std::condition_variable wake_;
@@ -234,7 +291,7 @@ private:
     std::thread thread_;
 
     void watch() {
-        const auto pause = std::chrono::duration<double>(std::min(0.05, limit_ / 10));
+        const auto pause = std::chrono::duration<double>(std::min(0.05, limit / 10));
         std::unique_lock lock(mutex_);
         while (!wake_.wait_for(lock, pause, [this] { return ending_; })) {
             const Mark *late = look();
@@ -246,19 +303,26 @@ private:
         const auto now = Clock::now();
         std::vector<Seen> next;
         for (const Mark *mark : marks) {
-            if (!mark->active() || mark->number >= 0) continue;
-            const unsigned long long calls = mark->machine ? mark->machine->calls.load(std::memory_order_relaxed) : mark->calls.load();
-            auto before = std::find_if(seen_.begin(), seen_.end(), [&](const Seen &one) { return one.mark == mark && one.calls == calls; });
-            next.push_back({mark, calls, before == seen_.end() ? now : before->since});
-            // Units in other processes are ended by themselves at the limit, and this one only then.
-            if (std::chrono::duration<double>(now - next.back().since).count() > limit_ + 0.1) return mark;
+            if (!mark->active() || mark->away.load(std::memory_order_relaxed) > 0) continue;
+            Seen call{mark, mark->calls.load(std::memory_order_relaxed), mark->number, 0, now};
+            if (const Machine *machine = mark->machine) {
+                call.calls += machine->calls.load(std::memory_order_relaxed);
+                call.phase = machine->doing.load(std::memory_order_relaxed);
+                if (call.unit < 0) call.unit = machine->busy.load(std::memory_order_relaxed);
+                // Several at once: each thread has a mark of its own. Units in other processes have their own limit.
+                if (call.unit < 0 || machine->is_away(call.unit)) continue;
+            }
+            auto before = std::find_if(seen_.begin(), seen_.end(), [&](const Seen &one) { return one.same(call); });
+            if (before != seen_.end()) call.since = before->since;
+            next.push_back(call);
+            if (std::chrono::duration<double>(now - call.since).count() > limit) return mark;
         }
         seen_.swap(next);
         return nullptr;
     }
     void end(const Mark &late) {
         char cause[128];
-        std::snprintf(cause, sizeof cause, "the unit took longer than its limit of %s s", Decimal(limit_, 6).text);
+        std::snprintf(cause, sizeof cause, "the unit took longer than its limit of %s s", Decimal(limit, 6).text);
         report(late, cause, too_slow);
         // Rows are saved where the interpreter can still be had: it cannot while a unit in Python or beside one hangs.
         if (!rescue_.is_none()) {
@@ -278,11 +342,7 @@ private:
 
 std::unique_ptr<Watchdog> watchdog;
 
-void guard(bool exits, int document, const std::string &kept, double limit, nb::object rescue) {
-    options.exits = exits;
-    options.document = document;
-    std::snprintf(options.kept, sizeof options.kept, "%s", kept.c_str());
-    if (guards.fetch_add(1) > 0) return;
+void install() {
     static const bool once = [] {
 #ifdef __GLIBC__
         on_exit(on_exit_called, nullptr);
@@ -297,13 +357,38 @@ void guard(bool exits, int document, const std::string &kept, double limit, nb::
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
     for (std::size_t i = 0; i < std::size(watched); ++i) sigaction(watched[i], &action, &previous[i]);
-    if (limit > 0) watchdog = std::make_unique<Watchdog>(limit, std::move(rescue));
 }
 
-void unguard() {
-    if (guards.fetch_sub(1) > 1) return;
-    watchdog.reset();
+void uninstall() {
     for (std::size_t i = 0; i < std::size(watched); ++i) sigaction(watched[i], &previous[i], nullptr);
+}
+
+// The newest guard counts. Who calls holds a lock.
+void follow_newest(const nb::object &rescue) {
+    present.store(guards.empty() ? nullptr : guards.back().options.get());
+    const double limit = guards.empty() ? 0.0 : guards.back().options->limit;
+    if (watchdog && watchdog->limit == limit) return;
+    watchdog.reset();
+    if (limit > 0) watchdog = std::make_unique<Watchdog>(limit, rescue);
+}
+
+int guard(bool exits, int document, const char *kept, double limit, const nb::object &rescue) {
+    static int last = 0;
+    auto options = std::make_unique<Options>(Options{exits, document, {}, limit});
+    std::snprintf(options->kept, sizeof options->kept, "%s", kept);
+    if (guards.empty()) install();
+    guards.push_back({++last, std::move(options)});
+    follow_newest(rescue);
+    return last;
+}
+
+void unguard(int number, const nb::object &rescue) {
+    const auto found = std::find_if(guards.begin(), guards.end(), [&](const Guard &one) { return one.number == number; });
+    if (found == guards.end()) return;
+    const Guard ended = std::move(*found);  // its options live until nobody follows them any more
+    guards.erase(found);
+    follow_newest(rescue);
+    if (guards.empty()) uninstall();
 }
 
 }  // namespace
@@ -337,9 +422,8 @@ OtherStack::~OtherStack() {
 }
 
 void bind_guard(nb::module_ &m) {
-    m.def("guard", [](bool exits, int document, const char *kept, double limit, nb::object rescue) { guard(exits, document, kept, limit, std::move(rescue)); },
-          nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue").none());
-    m.def("unguard", &unguard);
+    m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"));
+    m.def("unguard", &unguard, nb::arg("number"), nb::arg("rescue"));
     m.def("enter", [](const char *unit, const char *phase, double time) {
         Mark &here = mark();
         std::snprintf(here.phase, sizeof here.phase, "%s", phase);
@@ -348,11 +432,25 @@ void bind_guard(nb::module_ &m) {
         std::snprintf(here.unit, sizeof here.unit, "%s", unit);
     });
     m.def("phase", [](const char *phase) { std::snprintf(mark().phase, sizeof mark().phase, "%s", phase); });
-    // A folder that nobody else removes when the process ends in a unit.
-    m.def("temporary", [](const char *path) {
-        std::snprintf(folders[folder_count++ % std::size(folders)], sizeof folders[0], "%s", path);
+    // One call of a unit begins; `away`: in another process, which has its own limit, until it has returned. True where
+    // this thread was in a unit already, for which the call is made.
+    m.def("call", [](bool away) {
+        Mark &here = mark();
+        here.calls.fetch_add(1, std::memory_order_relaxed);
+        if (away) here.away.fetch_add(1, std::memory_order_relaxed);
+        return here.active();
     });
-    m.def("leave", [] { mark().unit[0] = '\0'; });
+    m.def("returned", [] {
+        Mark &here = mark();
+        if (here.away.load() > 0) here.away.fetch_sub(1, std::memory_order_relaxed);
+    });
+    m.def("leave", [] {
+        mark().unit[0] = '\0';
+        mark().away.store(0, std::memory_order_relaxed);
+    });
+    // A folder that nobody else removes when the process ends in a unit, until it is gone.
+    m.def("temporary", &remember_folder);
+    m.def("not_temporary", &forget_folder);
 }
 
 }  // namespace cosimo

@@ -16,6 +16,7 @@ struct Mark {
     char unit[128] = {}, phase[32] = {};
     double time = 0.0;
     std::atomic<unsigned> calls{0};  // made from Python so far
+    std::atomic<int> away{0};        // > 0: in something that is not this process's unit, whose time is not watched
     bool active() const { return machine || unit[0]; }
 };
 Mark &mark();

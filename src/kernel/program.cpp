@@ -419,8 +419,8 @@ std::atomic<unsigned> interrupts{0};
 namespace {
 
 struct sigaction previous_int, previous_term;
-std::mutex watching;
-int watches = 0;
+std::mutex counting;
+int counters = 0;
 
 void on_signal(int number, siginfo_t *info, void *context) {
     interrupts.fetch_add(1, std::memory_order_relaxed);
@@ -433,32 +433,58 @@ void on_signal(int number, siginfo_t *info, void *context) {
     }
 }
 
-// While the loop runs, signals are also counted where it can see them; whoever handled them before still does. Runs in
-// several threads share one handler: the first installs it, the last takes it away.
+bool is_ours(const struct sigaction &action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal; }
+
+void install(int number, struct sigaction &previous, bool also_default) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    if (is_ours(now)) return;
+    previous = now;
+    if (now.sa_handler == SIG_IGN || (now.sa_handler == SIG_DFL && !also_default)) return;
+    struct sigaction action {};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+}
+
+void install() {
+    install(SIGINT, previous_int, true);
+    install(SIGTERM, previous_term, false);
+}
+
+void uninstall(int number, const struct sigaction &previous) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    if (is_ours(now)) sigaction(number, &previous, nullptr);
+}
+
+// While the loop runs, it sees signals. Runs in several threads share one handler: the last takes it away.
 struct Watch {
     const unsigned interrupts_before = interrupts.load(), calm = attention.load();
-
-    Watch() {
-        std::lock_guard lock(watching);
-        if (watches++) return;
-        struct sigaction action {};
-        action.sa_sigaction = on_signal;
-        action.sa_flags = SA_SIGINFO;
-        sigemptyset(&action.sa_mask);
-        sigaction(SIGINT, nullptr, &previous_int);
-        sigaction(SIGTERM, nullptr, &previous_term);
-        if (previous_int.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);
-        if (previous_term.sa_handler != SIG_DFL && previous_term.sa_handler != SIG_IGN) sigaction(SIGTERM, &action, nullptr);
-    }
-    ~Watch() {
-        std::lock_guard lock(watching);
-        if (--watches) return;
-        sigaction(SIGINT, &previous_int, nullptr);
-        sigaction(SIGTERM, &previous_term, nullptr);
-    }
+    Watch() { count_signals(); }
+    ~Watch() { count_signals_no_more(); }
 };
 
 }  // namespace
+
+void count_signals() {
+    std::lock_guard lock(counting);
+    ++counters;
+    install();
+}
+
+void count_signals_no_more() {
+    std::lock_guard lock(counting);
+    if (--counters) return;
+    uninstall(SIGINT, previous_int);
+    uninstall(SIGTERM, previous_term);
+}
+
+void count_signals_again() {
+    std::lock_guard lock(counting);
+    if (counters) install();
+}
 
 int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
     if (!prepared_) {

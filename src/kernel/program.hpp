@@ -30,6 +30,8 @@ struct Machine {
     std::atomic<Phase> doing{setting};
     std::atomic<unsigned long long> calls{0};
     std::vector<std::string> names;  // of the units
+    std::vector<bool> away;          // which units are in other processes; shorter where the rest are not
+    bool is_away(int number) const { return static_cast<std::size_t>(number) < away.size() && away[static_cast<std::size_t>(number)]; }
     void calls_unit(int number, Phase phase) {
         busy.store(number, std::memory_order_relaxed);
         doing.store(phase, std::memory_order_relaxed);
@@ -304,6 +306,12 @@ private:
 // Nobody resets it, so that runs in several threads do not take each other's signals away.
 extern std::atomic<unsigned> attention;
 extern std::atomic<unsigned> interrupts;  // of these, what the user's signals added
+
+// SIGINT and SIGTERM are counted there while somebody wants it; whoever handled them before still does. Who installs another
+// handler meanwhile lets the signals be counted again.
+void count_signals();
+void count_signals_no_more();
+void count_signals_again();
 
 // Makes the loop return to its caller from time to time, however slow the units are, so that rows get written.
 class Ticker {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ FIELDS = ("unit", "phase", "time", "variable", "cause", "log")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended; `took` are seconds, `cpu` those of the processor, from the disturbance to the end."""
+    """How a command ended; `took` are seconds on the wall from the disturbance to the end."""
 
     command: tuple[str, ...]
     code: int
@@ -38,7 +37,6 @@ class Outcome:
     errors: str
     wall: float
     took: float | None
-    cpu: float | None
     orphans: tuple[str, ...]
     left: tuple[str, ...]
 
@@ -83,11 +81,11 @@ def command(
         start_new_session=True,
         preexec_fn=prepare,
     )
-    disturbed, before, used = None, _children(), 0.0
+    disturbed = None
     try:
         if disturb is not None:
             disturb(process)
-            disturbed, used = time.monotonic(), _used(process.pid)
+            disturbed = time.monotonic()
         output, errors = process.communicate(timeout=timeout)
     finally:
         ended = time.monotonic()
@@ -96,24 +94,8 @@ def command(
             process.wait()
     left = tuple(sorted(str(file.relative_to(temporary)) for file in temporary.rglob("*")))
     took = None if disturbed is None else ended - disturbed
-    cpu = None if disturbed is None else _children() - before - used
     orphans = await_orphans(process.pid)
-    return Outcome(tuple(arguments), process.returncode, output, errors, ended - begin, took, cpu, orphans, left)
-
-
-def _children() -> float:
-    """Seconds of the processor that processes started here took until their end."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
-
-
-def _used(pid: int) -> float:
-    """The same of one that runs."""
-    try:
-        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return Outcome(tuple(arguments), process.returncode, output, errors, ended - begin, took, orphans, left)
 
 
 def await_orphans(session: int, patience: float = 1.0) -> tuple[str, ...]:
@@ -156,11 +138,7 @@ def require_contract(outcome: Outcome, *, code: int, names: Sequence[str] = (), 
     assert not outcome.left
     if within is not None:
         assert outcome.took is not None
-        assert outcome.cpu is not None
-        # Where others take the processors, their time says what the wall does not.
-        busy = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
-        took, what = (outcome.cpu, "seconds of the processor") if busy else (outcome.took, "seconds")
-        assert took <= within, f"reported after {took:.2f} {what}, not {within}"
+        assert outcome.took <= within, f"reported after {outcome.took:.2f} s, not {within}"
 
 
 def require_rows(path: Path, *, at_least: int = 1) -> Result:

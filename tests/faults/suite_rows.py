@@ -71,7 +71,9 @@ UNITS: tuple[Row, ...] = (
     *rows("crash in initialise", BOTH, crash("crash_initialise", "initialise", "SIGSEGV", rows=0)),
     *rows("crash in terminate", BOTH, crash("crash_terminate", "terminate", "SIGSEGV", rows=201)),
     *rows("crash in free", BOTH, crash("crash_free", "free", "SIGSEGV", rows=201)),
+    *rows("segmentation fault of a unit in an .ssp package", (IN_PROCESS,), case.packed, 4),
     *rows("`exit(0)` in doStep", BOTH, crash("exit", "doStep", "the unit ended the process")),
+    *rows("`exit(0)` in doStep, `cosimo analyse`", (IN_PROCESS,), case.analysed, 4),
     *rows("hang in doStep, limit 3 s", BOTH, HANG),
     *rows("slow but alive, 1,000 steps", BOTH, case.slow),
     *rows("error status", BOTH, Fault("error", 3, ("sick", "no fuel at t = 0.3"))),
@@ -93,6 +95,7 @@ UNITS: tuple[Row, ...] = (
             ("unit 'sick' does not restore its state",),
             rows=None,
             options=("--master", "iterative", "--sweeps", "2"),
+            moment=False,
         ),
     ),
     *rows("NaN", BOTH, Fault("nan", 6, ("sick", "y became nan at t = 0.31"))),
@@ -105,6 +108,7 @@ UNITS: tuple[Row, ...] = (
     *rows("unit prints on standard output", BOTH, case.compared("print")),
     *rows("unit changes the locale", BOTH, case.compared("locale")),
     *rows("unit changes the working directory", BOTH, case.compared("folder")),
+    *rows("unit changes the working directory in instantiate", BOTH, case.compared("folder_instantiate", early=True)),
     *rows("unit changes the rounding mode (rows of the other unit)", BOTH, case.compared("rounding", own_changes=True)),
 )
 OTHERS: tuple[Row, ...] = (

@@ -52,7 +52,8 @@ Trial = Callable[[Path, str, int], Seen]
 class Fault:
     """A unit `sick` with a fault beside a `sound` one, and what the user must get.
 
-    `rows` are those that must be kept, `longest` and `shortest` the seconds from the fault to the end of the command.
+    `rows` are those that must be kept, `longest` and `shortest` the seconds from the fault to the end of the command;
+    without `moment`, the fault is no event that the unit could note.
     Where the unit takes the master with it, `sound` is slow, so that rows are flushed before the fault.
     """
 
@@ -67,6 +68,7 @@ class Fault:
     changes: Mapping[str, str] = field(default_factory=dict)
     shortest: float = 0.0
     longest: float = DEFAULT_LIMIT
+    moment: bool = True
     check: Callable[[Outcome, list[str]], None] = lambda outcome, stamps: None
 
     def __call__(self, folder: Path, mode: str, number: int) -> Seen:
@@ -82,10 +84,7 @@ class Fault:
         if self.rows is not None:
             least = round(at / STEP) - round(FLUSH / STEP) if slow else self.rows
             require_kept(folder / "rows.csv", least, exactly=not slow)
-        moments = [at for word, at in stamps if word == self.name]
-        seconds = end - moments[-1] if moments else None
-        if seconds is not None:
-            assert self.shortest <= seconds <= self.longest, f"reported {seconds:.2f} s after the fault"
+        seconds = seconds_since(self.name, stamps, end, self.shortest, self.longest) if self.moment else None
         return Seen(outcome.line.removeprefix("cosimo: "), seconds)
 
 
@@ -104,18 +103,33 @@ def write(folder: Path, fault: str, *, at: float = 0.3, amount: float = 0.0, ear
 
 
 def observe(
-    folder: Path, *options: str, disturb: Disturb | None = None, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *options: str,
+    verb: tuple[str, ...] = ("run", "s.toml"),
+    disturb: Disturb | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> tuple[Outcome, float, list[tuple[str, float]]]:
     """Run the scenario: the outcome, when the command ended, and the unit's own notes of what happened when."""
     stamps = folder / "stamps"
     stamps.unlink(missing_ok=True)
     begin = time.monotonic()
     outcome = command(
-        folder, "run", "s.toml", "--json", *options, disturb=disturb,
+        folder, *verb, "--json", *options, disturb=disturb,
         environment={"FAULT_STAMP": str(stamps), **(environment or {})},
     )  # fmt: skip
     lines = stamps.read_text().splitlines() if stamps.exists() else []
     return outcome, begin + outcome.wall, [(line.split()[0], float(line.split()[1])) for line in lines]
+
+
+def seconds_since(
+    word: str, stamps: list[tuple[str, float]], end: float, shortest: float = 0.0, longest: float = DEFAULT_LIMIT
+) -> float:
+    """From the last fault of this name to the end of the command, on the wall; it must be there, and not long ago."""
+    moments = [at for noted, at in stamps if noted == word]
+    assert moments, f"the unit did not note when '{word}' happened"
+    seconds = end - moments[-1]
+    assert shortest <= seconds <= longest, f"reported {seconds:.2f} s after the fault"
+    return seconds
 
 
 def require_fields(outcome: Outcome) -> None:

@@ -38,6 +38,9 @@ class = "clock.py:Clock"
 """
 FLUSH = 1.0 + 0.25
 """Seconds between two flushes, and between two returns of the kernel."""
+PATIENCE = 3.0
+"""Seconds for the summary after a signal. One is promised, and `make faults` judges that; machines that run these tests
+do other things too, and a run that does not listen to signals takes for ever."""
 
 
 @pytest.fixture
@@ -57,8 +60,8 @@ def test_signals_end_a_run_at_once(number: signal.Signals, code: int, clock: Pat
         os.kill(process.pid, number)
 
     outcome = command(clock, "run", "s.toml", "--output-file", "rows.parquet", "--json", disturb=disturb)
-    note(f"signal {number.name}", took=outcome.took, processor=outcome.cpu)
-    require_contract(outcome, code=code, names=["interrupted at t = ", "rows so far are kept"], within=1.0)
+    note(f"signal {number.name}", took=outcome.took)
+    require_contract(outcome, code=code, names=["interrupted at t = ", "rows so far are kept"], within=PATIENCE)
     assert outcome.document["steps"] > 100
     rows = require_rows(clock / "rows.parquet", at_least=100)
     assert rows.time[-1] == outcome.document["end_time"]

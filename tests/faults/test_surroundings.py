@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import faulty
 
 from cosimo import masters
+from cosimo.checkpoints import Checkpoint
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.engines import EngineOptions
 from cosimo.execution import run
-from cosimo.units import Fmu
+from cosimo.formats.results import ResultFile, read_result
+from cosimo.units import Fmu, PythonUnit
 
 
 def made(
@@ -34,6 +37,78 @@ def test_a_rounding_mode_is_put_back(engine: dict[str, Literal["reference"]], tm
     clean, upward = (made(tmp_path, fault, **engine) for fault in ("", "rounding"))
     assert np.array_equal(upward["sound.y"], clean["sound.y"])
     assert 1.0 + 2.0**-53 == 1.0
+
+
+class Wanders:
+    """Changes the working directory in one of its methods."""
+
+    inputs: ClassVar = {"u": 0.0}
+    outputs = ("y",)
+
+    def __init__(self, where: str, to: str) -> None:
+        self.where, self.to, self.y = where, to, 0.0
+        self._go("instantiate")
+
+    def _go(self, where: str) -> None:
+        if where == self.where:
+            os.chdir(self.to)
+
+    def step(self, time: float, duration: float) -> None:
+        self._go("step")
+        self.y += duration * (1.0 - self.y)
+
+    def save(self) -> float:
+        self._go("save")
+        return self.y
+
+    def restore(self, state: float) -> None:
+        self._go("restore")
+        self.y = state
+
+
+class Looks:
+    """Notes where it finds itself."""
+
+    inputs: ClassVar = {"u": 0.0}
+    outputs = ("y",)
+    seen: ClassVar[set[str]] = set()
+    y = 0.0
+
+    def __init__(self) -> None:
+        self.seen.add(os.getcwd())
+
+    def step(self, time: float, duration: float) -> None:
+        """Nothing; in the compiled loop, units see what others do."""
+
+
+@pytest.mark.parametrize("where", ["instantiate", "step", "save", "restore"])
+@pytest.mark.parametrize("how", ["plain", "reference", "iterative", "checkpoints"])
+def test_a_working_directory_is_put_back(how: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file lies where it was asked for, and the next unit finds itself where it was."""
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Looks.seen.clear()
+    units = {"wanders": PythonUnit(Wanders, where=where, to=str(elsewhere)), "looks": PythonUnit(Looks)}
+    system = System(units)
+    master = masters.iterative(system, 0.01, sweeps=2) if how == "iterative" else masters.jacobi(system, 0.01)
+    options: dict[str, Any] = {"engine": EngineOptions(kind="reference")} if how == "reference" else {}
+    if how == "checkpoints":
+        options["checkpoint"] = Checkpoint("own.checkpoint", every=0.0)
+    run(system, master, stop=0.5, output=ResultFile("rows.csv"), **options)
+    assert Path.cwd() == tmp_path
+    assert not list(elsewhere.iterdir())
+    assert read_result(tmp_path / "rows.csv").complete
+    assert Looks.seen == {str(tmp_path)}
+
+
+def test_a_working_directory_changed_by_an_fmu_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To one that goes away with the FMU, or to any other."""
+    monkeypatch.chdir(tmp_path)
+    faulty.build(tmp_path / "faulty.fmu", early="folder_instantiate")
+    system = System({"sick": Fmu("faulty.fmu"), "sound": Fmu("faulty.fmu")})
+    run(system, masters.jacobi(system, 0.01), stop=0.5, output=ResultFile("rows.csv"))
+    assert Path.cwd() == tmp_path
+    assert read_result(tmp_path / "rows.csv").complete
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -1,4 +1,4 @@
-"""Temporary folders of extracted FMUs: removed by their process, or by the next one."""
+"""Temporary folders of extracted FMUs and packages: removed by their process, or by the next one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cosimo.units.fmu_folders import PREFIX, TemporaryFolder, remove_left_behind
+from cosimo.units.fmu_folders import TemporaryFolder, remove_left_behind
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_goes_away_with_its_owner_only(tmp_path: Path) -> None:
     place = TemporaryFolder()
-    assert place.path.name.startswith(PREFIX)
+    assert place.path.name.startswith("cosimo-fmu-locked-")
     (place.path / "resources").mkdir()
     remove_left_behind(tmp_path)
     other = TemporaryFolder()
@@ -30,12 +30,14 @@ def test_a_folder_goes_away_with_its_owner_only(tmp_path: Path) -> None:
     other.remove()
 
 
-def test_what_a_killed_process_leaves_is_removed(tmp_path: Path) -> None:
-    code = "from cosimo.units.fmu_folders import TemporaryFolder as F; f = F(); import os; os.kill(os.getpid(), 9)"
+@pytest.mark.parametrize("made", ["fmu_folders import TemporaryFolder as F", "ssp_files import Workspace as F"])
+def test_what_a_killed_process_leaves_is_removed(made: str, tmp_path: Path) -> None:
+    package = "formats" if "ssp" in made else "units"
+    code = f"from cosimo.{package}.{made}; f = F(); import os; os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     foreign = tmp_path / "cosimo-fmu-of-an-earlier-version"
     foreign.mkdir()
-    link = tmp_path / f"{PREFIX}link"
+    link = tmp_path / "cosimo-fmu-locked-link"
     link.symlink_to(foreign)
     assert len(list(tmp_path.iterdir())) == 3
     TemporaryFolder().remove()

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ALL = "*"
 """What stands for all units, where `--isolate` is given alone."""
+UNUSABLE, LONGEST = '/\\:*?"<>|', 60
+"""Characters that not every system allows in the name of a file, and how many of a unit's name are used in one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def _added(
         typer.Option(metavar="[UNIT]", help="Run an FMU in a process of its own (alone: all of them). Repeatable."),
     ] = None,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Isolate, without network, other processes, or files but its own.")
+        bool, typer.Option("--sandbox", help="Isolate all FMUs, without network, processes, or files but their own.")
     ] = False,
     unit_timeout: Annotated[float | None, typer.Option(help="Seconds that one call of a unit may take.")] = None,
     unit_memory: Annotated[float | None, typer.Option(help="Megabytes that an isolated unit may take.")] = None,
@@ -60,7 +62,7 @@ def isolating(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def isolated(**given: Any) -> None:
-        from cosimo.guarding import guard_options
+        from cosimo.guarding import guard_options, guarded
 
         said = {name: given.pop(name) for name in added}
         token = _REQUEST.set(_request(output=given.get("output_file"), **said))
@@ -68,6 +70,7 @@ def isolating(verb: Callable[..., None]) -> Callable[..., None]:
             with (
                 own_output(bool(given.get("json_"))) as document,
                 guard_options(exits=True, document=document, timeout=said["unit_timeout"]),
+                guarded(None),
             ):
                 verb(**given)
         finally:
@@ -115,7 +118,8 @@ def _request(
     from cosimo.units.isolation import Isolation, require_available
 
     isolation = Isolation(timeout=unit_timeout, memory=unit_memory, sandbox=sandbox)
-    names = tuple(isolate or ((ALL,) if sandbox else ()))
+    # A sandbox is for FMUs that are not trusted: none is left out because another one is named.
+    names = (*(isolate or ()), *((ALL,) if sandbox else ()))
     if unit_memory is not None and not names:
         raise ConfigurationError("--unit-memory limits isolated units only; give --isolate as well.")
     if names:
@@ -134,6 +138,7 @@ def isolate_units(system: System) -> None:
             raise UnknownNameError("unit", name, system.units)
         if name != ALL and name not in fmus:
             raise ConfigurationError(f"unit '{name}' is no FMU; only FMUs are isolated.")
+    logs = {} if asked.beside is None else log_files(asked.beside, fmus)
     for name, fmu in fmus.items():
         chosen = asked.isolation if ALL in asked.names or name in asked.names else None
         if (chosen or fmu.isolation) is None:
@@ -148,8 +153,26 @@ def isolate_units(system: System) -> None:
                 memory=asked.isolation.memory or isolation.memory,
                 sandbox=asked.isolation.sandbox or isolation.sandbox,
             )
-        log = None if asked.beside is None else asked.beside.with_name(f"{asked.beside.name}.{name}.log")
-        fmu.isolation = replace(isolation, log=log)
+        fmu.isolation = replace(isolation, log=logs.get(name))
+
+
+def log_files(output: Path, units: Iterable[str]) -> dict[str, Path]:
+    """Where each unit leaves its log beside the output file; what a file name cannot have is replaced.
+
+    >>> [str(path) for path in log_files(Path("rows.csv"), ["motor", "a/b", "a_b"]).values()]
+    ['rows.csv.motor.log', 'rows.csv.a_b.log', 'rows.csv.a_b-2.log']
+    """
+    found: dict[str, Path] = {}
+    taken: set[Path] = set()
+    for name in units:
+        plain = "".join(c if c.isprintable() and c not in UNUSABLE else "_" for c in name)[:LONGEST]
+        path, number = output.parent / f"{output.name}.{plain}.log", 1
+        while path in taken:
+            number += 1
+            path = output.parent / f"{output.name}.{plain}-{number}.log"
+        found[name] = path
+        taken.add(path)
+    return found
 
 
 def spell_out(words: list[str]) -> list[str]:

@@ -67,6 +67,7 @@ def sweep(
     from cosimo.reporting.studying import progress_bar, study_fields, study_text
     from cosimo.studies import Study, run_study
     from cosimo.studies.measures import USUAL
+    from cosimo.units.fmu import Fmu
 
     if workers is not None and scheduler is not None:
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
@@ -83,6 +84,7 @@ def sweep(
         settings=origin["settings"],
         reference=reference,
         stop_on_divergence=stop_on_divergence,
+        isolation={n: u.isolation for n, u in described.system.units.items() if isinstance(u, Fmu) and u.isolation},
     )
     with progress_bar() as report:
         found = run_study(

@@ -1,7 +1,8 @@
 """The files of a system structure: beside a plain .ssd, or inside an .ssp package.
 
 A package is read in place. Only what must be a file on disk (an FMU, a package in the package) is copied into a private
-folder, which goes when nobody uses it any more: with the last unit that lives on it, at the latest with the process.
+folder, which goes when nobody uses it any more: with the last unit that lives on it, at the latest with the process,
+or by the next process where this one was killed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cosimo.formats.findings import Findings, Place
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmu_archive import DAMAGE, open_zip
+from cosimo.units.fmu_folders import TemporaryFolder
 
 STRUCTURE = "SystemStructure.ssd"
 
@@ -112,10 +114,11 @@ class Workspace:
 
     def __init__(self) -> None:
         try:
-            self.path = Path(tempfile.mkdtemp(prefix="cosimo-ssp-"))
+            folder = TemporaryFolder("ssp")
         except OSError as error:
             raise ConfigurationError(f"no temporary folder can be made: {error.strerror}; set TMPDIR.") from None
-        self.close = weakref.finalize(self, _remove, self.path, os.getpid())
+        self.path = folder.path
+        self.close = weakref.finalize(self, folder.remove)
 
     def __copy__(self) -> Workspace:
         return self
@@ -132,12 +135,6 @@ def _borrow(path: Path) -> Workspace:
     workspace = Workspace.__new__(Workspace)
     workspace.path = path
     return workspace
-
-
-def _remove(path: Path, process: int) -> None:
-    # A forked child leaves the folder to its parent.
-    if os.getpid() == process:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class ArchiveFiles(Files):

@@ -78,7 +78,12 @@ class Recipe:
         source = self._study.source
         if isinstance(source, System):
             return Loaded(source)
-        return load(source, settings={**self._study.settings, **settings})
+        loaded = load(source, settings={**self._study.settings, **settings})
+        for name, isolation in self._study.isolation.items():
+            unit = loaded.system.units[name]
+            assert isinstance(unit, Fmu)
+            unit.isolation = isolation
+        return loaded
 
     def _unit(self, unit: Unit, values: Mapping[str, float]) -> Unit:
         if isinstance(unit, Fmu):

@@ -20,6 +20,7 @@ from cosimo.formats.masters import MasterOptions
 from cosimo.studies.designs import Design, Points
 from cosimo.studies.measures import USUAL
 from cosimo.units.fmu import Fmu
+from cosimo.units.isolation import Isolation
 from cosimo.units.python import PythonUnit
 
 STEP = "step"
@@ -34,7 +35,8 @@ class Study:
     `points` vary parameters of the problem, `"unit.variable"` (parameters and start values of FMUs, parameters of
     Python units, inputs that nothing is connected to) and `"step"`, the macro step. `master`, `step`, `start` and
     `stop` are those of the source where they are None. `measures` are words (`measures.py`); `reference` is what
-    `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file.
+    `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file. `isolation`
+    says which FMUs of a file are kept apart, and how, instead of what the file says of them; rows are the same.
     """
 
     source: str | Path | System
@@ -47,6 +49,7 @@ class Study:
     settings: Mapping[str, float] = field(default_factory=dict)
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
+    isolation: Mapping[str, Isolation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.points, Points):

@@ -15,6 +15,7 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.unit import Unit
+from cosimo.guarding import unwatched
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmu_archive import read_description
 from cosimo.units.fmu_libraries import find_library, platforms
@@ -133,7 +134,8 @@ class Fmu(Unit):
 
     def instantiate(self, start_time: float | None = None) -> FmuInstance:
         """Extract, load and bring into initialisation mode, for a run that begins at `start_time` (the unit's own)."""
-        from cosimo.units.fmu_instance import FmuInstance
+        with unwatched():  # the first time, this takes longer than many a unit may
+            from cosimo.units.fmu_instance import FmuInstance
 
         experiment = self.experiment if start_time is None else replace(self.experiment, start_time=start_time)
         if self.reserve is not None:

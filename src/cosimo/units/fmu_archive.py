@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
+from cosimo.guarding import unwatched
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmu_folders import TemporaryFolder
@@ -141,7 +142,7 @@ class Lease:
 
 def lease(path: Path, *, limits: ArchiveLimits | None = None, single: bool = False) -> Lease:
     """Extract the archive, unless it is there already; `single` refuses a second lease at the same time."""
-    with _lock:
+    with unwatched(), _lock:
         digest = _digest(path)
         folder = _folders.get(digest)
         if folder is None or folder.process != os.getpid():

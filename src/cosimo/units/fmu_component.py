@@ -14,7 +14,7 @@ import types
 import typing
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +31,8 @@ from fmpy.fmi2 import (
 from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
-from cosimo.guarding import enter_phase
+from cosimo.guarding import begin_call, end_call, enter, enter_phase, in_unit
+from cosimo.units.fmu_phases import phase_of
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
@@ -184,6 +185,8 @@ class Component:
         self.dead = False
         self.running = False
         """Initialised and without an error, so that the standard wants it terminated before it is freed."""
+        self.time = 0.0
+        """Where it is, for who reports that a call did not return."""
         self._fmu: Any = None
         self._talks = False
         self._number = next(_numbers)
@@ -192,6 +195,11 @@ class Component:
     def address(self) -> int:
         """The component as a number, as C sees it."""
         return int(self._fmu.component)
+
+    def calling(self, function: str) -> AbstractContextManager[None]:
+        """A context in which the unit is called, for `function`."""
+        phase = phase_of(function, running=self.running)
+        return in_unit(self.name, phase, self.time, isolated=self.isolated)
 
     def load(self, library: Path, folder: Path, token: str) -> None:
         """Load the library from the extracted `folder`."""
@@ -256,7 +264,14 @@ class Component:
         """Call an FMI function of the component and return its status."""
         if self.dead:
             raise UnitError(f"{self} had a fatal error before and cannot be used any more; instantiate it anew.")
-        status = int(self._fmu._functions[function](self._fmu.component, *arguments))
+        # As `calling`, which would cost as much as the call itself.
+        entered = begin_call(self.isolated)
+        if not entered:
+            enter(self.name, phase_of(function, running=self.running), self.time)
+        try:
+            status = int(self._fmu._functions[function](self._fmu.component, *arguments))
+        finally:
+            end_call(entered, self.isolated)
         _set_rounding(0)  # to nearest: whatever the unit left behind, others compute with what they know
         if status < 0:  # no version of FMI knows such a status, nor would "worse than a warning" catch it
             status = ILLEGAL

@@ -1,7 +1,7 @@
-"""Temporary folders of extracted FMUs, also those that a killed process could not remove.
+"""Temporary folders of extracted FMUs and packages, also those that a killed process could not remove.
 
-A folder is locked from before it has its name until its process ends, however that ends. Folders of this name that
-nobody has locked were left behind; the next process that extracts an FMU removes them.
+A folder is locked from before it has its name until its process ends, however that ends. Folders of such a name that
+nobody has locked were left behind; the next process that makes one removes them.
 """
 
 from __future__ import annotations
@@ -13,32 +13,36 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from cosimo.guarding import not_temporary, temporary
+
 try:
     import fcntl
 except ImportError:  # without locks nobody can tell what was left behind
     fcntl = None  # type: ignore[assignment]
 
-PREFIX = "cosimo-fmu-locked-"
+KINDS = ("fmu", "ssp")
+"""What is extracted: `cosimo-fmu-locked-…`."""
 
 
 class TemporaryFolder:
-    """A new empty folder at `path`, this process's own until `remove`."""
+    """A new empty folder at `path` for something of a kind in `KINDS`, this process's own until `remove`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "fmu") -> None:
         self._process, self._lock = os.getpid(), -1
-        self.path = Path(tempfile.mkdtemp(prefix="cosimo-fmu-"))
-        if fcntl is None:
-            return
-        _once(self.path.parent, self._process)
-        with suppress(OSError):  # a file system without locks
-            self._lock = _locked(self.path)
-            # Only now it has a name that others look for: a folder that is not locked yet is not one left behind.
-            self.path = self.path.rename(self.path.with_name(self.path.name.replace("cosimo-fmu-", PREFIX, 1)))
+        self.path = Path(tempfile.mkdtemp(prefix=f"cosimo-{kind}-"))
+        if fcntl is not None:
+            _once(self.path.parent, self._process)
+            with suppress(OSError):  # a file system without locks
+                self._lock = _locked(self.path)
+                # Only now it has a name that others look for: a folder that is not locked yet is not one left behind.
+                self.path = self.path.rename(self.path.with_name(self.path.name.replace(kind, f"{kind}-locked", 1)))
+        temporary(self.path)
 
     def remove(self) -> None:
         """Delete the folder; a forked child leaves it to its parent."""
         if os.getpid() == self._process:
             shutil.rmtree(self.path, ignore_errors=True)
+            not_temporary(self.path)
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
@@ -46,13 +50,13 @@ class TemporaryFolder:
 
 @cache
 def _once(parent: Path, process: int) -> None:
-    """Looking is for the first FMU of a process."""
+    """Looking is for the first folder of a process."""
     remove_left_behind(parent)
 
 
 def remove_left_behind(parent: Path) -> None:
-    """Delete the folders of extracted FMUs in `parent` whose process is no more."""
-    for folder in parent.glob(f"{PREFIX}*"):
+    """Delete the folders in `parent` whose process is no more."""
+    for folder in (found for kind in KINDS for found in parent.glob(f"cosimo-{kind}-locked-*")):
         with suppress(OSError):
             lock = _locked(folder)
             try:

@@ -15,7 +15,6 @@ from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import Instance
-from cosimo.guarding import temporary
 from cosimo.units.fmu_archive import Lease, lease
 from cosimo.units.fmu_component import Component
 from cosimo.units.fmu_derivatives import InputDerivatives, directional_derivative
@@ -73,17 +72,17 @@ class FmuInstance(Instance):
         isolation = unit.isolation
         if isolation is None and unit.single_instance and available():
             isolation = Isolation()
-        folder = self._folder = lease(
-            unit.path, limits=unit.options.limits, single=unit.single_instance and isolation is None
-        )
-        temporary(folder.path)
+        single = unit.single_instance and isolation is None
+        folder = self._folder = lease(unit.path, limits=unit.options.limits, single=single)
         self._component = _component(number, unit, isolation)
+        self._component.time = experiment.start_time
         self._version = (Fmi2 if number == 2 else Fmi3)(self._component, unit.capabilities, experiment)
         self._states = States(self._component, self._version.state_functions)
         self._finaliser = weakref.finalize(self, _release, self._component, self._states, folder)
         try:
             require_whole(Path(folder.path, library), unit.label)
-            self._component.load(Path(folder.path, library), folder.path, unit.token)
+            with self._component.calling("load"):
+                self._component.load(Path(folder.path, library), folder.path, unit.token)
             self._prepare()
             self._initialise()
         except BaseException:
@@ -112,7 +111,8 @@ class FmuInstance(Instance):
         if again:
             self._version.reset()
         else:
-            self._version.instantiate(self._unit.options.logging)
+            with self._component.calling("Instantiate"):
+                self._version.instantiate(self._unit.options.logging)
         if not self._unit.options.logging:
             self._component.ask_for_messages(self._unit.log_categories)
         # Some FMUs reset values while the experiment is set up: values are given after it, and what initialisation mode
@@ -147,6 +147,7 @@ class FmuInstance(Instance):
             self._derivatives.set(self._component, self._c, self._h)
         exact = self._unit.options.exact_difference
         given = _difference(self._start_time, time, duration) if exact else duration
+        self._component.time = time
         self._version.step(time, given, final=not len(self._states))
         self._time = time + duration
         if len(self._c) > 1:
@@ -187,6 +188,7 @@ class FmuInstance(Instance):
         self._states = States(self._component, self._version.state_functions)
         self._finaliser = weakref.finalize(self, _release, self._component, self._states, self._folder)
         self._unit, self._start_time = unit, experiment.start_time
+        self._component.time = experiment.start_time
         self._version = type(self._version)(self._component, unit.capabilities, experiment)
         self._component.log.clear()
         self._set_out()
@@ -341,9 +343,10 @@ def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component
 
 def _release(component: Component, states: States, folder: Lease) -> None:
     try:
-        if not component.dead:
-            states.free()
-        component.release()
+        with component.calling("Terminate"):
+            if not component.dead:
+                states.free()
+            component.release()
     finally:
         folder.release()
 

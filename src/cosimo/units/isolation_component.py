@@ -23,6 +23,7 @@ from cosimo.units.fmu_component import (
     Log,
     missing,
 )
+from cosimo.units.fmu_phases import phase_of
 from cosimo.units.isolation import Isolation, part, require_available
 from cosimo.units.isolation_worker import (
     ALIVE,
@@ -40,32 +41,6 @@ from cosimo.units.isolation_worker import (
     Worker,
     signal_text,
 )
-
-PHASES = (
-    ("load", "instantiate"),
-    ("Instantiate", "instantiate"),
-    ("InitializationMode", "initialise"),
-    ("SetupExperiment", "initialise"),
-    ("SetDebugLogging", "initialise"),
-    ("DoStep", "doStep"),
-    ("Terminate", "terminate"),
-    ("FreeInstance", "free"),
-    ("GetFMUstate", "save"),
-    ("GetFMUState", "save"),
-    ("SetFMUstate", "restore"),
-    ("SetFMUState", "restore"),
-)
-"""The phase of a run that a function belongs to, by part of its name."""
-
-
-def phase_of(function: str, *, running: bool) -> str:
-    """The phase in which a function was called; values set or read before the first step belong to initialisation."""
-    for part_of_name, phase in PHASES:
-        if part_of_name in function:
-            return phase
-    if not running:
-        return "initialise"
-    return "get" if "Get" in function else "set" if "Set" in function else "between calls"
 
 
 class _Functions(LazyFunctions):
@@ -171,7 +146,7 @@ class IsolatedComponent(Component):
             raise
         except Exception:  # FMPy raises plain exceptions
             self._require_alive()
-            raise UnitError(f"{self} could not be instantiated{self.said}.") from None
+            raise self._logged(UnitError(f"{self} could not be instantiated{self.said}.")) from None
 
     def symbol(self, name: str) -> int:
         """The address of one of our functions, where the FMU's own library has it too."""
@@ -183,7 +158,10 @@ class IsolatedComponent(Component):
         """Raise how the worker ended, or the error for a bad status; calls may have been sent later than made."""
         self._require_alive()
         assert self._worker is not None
-        super().fail(self._worker.state.text("refused") or function, status, doing)
+        try:
+            super().fail(self._worker.state.text("refused") or function, status, doing)
+        except UnitError as error:
+            raise self._logged(error) from None
 
     def release(self) -> None:
         """Terminate and free the component, let the worker go, and raise what goes wrong in that."""
@@ -252,7 +230,7 @@ class IsolatedComponent(Component):
         causes = {
             CRASHED: f"crashed {where}: {_signal(state)}",
             EXITED: f"the unit ended the process {where} (exit code {state.number})",
-            TIMEOUT: f"took longer {where} than its limit of {limits.timeout or state.waited:g} s and was ended",
+            TIMEOUT: f"took longer {where} than its limit of {limits.timeout or round(state.waited):g} s and was ended",
             MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
             BROKEN: f"wrote over the memory that it shares with the master {where}",
             NOT_STARTED: f"did not start: {state.text('problem')}",
@@ -265,6 +243,9 @@ class IsolatedComponent(Component):
     @property
     def _last_words(self) -> str:
         return f"; it says: {self.log.last.rstrip('.')}" if self.log.last else ""
+
+    def _logged(self, error: UnitError) -> UnitError:
+        return error.locate(log=self._write_log())
 
     def _write_log(self) -> str | None:
         """Leave what the unit said in its file, where one is wanted and there is anything."""

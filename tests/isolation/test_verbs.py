@@ -1,0 +1,213 @@
+"""What holds for every verb: units that take its process down, hang, or are interrupted, and the folders they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from faulty import HERE as FAULTS
+from faulty import build
+
+from cosimo.cli.isolating import _REQUEST, _request, isolate_units
+from cosimo.formats.loading import load
+from cosimo.units.fmu import Fmu
+
+LINES = """step-size = 0.01
+stop-time = 0.1
+[units.sick]
+fmu = {fmu!r}
+parameters = {{fault = "{fault}", fault_time = {at}}}
+[units.sound]
+fmu = {fmu!r}
+[[connections]]
+from = "sick.y"
+to = "sound.u"
+"""
+
+
+def command(folder: Path, *words: str) -> dict[str, object]:
+    """What starts `cosimo` in `folder`, with a folder of its own for what it extracts."""
+    (folder / "temporary").mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "OPENBLAS_NUM_THREADS": "1"}
+    environment["FAULT_STAMP"] = str(folder / "stamp")
+    return {"args": [sys.executable, "-m", "cosimo.cli", *words], "cwd": folder, "env": environment, "text": True}
+
+
+def cosimo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    found: subprocess.CompletedProcess[str] = subprocess.run(
+        **command(folder, *words), capture_output=True, timeout=60, check=False
+    )  # type: ignore[call-overload]
+    assert not list((folder / "temporary").iterdir())
+    return found
+
+
+def scenario(folder: Path, fmu: Path, fault: str = "", at: float = 0.0) -> str:
+    (folder / "two.toml").write_text(LINES.format(fmu=str(fmu), fault=fault, at=at))
+    return "two.toml"
+
+
+# ---- in the process of the verb --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyse",),
+        ("tune", "--evaluations", "5"),
+        ("report",),
+        ("compare",),
+        ("sweep", "--vary", "sound.amount=0,1", "--workers", "1"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_unit_that_ends_the_process(words: tuple[str, ...], fmu: Path, tmp_path: Path) -> None:
+    verb, *options = words
+    found = cosimo(tmp_path, verb, scenario(tmp_path, fmu, "exit"), *options, "--json")
+    assert found.returncode == 4
+    assert "cosimo: sick · doStep · t = 0 s · – · the unit ended the process (exit code 0)" in found.stderr
+    fields = json.loads(found.stdout)
+    assert (fields["unit"], fields["phase"], fields["exit_code"], fields["time"]) == ("sick", "doStep", 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "cause"),
+    [("segfault", 4, "the unit crashed: SIGSEGV"), ("hang", 5, "the unit took longer than its limit of 0.5 s")],
+)
+def test_a_unit_that_crashes_or_hangs_while_it_is_identified(
+    fault: str, code: int, cause: str, fmu: Path, tmp_path: Path
+) -> None:
+    found = cosimo(tmp_path, "analyse", scenario(tmp_path, fmu, fault, 0.02), "--unit-timeout", "0.5")
+    assert found.returncode == code
+    assert f"cosimo: sick · doStep · t = 0.02 s · – · {cause}" in found.stderr
+
+
+def test_a_unit_that_crashes_when_it_is_freed(fmu: Path, tmp_path: Path) -> None:
+    found = cosimo(tmp_path, "analyse", scenario(tmp_path, fmu, "crash_free"))
+    assert found.returncode == 4
+    assert "cosimo: sick · free · t = " in found.stderr
+
+
+def test_many_slow_calls_are_not_one_that_is_too_slow(fmu: Path, tmp_path: Path) -> None:
+    """Whether states are restored is tried before the run, by several steps in a row."""
+    path = tmp_path / scenario(tmp_path, fmu, "slow")
+    path.write_text(path.read_text().replace('"slow"', '"slow", amount = 0.2'))
+    options = ("--master", "iterative", "--sweeps", "1", "--stop-time", "0.02", "--unit-timeout", "0.5")
+    found = cosimo(tmp_path, "run", "two.toml", *options)
+    assert found.returncode == 0, found.stderr
+
+
+# ---- isolated --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An FMU whose library does not come back from being loaded."""
+    folder = tmp_path_factory.mktemp("stuck")
+    (folder / "stuck.c").write_text(
+        """#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void hang(void) {
+    FILE *file = fopen(getenv("FAULT_STAMP"), "w");
+    fclose(file);
+    for (;;) pause();
+}
+"""
+    )
+    sources = [str(FAULTS / "faulty.c"), str(folder / "stuck.c")]
+    library = folder / "faulty.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", str(library), *sources, "-lm", "-lpthread"], check=True)
+    with zipfile.ZipFile(build(folder / "plain.fmu")) as plain, zipfile.ZipFile(folder / "stuck.fmu", "w") as changed:
+        for name in plain.namelist():
+            changed.writestr(name, library.read_bytes() if name.endswith(".so") else plain.read(name))
+    return folder / "stuck.fmu"
+
+
+def test_a_unit_that_hangs_while_it_is_loaded_is_ended_alone(stuck: Path, tmp_path: Path) -> None:
+    found = cosimo(tmp_path, "run", scenario(tmp_path, stuck), "--isolate", "--unit-timeout", "0.5")
+    assert found.returncode == 5
+    assert "cosimo: sick · instantiate · t = 0 s" in found.stderr
+    assert "with --isolate" not in found.stderr
+
+
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("where", ["load", "instantiate", "identify", "step"])
+def test_an_isolated_unit_that_hangs_can_be_interrupted_anywhere(
+    where: str, ends: signal.Signals, fmu: Path, stuck: Path, tmp_path: Path
+) -> None:
+    chosen = {"load": stuck, "instantiate": tmp_path / "early.fmu"}.get(where, fmu)
+    if where == "instantiate":
+        build(chosen, early="hang_instantiate")
+    words = ["analyse" if where == "identify" else "run", "--isolate"]
+    words += ["-o", "rows.csv"] if where == "step" else []
+    words.append(scenario(tmp_path, chosen, "hang", 0.05))
+    with subprocess.Popen(**command(tmp_path, *words), stderr=subprocess.PIPE) as process:  # type: ignore[call-overload]
+        until = time.monotonic() + 20.0
+        while not (tmp_path / "stamp").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(ends)
+        begin = time.monotonic()
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 128 + ends
+    assert time.monotonic() - begin < 2.0
+    assert "cosimo: interrupted" in errors
+    assert not list((tmp_path / "temporary").iterdir())
+    if where == "step":
+        rows = (tmp_path / "rows.csv").read_text().splitlines()
+        assert len([row for row in rows if not row.startswith("#")]) == 7  # a line of names and 6 rows
+
+
+def test_an_error_leaves_a_log_whatever_the_unit_is_called(fmu: Path, tmp_path: Path) -> None:
+    path = tmp_path / scenario(tmp_path, fmu, "error", 0.05)
+    path.write_text(path.read_text().replace("units.sick", 'units."a/b"').replace("sick.y", "a/b.y"))
+    found = cosimo(tmp_path, "run", "two.toml", "--isolate", "-o", "rows.csv")
+    assert found.returncode == 3
+    assert found.stderr.splitlines()[-1].endswith("it says: no fuel at t = 0.05 · rows.csv.a_b.log")
+    assert (tmp_path / "rows.csv.a_b.log").read_text() == "Error: no fuel at t = 0.05\n"
+
+
+def test_a_sweep_isolates_too(fmu: Path, tmp_path: Path) -> None:
+    options = ("--vary", "sound.amount=0,1", "--workers", "1", "--isolate", "--json")
+    found = cosimo(tmp_path, "sweep", scenario(tmp_path, fmu, "exit"), *options)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["crashed"] == 2
+
+
+def test_a_sandbox_leaves_no_fmu_out(fmu: Path, tmp_path: Path) -> None:
+    system = load(tmp_path / scenario(tmp_path, fmu)).system
+    limits = {"unit_timeout": None, "unit_memory": None}
+    token = _REQUEST.set(_request(isolate=["sick"], sandbox=True, output=None, **limits))  # type: ignore[arg-type]
+    try:
+        isolate_units(system)
+    finally:
+        _REQUEST.reset(token)
+    assert [isinstance(u, Fmu) and u.isolation and u.isolation.sandbox for u in system.units.values()] == [True, True]
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+
+STRUCTURE = """<?xml version="1.0" encoding="UTF-8"?>
+<ssd:SystemStructureDescription xmlns:ssd="http://ssp-standard.org/SSP1/SystemStructureDescription"
+ xmlns:ssc="http://ssp-standard.org/SSP1/SystemStructureCommon" name="packed" version="1.0">
+<ssd:System name="packed"><ssd:Elements>
+<ssd:Component name="sick" type="application/x-fmu-sharedlibrary" source="resources/sick.fmu">
+<ssd:Connectors><ssd:Connector name="y" kind="output"><ssc:Real/></ssd:Connector></ssd:Connectors>
+</ssd:Component></ssd:Elements></ssd:System></ssd:SystemStructureDescription>"""
+
+
+def test_a_crash_leaves_nothing_of_a_package(tmp_path: Path) -> None:
+    sick = build(tmp_path / "sick.fmu", early="crash_instantiate")
+    with zipfile.ZipFile(tmp_path / "packed.ssp", "w") as package:
+        package.writestr("SystemStructure.ssd", STRUCTURE)
+        package.write(sick, "resources/sick.fmu")
+    found = cosimo(tmp_path, "run", "packed.ssp", "--step-size", "0.01", "--stop-time", "0.1")
+    assert found.returncode == 4
+    assert "cosimo: sick · instantiate" in found.stderr
