@@ -50,10 +50,9 @@ unsigned interrupted_so_far() {
 }  // namespace
 
 struct Connection::Wait {
-    explicit Wait(double seconds) : limit(seconds) {}
-    double limit;  // 0: none
+    double limit;         // 0: none
+    unsigned interrupts;  // so far, of which the user is known to want no end of this wait
     double begin = now();
-    unsigned interrupts = interrupted_so_far();
 };
 
 extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts(const void *counter) {
@@ -61,7 +60,7 @@ extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts
 }
 
 Connection::Connection(const char *const *arguments, const char *const *environment, const Options &options)
-    : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout) {
+    : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout), interrupts_(interrupted_so_far()) {
     memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     void *mapped = MAP_FAILED;
     // Of this size for good: memory that the unit cut off would take the master with it.
@@ -96,7 +95,7 @@ Connection::~Connection() {
 }
 
 void Connection::await_start() {
-    Wait wait(timeout_ > 0 ? timeout_ + coming_up : start_limit);
+    const Wait wait{timeout_ > 0 ? timeout_ + coming_up : start_limit, interrupts_};
     while (!header_->ready.load(std::memory_order_acquire)) {
         reap(false);
         if (end != End::alive || !has_time(wait)) break;
@@ -123,6 +122,8 @@ void Connection::begin(Function function) {
 }
 
 void Connection::begin_more(Function function) {
+    const Kind kind = described(function).kind;
+    ending_ = kind == Kind::free || function == Function::fmi2Terminate || function == Function::fmi3Terminate;
     call_begins_ = out.used();
     out.put(Call{static_cast<std::uint32_t>(function), 0, 0, 0});
 }
@@ -205,13 +206,16 @@ bool Connection::await_reply() {
     const bool crowded = header_->crowded.load(std::memory_order_relaxed);
     const std::uint32_t spins = !spinning_ ? 0 : crowded ? master_spins : many_spins;
     if (!patience_.look(reply, sent_, spins, crowded)) {
-        Wait wait(timeout_);
+        // One that came before this call was made, and that nobody could answer since, counts as well; but a unit that is
+        // let go because of it has its time.
+        const Wait wait{timeout_, ending_ ? interrupted_so_far() : interrupts_};
         while (!doze(reply, sent_, slice)) {
             reap(false);
             if (arrived(reply, sent_)) break;
             if (end != End::alive || !has_time(wait)) return false;
         }
     }
+    interrupts_ = interrupted_so_far();
     Ring &ring = header_->ring;
     if (ring.written.load(std::memory_order_relaxed) != ring.read.load(std::memory_order_relaxed)) records.take(ring);
     return true;
@@ -340,7 +344,7 @@ void Connection::close() {
     out.reset();
     kept_ = 0;
     publish(header_->request, ++sent_, 0);
-    Wait wait(timeout_ > 0 ? timeout_ : leave_limit);
+    const Wait wait{timeout_ > 0 ? timeout_ : leave_limit, interrupted_so_far()};
     while (end == End::alive) {
         process_.wait(20);
         reap(false);

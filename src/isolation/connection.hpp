@@ -75,7 +75,9 @@ private:
     int memory_ = -1;
     Process process_;
     bool sandboxed_ = false, spinning_ = true, stepping_ = false, posted_ = false, fresh_ = false;
+    bool ending_ = false;           // the call ends the unit
     double timeout_ = 0.0;
+    unsigned interrupts_ = 0;       // as of the last reply
     std::uint32_t sent_ = 0;        // number of the last request
     std::size_t call_begins_ = 0;   // in `out`
     std::uint32_t kept_ = 0;        // calls that wait to be sent

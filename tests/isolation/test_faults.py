@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,20 @@ def test_a_fault_while_the_library_is_loaded(
     assert cause in raised.value.line
     assert raised.value.phase == "instantiate"
     assert time.monotonic() - begin < 3.0
+
+
+def test_an_interrupt_just_before_a_call_ends_it_too(fmu: Path) -> None:
+    """A signal may come when a call is about to be made; nobody answers it until the call has returned."""
+    unit = Fmu(fmu, isolate=Isolation(timeout=5.0), parameters={"fault": "hang", "fault_time": 0.005})
+    instance = unit.instantiate()
+    instance.step(0.0, 0.01)
+    counter = ctypes.c_uint.from_address(import_module("cosimo._kernel").interrupts())
+    counter.value += 1  # what the handler of signals does
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        instance.step(0.01, 0.01)
+    assert time.monotonic() - begin < 2.0
+    instance.close()
 
 
 @pytest.mark.parametrize(("fault", "cause"), [("segfault", "SIGSEGV"), ("", "")])

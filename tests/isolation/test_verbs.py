@@ -154,7 +154,10 @@ def test_an_isolated_unit_that_hangs_can_be_interrupted_anywhere(
             time.sleep(0.02)
         process.send_signal(ends)
         begin = time.monotonic()
-        _, errors = process.communicate(timeout=20)
+        try:
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert process.returncode == 128 + ends
     assert time.monotonic() - begin < 2.0
     assert "cosimo: interrupted" in errors
