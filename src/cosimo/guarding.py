@@ -64,7 +64,7 @@ def guarded(path: Path | None) -> Iterator[None]:
     """Guard a run whose rows go to `path`, or anything that calls units; inside of another guard, this one counts."""
     kernel: Any = import_module("cosimo._kernel")
     options = _Present.options
-    kept = f"rows written so far are in '{path}.partial'" if path else "no rows were being written"
+    kept = f"rows written so far are in '{path}.partial'" if path else ""
     with _Present.lock:
         document = -1 if options.document is None else options.document
         number = kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue)
@@ -74,7 +74,7 @@ def guarded(path: Path | None) -> Iterator[None]:
         for folder, process in list(_Present.folders.items()):
             if process == os.getpid():
                 kernel.temporary(folder)
-    here = os.getcwd()
+    begun_in = here()
     counted = callable(signal.getsignal(signal.SIGINT))  # with the system's own handling there is nothing to add to
     if counted:
         kernel.count_signals()
@@ -83,7 +83,7 @@ def guarded(path: Path | None) -> Iterator[None]:
     finally:
         if counted:
             kernel.count_signals_no_more()
-        go_back(here)
+        go_back(begun_in)
         with _Present.lock:
             _Present.runs -= 1
             _Present.rescue = rescue
@@ -164,6 +164,14 @@ def not_temporary(folder: Path) -> None:
         _Present.folders.pop(str(folder), None)
         if _Present.kernel is not None:
             _Present.kernel.not_temporary(str(folder))
+
+
+def here() -> str:
+    """The working directory; empty where it was removed meanwhile, and there is nothing to go back to."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def go_back(folder: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from cosimo.core.sources import Source
 from cosimo.core.system import Inlet, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import Instance
-from cosimo.guarding import enter, go_back, leave
+from cosimo.guarding import enter, go_back, here, leave
 from cosimo.initialisation import settle
 
 Action = Callable[[int], None]
@@ -490,14 +489,6 @@ class Interpreter:
         finally:
             leave()
             go_back(folder)
-
-
-def here() -> str:
-    """The working directory; empty where it was removed meanwhile, and there is nothing to go back to."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
 
 
 def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:

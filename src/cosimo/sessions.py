@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
-from cosimo.guarding import go_back
+from cosimo.guarding import go_back, here
 from cosimo.interrupts import Interrupts
 from cosimo.monitor_report import MonitorReport
 from cosimo.monitoring import Watch
@@ -161,13 +160,13 @@ class Session:
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
-        begin, folder = time.perf_counter(), os.getcwd()
+        begin, folder = time.perf_counter(), here()
         self._under_way = rows
         try:
             engine.advance(self.made, rows)
         finally:
             self._under_way = None
-            go_back(folder)  # to which the path of the output may be relative
+            go_back(folder)
             self.stepping += time.perf_counter() - begin
             with self.interrupts.held():
                 self._take(engine, rows, recorder)

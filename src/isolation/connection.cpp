@@ -118,12 +118,11 @@ void Connection::await_start() {
 void Connection::begin(Function function) {
     if (posted_) collect_step();
     if (kept_ == 0) out.reset();
+    ending_ = described(function).kind == Kind::free || function == Function::fmi2Terminate || function == Function::fmi3Terminate;
     begin_more(function);
 }
 
 void Connection::begin_more(Function function) {
-    const Kind kind = described(function).kind;
-    ending_ = kind == Kind::free || function == Function::fmi2Terminate || function == Function::fmi3Terminate;
     call_begins_ = out.used();
     out.put(Call{static_cast<std::uint32_t>(function), 0, 0, 0});
 }

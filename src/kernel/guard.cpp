@@ -33,7 +33,7 @@ constexpr std::size_t stack_bytes = 1 << 16;
 struct Options {
     bool exits = false;
     int document = -1;     // the file that the line is also written to as JSON; −1: none
-    char kept[1024] = {};  // where the rows are
+    char kept[1024] = {};  // where the rows are, if any are written
     double limit = 0.0;    // seconds of one call; 0: none
 };
 // Guards that hold, oldest first. The newest counts, and the one before it again when it is taken away: a run inside of a
@@ -141,7 +141,10 @@ void report(const Mark &mark, const char *cause, int code) {
     const Options &options = *present.load();
     static char line[4096], unit[512], why[3072], document[8192];
     const char *shown = at.unit[0] ? at.unit : "–";
-    std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
+    if (options.kept[0])
+        std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
+    else
+        std::snprintf(line, sizeof line, "%s; with --isolate %s it would have ended alone", cause, at.unit);
     escape(line, why, sizeof why);
     escape(at.unit, unit, sizeof unit);
     int length = std::snprintf(document, sizeof document,

@@ -13,7 +13,7 @@ import pytest
 
 from cosimo.checkpoints import Checkpoint, read_checkpoint
 from cosimo.checkpoints.files import encode
-from cosimo.core.errors import Interrupted
+from cosimo.core.errors import Interrupted, StepDiscarded
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -23,6 +23,20 @@ from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.results import ResultFile, read_result
 
 STEPS = 60
+
+
+class Choosy:
+    """Refuses steps longer than 3 ms from the time `since` on."""
+
+    inputs, outputs = {"u": 0.0}, ("y",)
+
+    def __init__(self, since: float) -> None:
+        self.y, self.since = 1.0, since
+
+    def step(self, time: float, duration: float) -> None:
+        if duration > 3e-3 and time >= self.since:
+            raise StepDiscarded("too long", time)
+        self.y += duration * (self.u - self.y)
 
 
 def wait_for_checkpoints() -> None:

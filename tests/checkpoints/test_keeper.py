@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from interrupted import change, interrupt, require_equal, wait_for_checkpoints, whole
+from interrupted import Choosy, change, interrupt, require_equal, wait_for_checkpoints, whole
 
 from cosimo import masters
 from cosimo.checkpoints import Checkpoint, read_checkpoint
-from cosimo.core.errors import Interrupted, OutputError, StepDiscarded
+from cosimo.core.errors import Interrupted, OutputError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
@@ -71,25 +71,11 @@ def test_the_checkpoint_that_a_run_goes_on_from_is_the_newest(tmp_path: Path) ->
     require_equal(read_result(cut), whole(system, master, tmp_path / "whole.csv", stop=1.0))
 
 
-class Choosy:
-    """Refuses steps longer than 3 ms from t = 0.3 on."""
-
-    inputs, outputs = {"u": 0.0}, ("y",)
-
-    def __init__(self) -> None:
-        self.y = 1.0
-
-    def step(self, time: float, duration: float) -> None:
-        if duration > 3e-3 and time >= 0.3:
-            raise StepDiscarded("too long", time)
-        self.y += duration * (self.u - self.y)
-
-
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("back_to", [0.02, 0.2])
 def test_a_run_that_catches_up_with_its_rows(back_to: float, every: int, tmp_path: Path) -> None:
     """After a discarded step the run begins again; its rows are there already, and stay the only ones."""
-    units = {"a": PythonUnit(Choosy), "b": StateSpace(-1.0, 1.0, 1.0, initial=2.0)}
+    units = {"a": PythonUnit(Choosy, since=0.3), "b": StateSpace(-1.0, 1.0, 1.0, initial=2.0)}
     system = System(units, [("a.y", "b.u1"), ("b.y1", "a.u")])
     master = masters.jacobi(system, 0.01, coupling=Hold(1))
     seen = [0.0]

@@ -15,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
-from interrupted import interrupt, require_equal, wait_for_checkpoints, whole
+from interrupted import Choosy, interrupt, require_equal, wait_for_checkpoints, whole
 from native_units import exported
 
 from cosimo import masters
 from cosimo.adaptive import Adaptive
 from cosimo.checkpoints import Checkpoint, read_checkpoint
 from cosimo.checkpoints.files import encode
-from cosimo.core.errors import CheckpointError, ConfigurationError, OutputError, StepDiscarded
+from cosimo.core.errors import CheckpointError, ConfigurationError, OutputError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.sources import Table
@@ -141,22 +141,8 @@ def test_a_run_may_be_interrupted_again_and_again(tmp_path: Path) -> None:
     require_equal(read_result(cut), whole(system, master, tmp_path / "whole.arrow", stop=1.0))
 
 
-class Choosy:
-    """Refuses steps longer than 3 ms from t = 0.15 on."""
-
-    inputs, outputs = {"u": 0.0}, ("y",)
-
-    def __init__(self) -> None:
-        self.y = 1.0
-
-    def step(self, time: float, duration: float) -> None:
-        if duration > 3e-3 and time >= 0.15:
-            raise StepDiscarded("too long", time)
-        self.y += duration * (self.u - self.y)
-
-
 def test_shortened_steps_stay_short(tmp_path: Path) -> None:
-    units = {"a": PythonUnit(Choosy), "b": StateSpace(-1.0, 1.0, 1.0, initial=2.0)}
+    units = {"a": PythonUnit(Choosy, since=0.15), "b": StateSpace(-1.0, 1.0, 1.0, initial=2.0)}
     system = System(units, [("a.y", "b.u1"), ("b.y1", "a.u")])
     master = masters.jacobi(system, 0.01, coupling=Hold(1))
     interrupt(system, master, tmp_path / "cut.csv", at=0.3, stop=0.5)

@@ -235,8 +235,10 @@ static int leaks_aligned(Unit *unit) {
     return OK;
 }
 /* While the library is loaded there is neither a parameter nor a resource; variables of this kind also reach a sandbox. */
+static void stamp(const char *word);
 __attribute__((constructor)) static void load(void) {
     const char *fault = getenv("LC_FAULT_WHILE_LOADING");
+    if (fault) stamp(fault);
     if (fault && strcmp(fault, "exit") == 0) exit(0);
     if (fault && strcmp(fault, "hang") == 0) hangs(NULL);
 }

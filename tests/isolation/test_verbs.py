@@ -12,7 +12,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from faulty import HERE as FAULTS
 from faulty import build
 
 from cosimo.cli.isolating import _REQUEST, _request, isolate_units
@@ -88,6 +87,16 @@ def test_a_unit_that_crashes_or_hangs_while_it_is_identified(
     assert f"cosimo: sick · doStep · t = 0.02 s · – · {cause}" in found.stderr
 
 
+def test_a_working_directory_that_is_gone(fmu: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    path = tmp_path / scenario(tmp_path, fmu)
+    line = f'cd "{folder}" && rmdir "{folder}" && exec "{sys.executable}" -m cosimo.cli run "{path}"'
+    found = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "Traceback" not in found.stderr
+
+
 def test_a_unit_that_crashes_when_it_is_freed(fmu: Path, tmp_path: Path) -> None:
     found = cosimo(tmp_path, "analyse", scenario(tmp_path, fmu, "crash_free"))
     assert found.returncode == 4
@@ -106,32 +115,11 @@ def test_many_slow_calls_are_not_one_that_is_too_slow(fmu: Path, tmp_path: Path)
 # ---- isolated --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def stuck(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An FMU whose library does not come back from being loaded."""
-    folder = tmp_path_factory.mktemp("stuck")
-    (folder / "stuck.c").write_text(
-        """#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-__attribute__((constructor)) static void hang(void) {
-    FILE *file = fopen(getenv("FAULT_STAMP"), "w");
-    fclose(file);
-    for (;;) pause();
-}
-"""
-    )
-    sources = [str(FAULTS / "faulty.c"), str(folder / "stuck.c")]
-    library = folder / "faulty.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", str(library), *sources, "-lm", "-lpthread"], check=True)
-    with zipfile.ZipFile(build(folder / "plain.fmu")) as plain, zipfile.ZipFile(folder / "stuck.fmu", "w") as changed:
-        for name in plain.namelist():
-            changed.writestr(name, library.read_bytes() if name.endswith(".so") else plain.read(name))
-    return folder / "stuck.fmu"
-
-
-def test_a_unit_that_hangs_while_it_is_loaded_is_ended_alone(stuck: Path, tmp_path: Path) -> None:
-    found = cosimo(tmp_path, "run", scenario(tmp_path, stuck), "--isolate", "--unit-timeout", "0.5")
+def test_a_unit_that_hangs_while_it_is_loaded_is_ended_alone(
+    fmu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_FAULT_WHILE_LOADING", "hang")
+    found = cosimo(tmp_path, "run", scenario(tmp_path, fmu), "--isolate", "--unit-timeout", "0.5")
     assert found.returncode == 5
     assert "cosimo: sick · instantiate · t = 0 s" in found.stderr
     assert "with --isolate" not in found.stderr
@@ -140,11 +128,11 @@ def test_a_unit_that_hangs_while_it_is_loaded_is_ended_alone(stuck: Path, tmp_pa
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("where", ["load", "instantiate", "identify", "step"])
 def test_an_isolated_unit_that_hangs_can_be_interrupted_anywhere(
-    where: str, ends: signal.Signals, fmu: Path, stuck: Path, tmp_path: Path
+    where: str, ends: signal.Signals, fmu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = {"load": stuck, "instantiate": tmp_path / "early.fmu"}.get(where, fmu)
-    if where == "instantiate":
-        build(chosen, early="hang_instantiate")
+    chosen = build(tmp_path / "early.fmu", early="hang_instantiate") if where == "instantiate" else fmu
+    if where == "load":
+        monkeypatch.setenv("LC_FAULT_WHILE_LOADING", "hang")
     words = ["analyse" if where == "identify" else "run", "--isolate"]
     words += ["-o", "rows.csv"] if where == "step" else []
     words.append(scenario(tmp_path, chosen, "hang", 0.05))

@@ -21,8 +21,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Save, Step, flatten
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
-from cosimo.guarding import enter, go_back, leave
-from cosimo.reference import here
+from cosimo.guarding import enter, go_back, here, leave
 
 STEPS = 2
 NUDGE = 1e-3

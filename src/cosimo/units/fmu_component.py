@@ -31,7 +31,7 @@ from fmpy.fmi2 import (
 from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
-from cosimo.guarding import begin_call, end_call, enter, enter_phase, in_unit
+from cosimo.guarding import begin_call, end_call, enter, enter_phase, go_back, here, in_unit
 from cosimo.units.fmu_phases import phase_of
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
@@ -68,10 +68,8 @@ class LazyFunctions(dict[str, Any]):
 
 def missing(library: str, function: str) -> CosimoError:
     """The error for a function that a library does not export; without some it is no FMU at all."""
-    error = UnitError(
-        f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker."
-    )
-    return ConfigurationError(str(error)) if function.endswith(INDISPENSABLE) else error
+    kind = ConfigurationError if function.endswith(INDISPENSABLE) else UnitError
+    return kind(f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker.")
 
 
 def _c_type(annotation: Any) -> Any:
@@ -204,7 +202,9 @@ class Component:
     def load(self, library: Path, folder: Path, token: str) -> None:
         """Load the library from the extracted `folder`."""
         kind = FMU2Library if self.version == 2 else FMU3Library
-        here = os.getcwd()
+        begun_in = here()
+        if not begun_in:
+            os.chdir(folder)  # FMPy asks for the working directory, and this one was removed
         try:
             # FMPy forms the path of an FMI 3.0 library from the identifier: give it the name of the file that is there.
             extra = {"libraryPath": str(library)} if self.version == 2 else {}
@@ -215,7 +215,7 @@ class Component:
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
             raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
         finally:
-            os.chdir(here)
+            go_back(begun_in)
 
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""

@@ -73,8 +73,8 @@ def read_variables(
     """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
 
     `description` is FMPy's model description. Binary variables and clocks are left out, and those without a name, which
-    only a description that is not validated can have. More than `most` scalars are
-    refused: a single line can declare an array of any size.
+    only a description that is not validated can have. More than `most` scalars are refused: a single line can declare
+    an array of any size.
     """
     count = sum(math.prod(max(size, 0) for size in variable.shape or ()) for variable in description.modelVariables)
     if count > most:
