@@ -68,8 +68,8 @@ class LazyFunctions(dict[str, Any]):
 
 def missing(library: str, function: str) -> CosimoError:
     """The error for a function that a library does not export; without some it is no FMU at all."""
-    kind = ConfigurationError if function.endswith(INDISPENSABLE) else UnitError
-    return kind(f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker.")
+    said = f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker."
+    return ConfigurationError(said) if function.endswith(INDISPENSABLE) else UnitError(said)
 
 
 def _c_type(annotation: Any) -> Any:
