@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +162,20 @@ class Tank:
     assert isinstance(system.units["tank"], PythonUnit)
     result = run(system, masters.jacobi(system, 0.5), stop=1.0)
     assert result["tank.level"].tolist() == [2.0, 2.5, 3.0]
+
+
+def test_python_units_are_those_of_the_file_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was changed within a second to one of the same size, as compiled code is kept for."""
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    found = []
+    for level in (1.0, 2.0):
+        code = f"class Tank:\n    inputs, outputs, y = (), ('y',), {level}\n    def step(self, t, h): pass\n"
+        path = write(tmp_path, PYTHON.format("tanks.py:Tank"), tanks__py=code)
+        os.utime(tmp_path / "tanks.py", (1e9, 1e9))
+        system = load_scenario(path).system
+        found.append(run(system, masters.jacobi(system, 0.5), stop=0.5)["p.y"][0])
+    assert found == [1.0, 2.0]
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_python_units_from_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
