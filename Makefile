@@ -5,8 +5,11 @@ READY := .venv/.ready
 FEW := .venv/.few
 SHELL := /bin/bash
 
-.PHONY: demo test test-all faults lint bench fuzz sanitize clean
+.PHONY: demo test test-all packages faults lint bench fuzz sanitize clean
+# Prerequisites are made in the order in which they are named, also with -j: packages before what is built with them.
+.NOTPARALLEL:
 
+# Needs no root and installs no system package.
 # An unstable coupling, its verdict, the tuned and the compensated alternative, and the runs of all three, on one page.
 demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 	@mkdir -p results
@@ -15,15 +18,19 @@ demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 		--output-file results/report.html
 	@echo "open results/report.html in a browser"
 
-test: lint
+test: packages lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
 
-test-all: lint
+test-all: packages lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 # Every fault of the table FAULTS times (20 where it is not said), and docs/reliability.md with what came out.
-faults: $(READY)
+faults: packages $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.faults.suite
+
+# A compiler, Chromium and bubblewrap where they are missing; what cannot be installed is named, see CONTRIBUTING.md.
+packages:
+	@.ci/system-packages $(PYTHON)
 
 lint: $(READY)
 	$(BIN)/ruff check .

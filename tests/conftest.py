@@ -1,10 +1,94 @@
-"""What holds for all tests."""
+"""What holds for all tests: Ctrl-C as at a terminal, no limits of time, and programs that a machine may lack.
+
+Tests with a marker of `NEEDS` are left out where their program is missing or cannot start; the end of the run names the
+marker, the number of tests, the reason and the remedy. Nothing else is ever left out.
+"""
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
 
 # A shell that starts a program in the background has it ignore Ctrl-C, and so would every program that tests start;
 # those that interrupt a run would then wait for it in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long examples take says something about the machine only.
+settings.register_profile("cosimo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cosimo")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The kinds of mounts that the sandbox of cosimo makes, without any of its code: a fault in there must fail its tests.
+SANDBOX = "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --size 1048576 --tmpfs /tmp true"
+MOUNT = "unshare -rm mount -t tmpfs none /mnt"
+
+
+class Need(NamedTuple):
+    """A command that succeeds where the tests can run, the package that brings it, and what else it takes."""
+
+    command: str
+    package: str
+    permission: str
+
+    def lacking(self) -> str | None:
+        """Why the command does not succeed, with the remedy; None where it does."""
+        program, *words = self.command.split()
+        if shutil.which(program) is None:
+            return f"there is no program '{program}', install the package {self.package}"
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=120)
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return f"'{program}' cannot start here ({said}), {self.permission}" if done.returncode else None
+
+
+def find_browser() -> str:
+    """The first of `BROWSERS` that is there."""
+    return next(filter(shutil.which, BROWSERS), BROWSERS[0])
+
+
+NEEDS = {
+    "browser": Need(f"{find_browser()} --version", "chromium", "install the package chromium"),
+    "sandbox": Need(SANDBOX, "bubblewrap", "allow user namespaces"),
+    "mounts": Need(MOUNT, "util-linux", "allow user namespaces"),
+}
+LEFT_OUT = "cosimo_left_out"
+"""Under which a worker of pytest-xdist hands its lines to the process that prints them."""
+LINES = pytest.StashKey[Sequence[str]]()
+
+
+@pytest.hookimpl(trylast=True)  # what -m and -k leave out is not missing here
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lines = []
+    for marker, need in NEEDS.items():
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        if marked and (reason := need.lacking()):
+            lines.append(f"{len(marked)} test{'s' * (len(marked) > 1)} marked '{marker}': {reason}")
+            items[:] = [item for item in items if item not in marked]
+            config.hook.pytest_deselected(items=marked)
+    config.stash[LINES] = lines
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[LEFT_OUT] = lines
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which collects tests in other processes
+def pytest_testnodedown(node: Any, error: object) -> None:
+    if lines := getattr(node, "workeroutput", {}).get(LEFT_OUT):
+        node.config.stash[LINES] = lines
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if lines := config.stash.get(LINES, ()):
+        terminalreporter.write_line(f"LEFT OUT: {'; '.join(lines)}", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """The program for tests that are marked 'browser'."""
+    return find_browser()

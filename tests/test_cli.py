@@ -20,7 +20,7 @@ COSIMO = [sys.executable, "-m", "cosimo.cli"]
 
 
 def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COSIMO, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=120)
+    return subprocess.run([*COSIMO, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=300)
 
 
 def test_analyse_json_fields() -> None:
@@ -107,13 +107,12 @@ def test_output_folder_missing_is_code_7_before_the_first_step(tmp_path: Path) -
 def test_interrupt_keeps_the_rows(number: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [*COSIMO, "run", "two-mass", "--stop-time", "1e7", "--output-file", "rows.parquet"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "rows.parquet.partial").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    deadline, stream = time.monotonic() + 120, tmp_path / "rows.parquet.partial"
+    while not (stream.exists() and stream.stat().st_size > 100_000) and time.monotonic() < deadline:
+        time.sleep(0.02)
     os.kill(process.pid, number)
     try:
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     finally:
         process.kill()  # one that does not answer would write rows until the disk is full
     assert process.returncode == code

@@ -265,13 +265,13 @@ def test_an_interrupted_run_leaves_rows_and_nothing_else(number: int, code: int,
     command = [*COSIMO, "run", "two-mass.ssp", "--stop-time", "1e7", "--output-file", "rows.arrow", "--json"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     stream = folder / "rows.arrow.partial"
     while not (stream.exists() and stream.stat().st_size > 100_000) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
     try:
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=120)
     finally:
         process.kill()  # one that does not answer would write rows until the disk is full
     assert process.returncode == code

@@ -69,7 +69,7 @@ def at_terminal(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
         pass
     finally:
         os.close(main)
-        code = process.wait(timeout=120)
+        code = process.wait(timeout=300)
     return code, seen.decode()
 
 
@@ -164,7 +164,7 @@ def completed(line: str, cwd: Path) -> list[str]:
     code = "import sys; sys.argv[0] = 'cosimo'; from cosimo.cli import main; main()"
     environment = {**PLAIN, **more}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False, timeout=60, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False, timeout=300, env=environment
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout.split()

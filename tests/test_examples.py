@@ -53,7 +53,7 @@ def test_example_runs_and_shows(path: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "error", str(path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=120
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import re
 import runpy
 import shlex
@@ -42,6 +43,9 @@ CONTINUED = ["docs/tutorial.md"]
 """Pages whose blocks of commands follow each other in one folder; elsewhere each begins in an empty one."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
+
+
+ONE_PROCESSOR = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execv(sys.argv[2], sys.argv[2:])"
 
 
 class Session(NamedTuple):
@@ -95,7 +99,11 @@ def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "cosimo.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=300)
+    if arguments[0] == "sweep":
+        # On one processor: with several, the time that the first runs take decides how many workers there are.
+        one = random.choice(sorted(os.sched_getaffinity(0)))
+        command = [sys.executable, "-c", ONE_PROCESSOR, str(one), *command]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=900)
 
 
 def matches(shown: str, real: str) -> bool:

@@ -37,7 +37,7 @@ def in_memory(count: int, blocks: int, **options: object) -> Result:
 
 def run_python(code: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=300)
 
 
 # ---- rows and variables ----------------------------------------------------------------------------------------------

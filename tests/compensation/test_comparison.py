@@ -35,7 +35,7 @@ def early(system: System, h: float) -> Master:
 
 def cosimo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cosimo.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_papers_numbers_come_out() -> None:

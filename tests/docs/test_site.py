@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
         # The builder advertises its successor on standard error.
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )

@@ -54,6 +54,10 @@ class Outcome:
         return lines[0]
 
 
+PATIENCE = 60.0
+"""Seconds for what is over at once on a quiet machine; `make faults` judges by the times that are promised instead."""
+orphans_after = PATIENCE
+"""Seconds from the end of a command on after which its processes count as left behind; `make faults` changes it."""
 Disturb = Callable[[subprocess.Popen[str]], None]
 """What is done to a command while it runs."""
 
@@ -65,7 +69,7 @@ def command(
     disturb: Disturb | None = None,
     environment: Mapping[str, str] | None = None,
     prepare: Callable[[], None] | None = None,
-    timeout: float = 120.0,
+    timeout: float = 300.0,
 ) -> Outcome:
     """Run `cosimo` (or another program) in `folder`, with a folder of its own for temporary files."""
     temporary = folder / "temporary"
@@ -98,9 +102,9 @@ def command(
     return Outcome(tuple(arguments), process.returncode, output, errors, ended - begin, took, orphans, left)
 
 
-def await_orphans(session: int, patience: float = 1.0) -> tuple[str, ...]:
-    """Processes of the command's session that are there `patience` seconds after its end; they are then ended."""
-    deadline = time.monotonic() + patience
+def await_orphans(session: int) -> tuple[str, ...]:
+    """Processes of the command's session that are there some time after its end; they are then ended."""
+    deadline = time.monotonic() + orphans_after
     while (found := _members(session)) and time.monotonic() < deadline:
         time.sleep(0.02)
     for pid in found:
@@ -156,12 +160,12 @@ def note(row: str, **figures: Any) -> None:
             file.write(json.dumps({"row": row, **figures}, ensure_ascii=False) + "\n")
 
 
-def once_recording(path: Path, *, seconds: float = 0.0) -> Callable[[subprocess.Popen[str]], None]:
-    """Wait until rows are being written to `path`, and then a while."""
+def once_recording(path: Path, *, rows: int = 1, seconds: float = 0.0) -> Callable[[subprocess.Popen[str]], None]:
+    """Wait until `rows` have been written to `path` while the run goes on, and then a while."""
 
     def wait(process: subprocess.Popen[str]) -> None:
-        stream, deadline = Path(f"{path}.partial"), time.monotonic() + 60
-        while not (stream.exists() and stream.stat().st_size > 2000):
+        stream, deadline = Path(f"{path}.partial"), time.monotonic() + 2 * PATIENCE
+        while not (stream.exists() and stream.stat().st_size > 2000 and len(read_result(path)) >= rows):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -73,6 +73,7 @@ def main(words: list[str]) -> int:
     # A shell that starts this in the background has it ignore Ctrl-C, and so would every command that is interrupted.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    contract.orphans_after = 1.0
     rounds = int(os.environ.get("FAULTS", str(ROUNDS)))
     rows = [row for row in table() if not words or any(word in f"{row.fault} {row.mode}" for word in words)]
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:

@@ -177,8 +177,8 @@ def killed(folder: Path, mode: str, number: int) -> Seen:
     if mode == IN_PROCESS:
         (folder / "clock.py").write_text(test_interruptions.CLOCK)
         (folder / "s.toml").write_text(test_interruptions.SCENARIO)
-        at, walls = test_interruptions.killed(folder, after)
-        assert at - walls[-1] < FLUSH, f"{at - walls[-1]:.2f} s of rows lost"
+        lost = test_interruptions.killed(folder, after)
+        assert lost.wall < FLUSH, f"{lost.wall:.2f} s of rows lost"
         return Seen(f"rows readable, marked incomplete; at most {FLUSH} s of them lost")
     endless(folder)
     moments = []
@@ -200,8 +200,8 @@ def killed(folder: Path, mode: str, number: int) -> Seen:
     assert not rows.complete
     assert np.array_equal(rows.time, STEP * np.arange(len(rows)))
     # The unit notes when each of its steps begins; the first row is that of the start.
-    lost = [moments[0] - at for _, at in stamps[max(len(rows) - 1, 0) :]]
-    assert max(lost, default=0.0) < FLUSH, f"{lost[0]:.2f} s of rows lost"
+    ages = [moments[0] - at for _, at in stamps[max(len(rows) - 1, 0) :]]
+    assert max(ages, default=0.0) < FLUSH, f"{ages[0]:.2f} s of rows lost"
     return Seen(f"rows readable, marked incomplete; at most {FLUSH} s of them lost; no worker after 1 s")
 
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from contract import COSIMO, command, note, once_recording, require_contract, require_rows
+from contract import COSIMO, PATIENCE, command, note, once_recording, require_contract, require_rows
 
 from cosimo.checkpoints import read_checkpoint
 from cosimo.formats.results import read_result
@@ -22,11 +23,11 @@ from cosimo.formats.results import read_result
 CLOCK = """
 import time
 class Clock:
-    inputs, outputs = {"u": 0.0}, ("wall", "x")
+    inputs, outputs = {"u": 0.0}, ("wall", "spent", "x")
     def __init__(self):
-        self.wall, self.x = time.monotonic(), 1.0
+        self.wall, self.spent, self.x = time.monotonic(), time.process_time(), 1.0
     def step(self, now, duration):
-        self.wall = time.monotonic()
+        self.wall, self.spent = time.monotonic(), time.process_time()
         self.x += duration * (self.u - self.x)
 """
 SCENARIO = """
@@ -38,9 +39,7 @@ class = "clock.py:Clock"
 """
 FLUSH = 1.0 + 0.25
 """Seconds between two flushes, and between two returns of the kernel."""
-PATIENCE = 3.0
-"""Seconds for the summary after a signal. One is promised, and `make faults` judges that; machines that run these tests
-do other things too, and a run that does not listen to signals takes for ever."""
+TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def clock(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_a_run_at_once(number: signal.Signals, code: int, clock: Path) -> None:
-    ready = once_recording(clock / "rows.parquet", seconds=0.3)
+    ready = once_recording(clock / "rows.parquet", rows=101)
 
     def disturb(process: subprocess.Popen[str]) -> None:
         ready(process)
@@ -67,8 +66,15 @@ def test_signals_end_a_run_at_once(number: signal.Signals, code: int, clock: Pat
     assert rows.time[-1] == outcome.document["end_time"]
 
 
-def killed(folder: Path, after: float, *options: str) -> tuple[float, np.ndarray]:
-    """Kill −9 some seconds after rows begin to be written; the time of that, and when the rows were made."""
+class Lost(NamedTuple):
+    """What the rows of a killed run lack: seconds on the clock, and seconds of the processor that the run had spent."""
+
+    wall: float
+    spent: float
+
+
+def killed(folder: Path, after: float, *options: str) -> Lost:
+    """Kill −9 some seconds after rows begin to be written."""
     for old in folder.glob("rows.*"):
         old.unlink()
     arguments = ["run", "s.toml", "--output-file", "rows.parquet", *options]
@@ -78,26 +84,31 @@ def killed(folder: Path, after: float, *options: str) -> tuple[float, np.ndarray
         while not stream.exists():
             assert process.poll() is None
             time.sleep(0.01)
+        began = time.monotonic(), spent_by(process.pid)
         time.sleep(after)
+        ended = time.monotonic(), spent_by(process.pid)
     finally:
         process.kill()
-        at = time.monotonic()
         process.wait()
     rows = read_result(folder / "rows.parquet")
     assert not rows.complete
     assert np.array_equal(rows.time, 1e-3 * np.arange(len(rows)))
-    return at, rows["clock.wall"] if len(rows) else np.array([at - after])
+    newest = (rows["clock.wall"][-1], rows["clock.spent"][-1]) if len(rows) else began
+    return Lost(ended[0] - newest[0], ended[1] - newest[1])
+
+
+def spent_by(pid: int) -> float:
+    """Seconds of the processor that a process has spent so far."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return TICK * (int(user) + int(system))
 
 
 def require_killed(folder: Path, times: int) -> None:
     moments = random.Random(9)
-    lost = []
-    for _ in range(times):
-        at, walls = killed(folder, moments.uniform(0.0, 3.0))
-        lost.append(at - walls[-1])
-    note("kill −9 of the master", readable=times, of=times, lost=max(lost))
-    # What the rows lack; a machine that does other things too may wake this process late.
-    assert max(lost) < FLUSH + 0.5, lost
+    lost = [killed(folder, moments.uniform(0.0, 3.0)) for _ in range(times)]
+    note("kill −9 of the master", readable=times, of=times, lost=max(each.wall for each in lost))
+    # The run computes all the time: on a quiet machine both are the same, on a busy one only the clock goes on.
+    assert max(each.spent for each in lost) < FLUSH + 2 * TICK, lost
 
 
 def test_rows_survive_a_kill(clock: Path) -> None:
@@ -114,7 +125,7 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     options = ["--set", "damping=1", "--step-size", "1e-4", "--stop-time", "400", "--every", "1000"]
 
     def disturb(process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 2 * PATIENCE
         while not (tmp_path / "cut.csv.checkpoint.earlier").exists():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline

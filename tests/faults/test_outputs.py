@@ -52,10 +52,8 @@ def test_a_full_disk(suffix: str, tmp_path: Path) -> None:
     note("disk full", rows=len(rows), wall=outcome.wall)
 
 
+@pytest.mark.mounts  # the size of one file cannot tell the two apart: then the rows fail first, as above
 def test_a_full_disk_while_checkpoints_are_written(tmp_path: Path) -> None:
-    if not may_mount():
-        # The size of one file cannot tell the two apart: then the rows fail first, as above.
-        return
     # Few rows, so that the stream stays small and the checkpoints do not fit; the rows then have no place either.
     few = ("--every", "100000", "--checkpoint-every", "0.1")
     program = mounted(tmp_path, "size=28k", *RUN, "--output-file", "small/rows.csv", *few)

@@ -47,7 +47,13 @@ def test_runs(exported: dict[int, dict[str, Path]], fmi: int, master: str) -> No
     assert np.array_equal(*values)
 
 
-@pytest.mark.parametrize("isolation", [Isolation(spin=False), Isolation(sandbox=True)], ids=["asleep", "sandbox"])
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        pytest.param(Isolation(spin=False), id="asleep"),
+        pytest.param(Isolation(sandbox=True), id="sandbox", marks=pytest.mark.sandbox),
+    ],
+)
 def test_ways_of_isolation(exported: dict[int, dict[str, Path]], isolation: Isolation) -> None:
     systems = coupled(exported[2], False), coupled(exported[2], isolation)
     found = [run(system, masters.jacobi(system, 1e-3), stop=0.1).to_numpy() for system in systems]

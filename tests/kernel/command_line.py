@@ -30,7 +30,7 @@ def cosimo(folder: Path, *arguments: str, largest_file: int | None = None) -> su
     with tempfile.TemporaryDirectory() as kept:
         process = _CONTEXT.Process(target=_become, args=(folder, arguments, largest_file, Path(kept)))
         process.start()
-        process.join(timeout=120)
+        process.join(timeout=300)
         assert process.exitcode is not None, f"{arguments} did not end"
         output, errors = (Path(kept, name).read_text(encoding="utf-8") for name in ("output", "errors"))
     return subprocess.CompletedProcess(arguments, process.exitcode, output, errors)

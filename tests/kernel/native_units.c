@@ -1,6 +1,8 @@
 /* Native units for the tests. All that they remember is in x; x[0] is the state, the rest are settings. */
 #include <math.h>
+#include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 static double lag(double h, const double *x, double u) { return x[0] + h * (u - x[0]); }
 
@@ -41,6 +43,14 @@ int slow_step(double time, double h, double *x, const double *u, double *y) {
     while (nanosleep(&rest, &rest)) {
     }
     return lag_step(time, h, x, u, y);
+}
+/* Sends SIGINT in the step that begins at x[2] or later, once, and needs x[1] seconds for a step. */
+int interrupting_step(double time, double h, double *x, const double *u, double *y) {
+    if (time >= x[2] - 1e-9) {
+        x[2] = INFINITY;
+        kill(getpid(), SIGINT);
+    }
+    return slow_step(time, h, x, u, y);
 }
 /* Computes for x[1] rounds. */
 int busy_step(double time, double h, double *x, const double *u, double *y) {

@@ -16,9 +16,12 @@ from .browser import Page, chromium
 CHIPS = "[...document.querySelectorAll('#chips button')]"
 
 
+pytestmark = pytest.mark.browser
+
+
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with chromium() as opened:
+def page(browser: str) -> Iterator[Page]:
+    with chromium(browser) as opened:
         yield opened
 
 
@@ -81,7 +84,7 @@ def test_nothing_is_wider_than_a_laptop_or_a_sheet(page: Page, whole_page: Path)
 
 
 def test_a_long_run_opens_in_time(page: Page, tmp_path: Path) -> None:
-    """10^6 rows of 50 signals: under 5 MB, and open within 3 s."""
+    """10^6 rows of 50 signals: under 5 MB, and open after 3 s of the processor."""
     rows, signals = 1_000_000, 50
     time, random = np.arange(rows) * 1e-3, np.random.default_rng(0)
     noise = random.standard_normal(rows).astype(np.float32)
@@ -93,8 +96,8 @@ def test_a_long_run_opens_in_time(page: Page, tmp_path: Path) -> None:
     long = Result(names, time, values, (Warned("look here", 500.0),), info={"steps": rows - 1, "step": 1e-3})
     path = co.report(long).write(tmp_path / "long.html")
     assert path.stat().st_size < 5e6
-    # A busy machine may take longer once; three attempts tell what the page itself needs.
-    assert min(page.open(path) for _ in range(3)) < 3000
+    # Processors differ in speed with what else they do; three attempts tell what the page itself needs.
+    assert min(page.open(path) for _ in range(3)) < 3.0
     drawn = "document.getElementById('plot-runs-0').data[0]"
     assert page.ask(f"Math.max(...{drawn}.y.filter(Number.isFinite))") == pytest.approx(9.0, rel=1e-6)
     assert page.ask(f"{drawn}.y.filter(Number.isNaN).length") == 1

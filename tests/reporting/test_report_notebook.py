@@ -25,7 +25,8 @@ def test_the_notebook_runs_and_shows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without outputs"
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, startup_timeout=600, resources=resources).execute()
     for end, word in RICH.items():
         cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and ("\n" + cell.source).endswith(end))
         shown = cell.outputs[-1]["data"]["text/html"]

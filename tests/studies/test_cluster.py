@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from fmu_builder import build
 
 import cosimo as co
 from cosimo.core.errors import ConfigurationError, Interrupted
-from cosimo.studies import Grid, Outcome, Sample, Standing, Study, Uniform, read_study, run_study, running
+from cosimo.studies import Grid, Outcome, Sample, Standing, Study, Uniform, read_study, run_study, runner, running
 from cosimo.studies.cluster import Chunk, _Work, local_workers
 from cosimo.studies.running import Sensible
 
@@ -85,6 +88,8 @@ def test_fmus_are_kept_by_every_worker(client: Any, tmp_path: Path) -> None:
     unit = co.Fmu(build(tmp_path, "lag2", defines=("KEEPS_STATE",)))
     gains = np.linspace(1.0, 2.0, 40)
     study = Study(co.System({"lag": unit}), Grid({"lag.gain": gains.tolist()}), ["final"], step=0.1, stop=2.0)
+    client.wait_for_workers(2, timeout=300)  # one was killed above
+    client.run(setattr, runner, "LONG", np.inf)  # however busy the machine is: after a long run, units are not kept
     found = run_study(study, client=client)
     assert found["final:lag.x"] == pytest.approx(gains * (1 - 0.9**20))
     assert len(found.notes) == 1
@@ -154,7 +159,10 @@ def test_workers_without_the_files_say_so(client: Any, tmp_path: Path) -> None:
 
 
 def test_short_studies_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = Study("two-mass", Grid({"kc": [90.0, 100.0, 110.0]}), ["final:two.x"], stop=1.0)
+    """Also where the first runs, of half a second each, take longer than the time for trying."""
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 0.25).__next__, perf_counter=time.perf_counter)
+    monkeypatch.setattr(running, "time", clock)
+    study = Study("two-mass", Grid({"kc": [80.0, 90.0, 100.0, 110.0, 120.0]}), ["final:two.x"], stop=1.0)
     assert run_study(study).workers == 1
 
 

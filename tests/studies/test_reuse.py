@@ -38,6 +38,12 @@ def here(study: Study) -> Outcome:
     return run_study(study, workers=1)
 
 
+@pytest.fixture(autouse=True)
+def _no_run_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: after a long one, units are not kept."""
+    monkeypatch.setattr("cosimo.studies.runner.LONG", np.inf)
+
+
 @pytest.mark.parametrize("fmi", [2, 3])
 @pytest.mark.parametrize("master", ["jacobi", "iterative"])
 def test_reset_units_give_the_same_bits_as_fresh_ones(fmi: int, master: str, tmp_path: Path) -> None:

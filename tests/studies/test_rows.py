@@ -156,7 +156,7 @@ def started(path: Path, *arguments: str) -> subprocess.Popen[str]:
         start_new_session=True,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while time.monotonic() < until and going.poll() is None:
         try:
             if len(read_study(path)) > 5:
@@ -172,7 +172,7 @@ def test_a_killed_study_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "study.parquet"
     going = started(path, "--workers", "1")
     going.kill()
-    going.communicate(timeout=30)
+    going.communicate(timeout=120)
     assert 5 < len(read_study(path)) < 4000
 
 
@@ -180,7 +180,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "study.csv"
     going = started(path, "--workers", "1", "--json")
     os.killpg(going.pid, signal.SIGINT)
-    out, err = going.communicate(timeout=30)
+    out, err = going.communicate(timeout=120)
     assert going.returncode == 130
     assert "which are kept" in err
     assert json.loads(out)["exit_code"] == 130
@@ -192,7 +192,7 @@ def test_ctrl_c_with_workers(tmp_path: Path) -> None:
     path = tmp_path / "study.parquet"
     going = started(path, "--workers", "2")
     os.killpg(going.pid, signal.SIGINT)
-    _, err = going.communicate(timeout=60)
+    _, err = going.communicate(timeout=120)
     assert going.returncode == 130
     assert "which are kept" in err
     assert "Traceback" not in err

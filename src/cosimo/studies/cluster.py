@@ -31,6 +31,8 @@ LEAST = 20
 LOCAL = {
     "distributed.scheduler.allowed-failures": 1,  # a process that dies twice over the same chunk is no accident
     "distributed.worker.profile.enabled": False,  # what nobody looks at takes some time from the runs
+    # A process that died is started again; on a busy machine that takes longer than the 15 s after which Dask gives up.
+    "distributed.deploy.lost-worker-timeout": "5m",
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
     # One thread each, as runs are side by side. Dask has processes give memory back at once; the rows of the next run
