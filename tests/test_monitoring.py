@@ -71,12 +71,41 @@ def test_growth_under_a_constant_amplitude_input_is_found_before_it_is_hundredfo
     assert 1.00005**found.step < 100.0
 
 
+def peaks(period: float, growth: float = 3.5, steps: int = 2000) -> Array:
+    """An oscillation of `period` macro steps that grows `growth`-fold over the run."""
+    k = np.arange(steps + 1.0)
+    return growth ** (k / steps) * np.sin(2 * math.pi / period * k + 0.3)
+
+
+@pytest.mark.parametrize(("period", "step"), [(70.0, 1248), (90.0, 1248), (110.0, 1536), (150.0, 1536), (190.0, 1536)])
+def test_windows_hardly_longer_than_a_period_suffice(period: float, step: int) -> None:
+    """It doubles in 1107 macro steps. Windows have now one, now two peaks more, and need not be doubled to fit."""
+    (found,) = grown(peaks(period))
+    assert found.step == step
+    assert found.factor == pytest.approx(3.5 ** (1 / 2000), abs=1e-5)
+
+
+def test_a_neighbour_whose_drift_slows_down_has_given_no_energy_away() -> None:
+    k = np.arange(2001.0)
+    speed = 40 * (1 - np.exp(-k / 600)) + 0.1 * peaks(40.0)
+    (found, *_) = grown(np.column_stack([peaks(40.0), speed]))
+    assert (found.output, found.step) == (0, 1216)
+
+
+@pytest.mark.parametrize(("left", "silent"), [(0.985, True), (0.995, False)])
+def test_a_neighbour_that_oscillates_less_may_have_given_its_energy(left: float, silent: bool) -> None:
+    k = np.arange(2001.0)
+    other = left ** (k / 1088) * np.cos(2 * math.pi / 40 * k)
+    assert bool(grown(np.column_stack([peaks(40.0), other]))) != silent
+
+
 t = K / 1000.0
 QUIET: dict[str, tuple[Array, Array | None]] = {
     "damped oscillation": (np.exp(-0.1 * t) * np.cos(30 * t), None),
     "undamped oscillation": (np.cos(30 * t), None),
     "rising to steady state": ((1 - np.exp(-0.2 * t)) * np.sin(30 * t), np.sin(30 * t)),
     "the same, inputs unseen": ((1 - np.exp(-0.2 * t)) * np.sin(30 * t), None),
+    "rising in proportion to the square of time": ((1 + t) ** 2 * np.sin(30 * t), None),
     "resonance without damping": (t * np.sin(30 * t), np.sin(30 * t)),
     "the same, inputs not seen": (t * np.sin(30 * t), None),
     "from some amplitude in proportion to time": ((2 + t) * np.sin(30 * t), None),
@@ -137,6 +166,52 @@ def test_no_alarm_of_random_stable_couplings() -> None:
     # Initial motion may hardly touch the mode that grows: then other modes hide it for a while.
     assert found == unstable
     assert early >= 0.9 * unstable
+
+
+# ---- a short run: a motor and an elastic load ------------------------------------------------------------------------
+
+
+def motor_and_load(b: float = 0.1, d: float = 0.007) -> System:
+    """J1 ω1' = T − τ drives φ' = ω1 − ω2, J2 ω2' = τ − b ω2 with τ = k φ + d (ω1 − ω2); T = 1 N m from rest."""
+    J1, J2, k = 0.05, 0.1, 100.0
+    motor = StateSpace(0.0, [[1 / J1, -1 / J1]], 1.0, inputs=["drive", "torque"], outputs=["speed"])
+    load = StateSpace(
+        [[0.0, -1.0], [k / J2, -(d + b) / J2]],
+        [[1.0], [d / J2]],
+        [[k, -d], [0.0, 1.0]],
+        [[d], [0.0]],
+        inputs=["motor_speed"],
+        outputs=["torque", "speed"],
+    )
+    links = [("motor.speed", "load.motor_speed"), ("load.torque", "motor.torque")]
+    return System({"motor": motor, "load": load}, links, inputs={"motor.drive": 1.0})
+
+
+def test_growth_in_a_run_of_two_seconds_is_noticed_before_its_end() -> None:
+    """The speed drifts, and its drift slows down; a period has 115 macro steps; values grow fourfold in the run."""
+    system = motor_and_load()
+    master = masters.jacobi(system, 1e-3)
+    assert Spectrum(LinearSystem(system, master)).radius ** 2000 == pytest.approx(4.29, rel=0.01)
+    result = run(system, master, stop=2.0)
+    exact = reference(system, step=1e-3, stop=2.0).result
+    missed = result["load.torque"] - exact["load.torque"]
+    assert missed.std() / exact["load.torque"].std() == pytest.approx(2.28, rel=0.01)
+    (growing,) = result.info["monitors"]["growing"]
+    assert (growing["output"], growing["time"]) == ("load.torque", pytest.approx(1.152))
+    assert growing["factor"] == pytest.approx(4.29 ** (1 / 2000), abs=2e-5)
+    assert "load.torque of unit 'load' grows" in said(result)
+
+
+def test_both_engines_see_the_same_growth() -> None:
+    system = motor_and_load()
+    master = masters.jacobi(system, 1e-3)
+    ours, oracle = (run(system, master, stop=2.0, engine=EngineOptions(kind)) for kind in ("kernel", "reference"))
+    assert ours.info["monitors"] == oracle.info["monitors"]
+
+
+def test_the_same_load_with_more_damping_is_quiet() -> None:
+    system = motor_and_load(d=0.3)
+    assert not run(system, masters.jacobi(system, 1e-3), stop=5.0).info["monitors"]["growing"]
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------

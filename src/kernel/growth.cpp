@@ -7,15 +7,21 @@
 namespace cosimo {
 namespace {
 
+constexpr std::size_t lengths = 58;                           // of windows: their steps fit in 63 bits
 constexpr long long least = 6, many = 8, under_inputs = 10;   // windows
 constexpr double swift = 4.0, steadily = 2.0, driven = 30.0;  // the factor F over these
-constexpr double even = 0.25, bend = 0.2, input = 1.5, slack = 0.02, side = 0.25, shrunk = 0.95, noise = 1e-9;
+constexpr double even = 0.25, bend = 0.1, input = 1.5, slack = 0.02, side = 0.25, shrunk = 0.99, noise = 1e-9;
 
 // Whether a window has grown out of the one before.
 inline bool contains(Interval later, Interval before) {
     const double size = range_of(before), next = range_of(later), missed = slack * next;
     // Without branches: which of the four fails first cannot be foreseen.
     return (size < next) & (0.0 < size) & !(before[0] > later[0] + missed) & !(before[1] > later[1] + missed);
+}
+
+// Whether an output oscillates less than it did, as one that gives energy away. A drift that slows down has moved on.
+inline bool gave(Interval then, Interval now) {
+    return range_of(now) < shrunk * range_of(then) && now[0] <= then[0] && now[1] <= then[1];
 }
 
 }  // namespace
@@ -26,19 +32,27 @@ void Growth::begin(const std::vector<double> &start, std::vector<std::uint32_t> 
     owners_ = std::move(owners);
     groups_ = std::move(groups);
     silent_.assign(owners_.size(), 0);
+    block_.resize(start_.size());
     merged_.resize(start_.size());
-    levels_.reserve(64);
+    doubled_.reserve(lengths);
+    thirds_.reserve(lengths);
     found.reserve(owners_.size());
 }
 
 void Growth::remember(StateBytes &bytes) {
-    const std::size_t n = start_.size();
     bytes.array(start_);
     bytes.array(silent_);
     bytes.value(steps_);
     bytes.list(found, owners_.size());
-    bytes.resize(levels_, 60, {0, 0, 0, std::vector<Interval>(static_cast<std::size_t>(ring) * n), start_});
-    for (Level &level : levels_) {
+    remember(bytes, doubled_);
+    remember(bytes, thirds_);
+    for (const Grown &one : found)
+        if (one.output >= owners_.size()) StateBytes::refuse();
+}
+
+void Growth::remember(StateBytes &bytes, Ladder &ladder) {
+    bytes.resize(ladder, lengths, fresh(0));
+    for (Level &level : ladder) {
         bytes.value(level.width);
         bytes.value(level.count);
         bytes.value(level.left);
@@ -46,31 +60,43 @@ void Growth::remember(StateBytes &bytes) {
         bytes.array(level.old);
         if (level.left < 0 || level.count < level.left || level.count - level.left > ring) StateBytes::refuse();
     }
-    for (const Grown &one : found)
-        if (one.output >= owners_.size()) StateBytes::refuse();
+}
+
+Growth::Level Growth::fresh(long long width) const {
+    return {width, 0, 0, std::vector<Extent>(static_cast<std::size_t>(ring) * start_.size()), start_};
 }
 
 void Growth::window(const Interval *now) {
     steps_ += window_steps;
-    const std::size_t n = start_.size();
-    for (std::size_t number = 0; number < 60; ++number) {
-        if (number == levels_.size()) [[unlikely]]
-            levels_.push_back({static_cast<long long>(window_steps) << number, 0, 0,
-                               std::vector<Interval>(static_cast<std::size_t>(ring) * n), start_});
-        Level &level = levels_[number];
+    const double time = static_cast<double>(steps_);
+    for (std::size_t i = 0; i < start_.size(); ++i) block_[i] = Extent{now[i], Interval{time, time}};
+    climb(doubled_, window_steps, block_.data());
+    const Level &blocks = doubled_.front();
+    if (blocks.count % 3 == 0) climb(thirds_, 3 * window_steps, merge(at(blocks, 0), merge(at(blocks, 1), at(blocks, 2))));
+}
+
+// Two windows of one length make one of the next.
+void Growth::climb(Ladder &ladder, long long width, const Extent *now) {
+    for (std::size_t number = 0; number < lengths; ++number) {
+        if (number == ladder.size()) [[unlikely]]
+            ladder.push_back(fresh(width << number));
+        Level &level = ladder[number];
         push(level, now);
         if (level.count >= least) look(level);
         if (level.count & 1) return;
-        const Interval *before = at(level, 1);
-        for (std::size_t i = 0; i < n; ++i) merged_[i] = joined(now[i], before[i]);
-        now = merged_.data();
+        now = merge(now, at(level, 1));
     }
 }
 
-void Growth::push(Level &level, const Interval *now) {
+const Extent *Growth::merge(const Extent *a, const Extent *b) {
+    for (std::size_t i = 0; i < start_.size(); ++i) merged_[i] = joined(a[i], b[i]);
+    return merged_.data();
+}
+
+void Growth::push(Level &level, const Extent *now) {
     if (level.count - level.left == ring) [[unlikely]]
         forget(level);
-    Interval *to = level.windows.data() + place(level.count);
+    Extent *to = level.windows.data() + place(level.count);
     for (std::size_t i = 0; i < start_.size(); ++i) to[i] = now[i];
     ++level.count;
 }
@@ -78,43 +104,43 @@ void Growth::push(Level &level, const Interval *now) {
 // Room for more windows: those that nobody looks at any more, many at a time.
 void Growth::forget(Level &level) {
     for (; level.left < level.count - kept + 1; ++level.left) {
-        const Interval *from = level.windows.data() + place(level.left);
-        for (std::size_t i = 0; i < start_.size(); ++i) level.old[i] = joined(level.old[i], from[i]);
+        const Extent *from = level.windows.data() + place(level.left);
+        for (std::size_t i = 0; i < start_.size(); ++i) level.old[i] = joined(level.old[i], from[i].values);
     }
 }
 
 // Nearly always an interval does not contain the one before, at the latest after some windows.
 void Growth::look(const Level &level) {
-    const Interval *newest = at(level, 0), *before = at(level, 1);
+    const Extent *newest = at(level, 0), *before = at(level, 1);
     const std::size_t count = owners_.size();
     for (std::size_t output = 0; output < count; ++output)
-        if (contains(newest[output], before[output])) examine(level, output);
+        if (contains(newest[output].values, before[output].values)) examine(level, output);
 }
 
 void Growth::examine(const Level &level, std::size_t output) {
     if (silent_[output]) return;
     const long long first = begin_of(level, output);
     if (first < 0) return;
-    const double sizes[] = {range_of(at(level, first)[output]), range_of(at(level, 0)[output])};
-    found.push_back({static_cast<std::uint32_t>(output), steps_, sizes[0], sizes[1], first * level.width});
+    const double sizes[] = {range_of(at(level, first)[output].values), range_of(at(level, 0)[output].values)};
+    found.push_back({output, steps_, sizes[0], sizes[1], passed(level, output, first, 0)});
     silent_[output] = 1;
 }
 
 // How many windows ago steady growth began; −1 where it is none.
 long long Growth::begin_of(const Level &level, std::size_t output) const {
-    Interval later = at(level, 0)[output];
+    Interval later = at(level, 0)[output].values;
     const double last = range_of(later);
     for (long long back = 1; back < least; ++back) {
-        const Interval now = at(level, back)[output];
+        const Interval now = at(level, back)[output].values;
         if (!contains(later, now)) return -1;
         later = now;
     }
-    later = at(level, 0)[output];
+    later = at(level, 0)[output].values;
     if (!(noise * std::max(std::fabs(later[0]), std::fabs(later[1])) < last && last < INFINITY)) return -1;
     const bool inputs_vary = forced(level);
     const long long windows = inputs_vary ? under_inputs : least, there = std::min(level.count, kept);
     for (long long back = 1; back < there; ++back) {
-        const Interval now = at(level, back)[output];
+        const Interval now = at(level, back)[output].values;
         if (!contains(later, now)) return -1;
         const double wanted = inputs_vary ? driven : back + 1 < many ? swift : steadily;
         if (back + 1 >= windows && last >= wanted * range_of(now)) return steady(level, output, back, wanted) ? back : -1;
@@ -123,38 +149,52 @@ long long Growth::begin_of(const Level &level, std::size_t output) const {
     return -1;
 }
 
-bool Growth::steady(const Level &level, std::size_t output, long long first, double factor) const {
-    auto size = [&](long long back) { return range_of(at(level, back)[output]); };
-    const double last = size(0), begun = size(first), mean = std::log(last / begun) / static_cast<double>(first);
+// Macro steps between the ranges of two windows: the time of a range is the mean of those of its ends.
+double Growth::passed(const Level &level, std::size_t output, long long from, long long to) const {
+    const Interval a = at(level, from)[output].times, b = at(level, to)[output].times;
+    return 0.5 * (b[0] + b[1]) - 0.5 * (a[0] + a[1]);
+}
+
+// log A rises in a straight line; `passed`: what the clock says between two windows.
+template <class Passed>
+bool Growth::straight(const Level &level, std::size_t output, long long first, Passed passed) const {
+    auto size = [&](long long back) { return range_of(at(level, back)[output].values); };
+    auto rate = [&](long long from, long long to) { return std::log(size(to) / size(from)) / passed(from, to); };
+    const double mean = rate(first, 0);
     for (long long back = first; back > 0; --back) {
-        const double step = std::log(size(back - 1) / size(back));
+        const double step = rate(back, back - 1);
         if (!((1.0 - even) * mean <= step && step <= (1.0 + even) * mean)) return false;
     }
     const long long half = first / 2;
-    const double early = std::log(size(first - half) / begun), late = std::log(last / size(half));
-    if (std::fabs(late - early) > bend * mean * static_cast<double>(half)) return false;
-    const Interval newest = at(level, 0)[output], oldest = at(level, first)[output];
-    const double part = side * (last - begun);
+    return std::fabs(rate(half, 0) - rate(first, first - half)) <= bend * mean;
+}
+
+bool Growth::steady(const Level &level, std::size_t output, long long first, double factor) const {
+    auto windows = [](long long from, long long to) { return static_cast<double>(from - to); };
+    auto times = [&](long long from, long long to) { return passed(level, output, from, to); };
+    if (!straight(level, output, first, windows) && !straight(level, output, first, times)) return false;
+    const Interval newest = at(level, 0)[output].values, oldest = at(level, first)[output].values;
+    const double last = range_of(newest), part = side * (last - range_of(oldest));
     if (newest[0] - oldest[0] < part || newest[1] - oldest[1] < part) return false;
     Interval before = level.old[output];
     for (long long number = level.left; number < level.count - 1 - first; ++number)
-        before = joined(before, level.windows[place(number) + output]);
+        before = joined(before, level.windows[place(number) + output].values);
     return last >= factor * range_of(before) && !explained(level, output, first);
 }
 
 bool Growth::forced(const Level &level) const {
-    const Interval *newest = at(level, 0);
+    const Extent *newest = at(level, 0);
     for (std::size_t i = owners_.size(); i < start_.size(); ++i)
-        if (range_of(newest[i]) > 0.0) return true;
+        if (range_of(newest[i].values) > 0.0) return true;
     return false;
 }
 
 bool Growth::explained(const Level &level, std::size_t output, long long first) const {
-    const Interval *newest = at(level, 0), *oldest = at(level, first);
+    const Extent *newest = at(level, 0), *oldest = at(level, first);
     for (std::size_t i = owners_.size(); i < start_.size(); ++i)
-        if (range_of(newest[i]) > input * range_of(oldest[i])) return true;
+        if (range_of(newest[i].values) > input * range_of(oldest[i].values)) return true;
     for (std::uint32_t other : groups_[owners_[output]])
-        if (range_of(newest[other]) < shrunk * range_of(oldest[other])) return true;
+        if (gave(oldest[other].values, newest[other].values)) return true;
     return false;
 }
 

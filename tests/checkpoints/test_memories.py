@@ -25,6 +25,7 @@ from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution import run
 from cosimo.monitoring import Watch
 from cosimo.problems import two_mass
 from cosimo.reference import Interpreter
@@ -144,3 +145,13 @@ def test_every_kind_of_unit(kind: str, tmp_path: Path) -> None:
             require_continued(fmus, masters.jacobi(fmus, 1e-3, coupling=Hold(order)), kind, 13, 9)
         require_continued(fmus, masters.iterative(fmus, 1e-3, sweeps=2), kind, 13, 9)
         require_continued(fmus, masters.multirate(fmus, 1e-3, multiples={"one": 3}), kind, 13, 9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [395, 1003])
+def test_growth_is_noticed_where_it_would_have_been(kind: str, k: int) -> None:
+    """Growth is found after 704, 864 and 1792 macro steps; 395 and 1003 lie within windows of every length."""
+    system = two_mass(damping=0.0, kc=4000.0)
+    master = masters.jacobi(system, 1e-3)
+    assert [one["time"] for one in run(system, master, stop=1.9).info["monitors"]["growing"]] == [0.704, 0.864, 1.792]
+    require_continued(system, master, kind, k, 900)

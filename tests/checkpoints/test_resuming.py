@@ -174,7 +174,7 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK something else")
     with pytest.raises(CheckpointError, match="not a checkpoint of cosimo"):
         resume(path, system, master)
-    path.write_bytes(data.replace(b"checkpoint 2", b"checkpoint 9", 1))
+    path.write_bytes(data.replace(b"checkpoint 3", b"checkpoint 9", 1))
     with pytest.raises(CheckpointError, match="another version"):
         resume(path, system, master)
     path.unlink()  # killed between the two renames

@@ -1,6 +1,6 @@
 """Checkpoint files: written at once or not at all, recognised, and read without running anything that is in them.
 
-    "cosimo checkpoint 2\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
+    "cosimo checkpoint 3\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
 
 A new file is written beside the old one, brought to the disk, and put in its place; the old one stays as `.earlier`.
 A kill at any moment leaves at least one whole file.
@@ -24,7 +24,7 @@ from cosimo.recording import writing
 from cosimo.streams import bring_names_to_disk
 
 MAGIC = b"cosimo checkpoint "
-HEAD = MAGIC + b"2\n"
+HEAD = MAGIC + b"3\n"
 DIGEST = hashlib.sha256().digest_size
 SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
 """After the name of the output file; of the one before; of the one that is being written."""
