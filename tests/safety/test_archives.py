@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
-from attacks import ATTACKS, GOOD, MIB, added, entry, fmu, package
+from attacks import ATTACKS, GOOD, MIB, added, fmu, package
 from command_line import cosimo
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
@@ -235,13 +235,3 @@ def test_document_types_in_packages(work: Path, name: str) -> None:
         )
     assert f"{name}:" in (said := refused(work, "validate", "s.ssd"))
     assert "DOCTYPE" in said
-
-
-def test_names_with_backslashes(work: Path) -> None:
-    path = fmu(work)
-    path.write_bytes(added((entry("..\\evil"), b"x"))(path.read_bytes()))
-    with pytest.raises(UnsafeInputError, match="backslash"):
-        Fmu(path)
-    (there := package(work / "p.ssp", b"")).write_bytes(added((entry("a\\..\\..\\evil"), b"x"))(there.read_bytes()))
-    with pytest.raises(UnsafeInputError, match=r"'\.\.' in its name"):
-        load_ssp(there)

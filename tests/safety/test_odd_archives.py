@@ -47,6 +47,16 @@ def streamed(archive: bytes) -> bytes:
     return written
 
 
+def spelled(archive: bytes) -> bytes:
+    """The same with every name as some tools of Windows write it, behind an entry for the top folder."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(buffer, "w") as target:
+        target.writestr(entry("./"), b"")
+        for name in source.namelist():
+            target.writestr(entry(".\\" + name.replace("/", "\\")), source.read(name))
+    return buffer.getvalue()
+
+
 def wide(archive: bytes) -> bytes:
     """One more entry whose header has its sizes in fields of 64 bits without need."""
     buffer = io.BytesIO(archive)
@@ -97,6 +107,17 @@ ODD: dict[str, tuple[Callable[[bytes], bytes], dict[str, bytes]]] = {
         {"resources/a.": b"1", "resources/b /c ": b"2"},
     ),
     "an archive inside": (added((entry("resources/a.zip"), NESTED.getvalue())), {"resources/a.zip": NESTED.getvalue()}),
+    "all names with backslashes": (spelled, {}),
+    "the top folder": (added((entry("./"), b""), (entry("./resources/a"), b"1")), {"resources/a": b"1"}),
+    "a file twice": (
+        added((entry("resources/a"), b"1"), (entry("resources/a"), b"1"), (entry("resources/a"), b"1")),
+        {"resources/a": b"1"},
+    ),
+    "backslashes": (
+        added((entry("resources\\b\\"), b""), (entry("resources\\b\\c"), b"1"), (entry("resources/b/c"), b"1")),
+        {"resources/b/c": b"1"},
+    ),
+    "backslashes behind a dot": (added((entry(".\\resources\\a"), b"1")), {"resources/a": b"1"}),
     "an empty folder, twice": (added((entry("resources/b/"), b""), (entry("resources/b/"), b"")), {}),
     "a folder with bytes": (added((entry("resources/b/"), b"evil")), {}),
     "the same name in a further field": (added((called("resources/a", "resources/a"), b"x")), {"resources/a": b"x"}),

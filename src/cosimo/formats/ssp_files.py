@@ -149,9 +149,8 @@ class ArchiveFiles(Files):
         self._copied: set[str] = set()
         self._archive: zipfile.ZipFile | None = None
         with self._open() as archive:
-            # Archives written on Windows may separate folders with backslashes.
-            check_archive(archive, self._name, limits, backslashes=True)
-            self._members = {i.filename.replace("\\", "/"): i.filename for i in archive.infolist() if not i.is_dir()}
+            check_archive(archive, self._name, limits)
+            self._members = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,7 +176,7 @@ class ArchiveFiles(Files):
 
     def read(self, name: str) -> bytes:
         with self._open() as archive:
-            member = self._member(archive, name)
+            member = self._member(name)
             if member.file_size > self.limits.text_size:
                 raise UnsafeInputError(
                     f"'{self.label(name)}' is larger than {self.limits.text_size:,} bytes; {remedy('text_size')}."
@@ -193,7 +192,7 @@ class ArchiveFiles(Files):
         if name in self._copied:
             return path
         with self._open() as archive:
-            member = self._member(archive, name)
+            member = self._member(name)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, path.open("wb") as target:
@@ -211,12 +210,12 @@ class ArchiveFiles(Files):
     def _absolute(self, source: str, path: str) -> str:
         raise ConfigurationError(f"'{source}' lies outside the package '{self._name}'; packages hold their files.")
 
-    def _member(self, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+    def _member(self, name: str) -> zipfile.ZipInfo:
         if name.startswith(("../", "/")) or name == "..":
             raise UnsafeInputError(f"'{self._name}' names the file '{name}', which lies outside the package; refused.")
         if name not in self._members:
             raise UnknownNameError(f"file in '{self._name}'", name, self._members)
-        return archive.getinfo(self._members[name])
+        return self._members[name]
 
     @contextmanager
     def _open(self) -> Iterator[zipfile.ZipFile]:

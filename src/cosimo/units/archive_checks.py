@@ -26,31 +26,65 @@ _FOLDERS = 100
 """Folders inside each other, far more than anybody makes; each is looked at."""
 
 
-def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits, *, backslashes: bool = False) -> int:
+def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits) -> int:
     """Refuse the archive, called `label` in messages, or return how many bytes its entries take unpacked.
 
-    `backslashes` are taken for slashes, as some tools separate folders with them; else they are refused.
+    What tools do without harm is put right in `archive`: backslashes between folders become slashes, `./` goes, and a
+    file that is there twice with the same bytes is there once.
     """
     entries = archive.infolist()
     if len(entries) > limits.entries:
         raise UnsafeInputError(f"'{label}' has {len(entries):,} entries, more than {limits.entries:,}; "
                                f"{remedy('entries')}.")  # fmt: skip
     for entry in entries:
-        if reason := _name_reasons(entry, backslashes) or _kind_reason(entry):
+        if reason := _name_reasons(entry) or _kind_reason(entry):
             raise UnsafeInputError(f"'{label}': entry '{show(entry.orig_filename)}' {reason}; refused.")
         if entry.file_size > limits.ratio * max(entry.compress_size, 1) and entry.file_size > MIB:
             raise UnsafeInputError(
                 f"'{label}': entry '{show(entry.filename)}' unpacks to {entry.file_size:,} bytes from "
                 f"{entry.compress_size:,}, a ratio above {limits.ratio:g}; {remedy('ratio')}."
             )
-    _check_clashes(entries, label)
+    twins = _check_clashes(entries, label)
     _check_headers(archive, label)
     total = sum(entry.file_size for entry in entries)
     if total > limits.total_size:
         raise UnsafeInputError(
             f"'{label}' would take {total:,} bytes unpacked, more than {limits.total_size:,}; {remedy('total_size')}."
         )
+    for entry, other in twins:
+        if not _same_bytes(archive, entry, other):
+            raise _clash(label, entry, other)
+    _tidy(archive, {id(entry) for entry, _ in twins})
     return total
+
+
+def _tidy(archive: zipfile.ZipFile, left_out: set[int]) -> None:
+    """Give entries the names that they are used by, and leave out repeated ones and the top folder."""
+    kept = [entry for entry in archive.filelist if id(entry) not in left_out and proper_name(entry.filename)]
+    for entry in kept:
+        entry.filename = proper_name(entry.filename)
+    archive.filelist[:] = kept
+    archive.NameToInfo = {entry.filename: entry for entry in kept}
+
+
+def proper_name(name: str) -> str:
+    """The name with slashes between folders and without `.` for the folder itself; empty for the top folder.
+
+    >>> proper_name(".\\\\binaries\\\\a.so"), proper_name("./")
+    ('binaries/a.so', '')
+    """
+    *folders, last = name.replace("\\", "/").split("/")
+    return "/".join([*(part for part in folders if part != "."), last])
+
+
+def _same_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, other: zipfile.ZipInfo) -> bool:
+    if (entry.CRC, entry.file_size) != (other.CRC, other.file_size):
+        return False
+    with archive.open(entry) as first, archive.open(other) as second:
+        while block := first.read(MIB):
+            if block != second.read(len(block)):
+                return False
+    return True
 
 
 def show(name: str) -> str:
@@ -63,14 +97,14 @@ def show(name: str) -> str:
     return safe if len(safe) <= 120 else safe[:117] + "…"
 
 
-def _name_reasons(entry: zipfile.ZipInfo, backslashes: bool) -> str | None:
+def _name_reasons(entry: zipfile.ZipInfo) -> str | None:
     """What is wrong with one of the names that an entry has: that of the directory, and that it is extracted to."""
     # The same bytes are the same name: tools that do not set the flag for UTF-8 repeat them in the extra field.
     same = (entry.orig_filename.encode("utf-8", "surrogatepass"), _raw_name(entry))
     if other := next((name for name in _further_names(entry) if name not in same), None):
         return f"is called '{show(other.decode('utf-8', 'replace'))}' in a further field: two names for one file"
     names = dict.fromkeys((entry.orig_filename, entry.filename))
-    return next(filter(None, (_name_reason(name, backslashes) for name in names)), None)
+    return next(filter(None, (_name_reason(name) for name in names)), None)
 
 
 def _further_names(entry: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -90,10 +124,10 @@ def _raw_name(entry: zipfile.ZipInfo) -> bytes:
     return entry.orig_filename.encode("cp437", "replace")
 
 
-def _name_reason(name: str, backslashes: bool) -> str | None:
-    name = name.replace("\\", "/") if backslashes else name
-    if "\\" in name:
-        return "has a backslash in its name, which leads elsewhere on some systems"
+def _name_reason(name: str) -> str | None:
+    if not name:
+        return "has no proper name"
+    name = proper_name(name)
     if name.startswith("/") or re.match("[A-Za-z]:", name):
         return "has an absolute name, which leads elsewhere"
     if ".." in name.split("/"):
@@ -102,9 +136,9 @@ def _name_reason(name: str, backslashes: bool) -> str | None:
         return "has a colon in its name, which leads elsewhere on some systems"
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         return "has control characters in its name"
-    # "a//b" and "./a" are further names of "a/b" and "a"; some systems leave out dots and spaces at the end.
+    # "a//b" is a further name of "a/b"; some systems leave out dots and spaces at the end.
     parts = name.removesuffix("/").split("/")
-    if not all(part.rstrip(" .") for part in parts):
+    if name and not all(part.rstrip(" .") for part in parts):
         return "has no proper name"
     if len(parts) > _FOLDERS:
         return f"lies more than {_FOLDERS} folders deep"
@@ -125,32 +159,50 @@ def _kind_reason(entry: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def _check_clashes(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
-    """Refuse names that would write over each other, here or where upper and lower case are the same."""
-    files: dict[str, str] = {}
+def _check_clashes(entries: Sequence[zipfile.ZipInfo], label: str) -> list[tuple[zipfile.ZipInfo, zipfile.ZipInfo]]:
+    """Refuse names that would write over each other, here or where upper and lower case are the same.
+
+    Entries of exactly the same name are returned, each with the one before it: their bytes may be the same.
+    """
+    files: dict[str, zipfile.ZipInfo] = {}
     folders: list[str] = []
+    twins = []
     for entry in entries:
-        key = _key(entry.filename)
-        if entry.filename.endswith(("/", "\\")):
+        name = proper_name(entry.filename)
+        key = _key(name)
+        if not name or name.endswith("/"):
             folders.append(key)
             continue
         folders.append(key.rpartition("/")[0])
-        if (other := files.setdefault(key, entry.filename)) is not entry.filename:
-            how = "twice" if other == entry.filename else f"and '{show(other)}', the same name to some systems"
-            raise UnsafeInputError(f"'{label}' holds the entry '{show(entry.filename)}' {how}; refused.")
+        if (other := files.setdefault(key, entry)) is entry:
+            continue
+        if proper_name(other.filename) != name:
+            raise _clash(label, entry, other)
+        twins.append((entry, other))
     seen: set[str] = set()
     for folder in folders:  # each counts with all folders around it, whether they have entries or not
         while folder and folder not in seen:
             if folder in files:
-                raise UnsafeInputError(f"'{label}' holds '{show(files[folder])}' as a file and as a folder; refused.")
+                name = show(files[folder].filename)
+                raise UnsafeInputError(f"'{label}' holds '{name}' as a file and as a folder; refused.")
             seen.add(folder)
             folder = folder.rpartition("/")[0]
+    return twins
+
+
+def _clash(label: str, entry: zipfile.ZipInfo, other: zipfile.ZipInfo) -> UnsafeInputError:
+    """The error for two entries that would be one file."""
+    if proper_name(other.filename) == proper_name(entry.filename):
+        how = "twice, with different content"
+    else:
+        how = f"and '{show(other.filename)}', the same name to some systems"
+    return UnsafeInputError(f"'{label}' holds the entry '{show(entry.filename)}' {how}; refused.")
 
 
 def _key(name: str) -> str:
     """The same for names that are one on systems without case, with one way to write accents, or without final dots."""
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
-    return "/".join(part.rstrip(" .") for part in folded.replace("\\", "/").removesuffix("/").split("/"))
+    return "/".join(part.rstrip(" .") for part in folded.removesuffix("/").split("/"))
 
 
 def _check_headers(archive: zipfile.ZipFile, label: str) -> None:
