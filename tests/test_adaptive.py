@@ -238,7 +238,14 @@ def test_steps_stay_between_their_limits() -> None:
 
 
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
-@pytest.mark.parametrize("source", [road, Table([0.0, EVENT], [0.0, 0.1], interpolation="hold")])
+@pytest.mark.parametrize(
+    "source",
+    [
+        road,
+        Table([0.0, EVENT], [0.0, 0.1], interpolation="hold"),
+        Table([0.0, EVENT, EVENT, STOP], [0.0, 0.0, 0.1, 0.1]),
+    ],
+)
 def test_a_step_ends_where_an_external_input_jumps(kind: Any, source: Any) -> None:
     system = quarter_truck(profile=source)
     result = run(system, jacobi(system, STEP), stop=STOP, record="all", adaptive=Adaptive(kind))
@@ -264,6 +271,7 @@ def test_slopes_are_no_jumps_and_jumps_on_slopes_are() -> None:
     assert jumps(lambda t: math.sin(40 * t)) == []
     assert jumps(lambda t: max(0.0, t - 0.3)) == []
     assert jumps(Table([0.0, 0.2, 0.3], [0.0, 1.0, 1.0])) == []
+    assert jumps(Table([0.0, 0.25, 0.25, 0.5], [0.0, 1.0, 2.0, 0.0])) == [2**18]
     assert jumps(lambda t: math.sin(6 * t) + 2.0 * (t >= 0.7)) == [math.ceil(0.7 * 2**20)]
     assert jumps(lambda t: float(t >= 0.25) + float(t >= 0.75)) == [2**18, 3 * 2**18]
     assert jumps(Table([0.0, 0.25, 0.25 + 2.0**-20], [0, 1, 2], interpolation="hold")) == [2**18, 2**18 + 1]

@@ -37,6 +37,36 @@ def test_outside_the_table_the_ends_are_held(interpolation: Any) -> None:
     assert (table(-5.0), table(99.0)) == (10.0, 0.0)
 
 
+JUMPS = {
+    "inside": ([0.0, 1.0, 1.0, 3.0], [0.0, 2.0, 10.0, 0.0]),
+    "at the begin": ([1.0, 1.0, 3.0], [2.0, 10.0, 0.0]),
+    "at the end": ([0.0, 1.0, 1.0], [0.0, 2.0, 10.0]),
+    "alone": ([1.0, 1.0], [2.0, 10.0]),
+    "among many": ([0.0, 0.2, 0.4, 0.6, 1.0, 1.0, 1.5, 2.0, 2.5], [0.0, 0.4, 0.8, 1.2, 2.0, 10.0, 7.5, 5.0, 2.5]),
+    "one after the other": ([0.0, 0.5, 0.5, 1.0, 1.0, 3.0], [9.0, 9.0, 1.0, 2.0, 10.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_two_rows_of_one_time_are_a_jump(name: str) -> None:
+    table, before = Table(*JUMPS[name]), float(np.nextafter(1.0, 0.0))
+    assert table(before) == pytest.approx(2.0, abs=1e-14)
+    assert table(1.0) == 10.0
+    after = {"at the end": 10.0, "alone": 10.0}.get(name, 7.5)
+    assert table(1.5) == after
+    held = Table(*JUMPS[name], interpolation="hold")
+    rows = dict(zip(*JUMPS[name], strict=True))  # the last row of each time
+    last_before = [value for time, value in rows.items() if time < 1.0] or [2.0]
+    assert (held(before), held(1.0)) == (last_before[-1], 10.0)
+
+
+def test_where_a_table_jumps() -> None:
+    times, values = JUMPS["one after the other"]
+    assert Table(times, values).jumps.tolist() == [0.5, 1.0]
+    assert Table(TIMES, VALUES).jumps.tolist() == []
+    assert Table(TIMES, VALUES, interpolation="hold").jumps.tolist() == [1.0, 3.0]
+
+
 def test_a_table_of_one_row() -> None:
     assert Table([2.0], [7.0])(0.0) == 7.0
 
@@ -47,8 +77,8 @@ def test_a_table_of_one_row() -> None:
         ([0, 1], [1, 2, 3], r"as many times as values.*\(2,\) and \(3,\)"),
         ([], [], "at least one"),
         ([[0, 1]], [[1, 2]], "as many times as values"),
-        ([0, 0], [1, 2], "increase strictly; sort them"),
-        ([1, 0], [1, 2], "increase strictly"),
+        ([1, 0], [1, 2], "must not decrease; sort the rows by time"),
+        ([0, 2, 2, 2, 3], [1, 2, 3, 4, 5], "more than two rows of the time 2; keep the values before and"),
         ([0, math.nan], [1, 2], "the times of a table holds a non-finite number"),
         ([0, 1], [1, math.inf], "the values of a table holds a non-finite number"),
     ],

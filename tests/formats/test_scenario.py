@@ -326,7 +326,8 @@ def test_wrong_scenarios_are_refused(tmp_path: Path, text: str, line: int | None
         ("t,u\n0,1\n1,x\n", 3, "column 'u' has 'x'; a finite number is needed"),
         ("t,u\n0,1\n1\n", 3, "column 'u' has ''"),
         ("t,u\n0,nan\n", 2, "'nan'"),
-        ("t,u\n0,1\n2,1\n1,1\n", 4, "the time 1 is not greater than the one before (2)"),
+        ("t,u\n0,1\n2,1\n1,1\n", 4, "the time 1 is less than the one before (2)"),
+        ("t,u\n0,1\n1,1\n1,2\n1,3\n", 5, "this is the third row of the time 1; keep the values before and"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path: Path, table: str, line: int | None, part: str) -> None:
@@ -336,6 +337,15 @@ def test_wrong_tables_are_refused(tmp_path: Path, table: str, line: int | None, 
     assert part in str(caught.value)
     where = (str(path), 9) if line is None else (str(tmp_path / "in.csv"), line)
     assert (caught.value.file, caught.value.line) == where
+
+
+def test_a_table_with_a_jump(tmp_path: Path) -> None:
+    path = write(tmp_path, CSV.format(""), in__csv="t,u\n0,1\n1,2\n1,5\n2,4\n")
+    source = load_scenario(path).system.inputs["tank.inflow"]
+    assert [source(t) for t in (0.0, 0.5, 1.0, 1.5, 9.0)] == [1.0, 1.5, 5.0, 4.5, 4.0]
+    path = write(tmp_path, CSV.format(', interpolation = "hold"'), in__csv="t,u\n0,1\n1,2\n1,5\n2,4\n")
+    source = load_scenario(path).system.inputs["tank.inflow"]
+    assert [source(t) for t in (0.0, 0.5, 1.0, 1.5, 9.0)] == [1.0, 1.0, 5.0, 5.0, 4.0]
 
 
 def test_units_of_measure_that_do_not_fit(tmp_path: Path) -> None:

@@ -167,6 +167,20 @@ def ring() -> System:
     return System(units, connections, inputs={"tank.u2": lambda t: np.cos(3 * t), "mixed.v": table})
 
 
+@pytest.mark.parametrize("interpolation", ["linear", "hold"])
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_a_table_that_jumps(interpolation: Any, degree: int) -> None:
+    """x' = u with a jump of u between two macro steps, and one in the middle of a macro step."""
+    table = Table([0.0, 0.5, 0.5, 0.825, 0.825, 2.0], [0.0, 1.0, 3.0, 3.0, -1.0, 0.5], interpolation=interpolation)
+    system = System({"a": StateSpace(0.0, 1.0, 1.0)}, inputs={"a.u1": table})
+    master = masters.jacobi(system, 0.25, coupling=Hold(degree))
+    result = require_same(system, master, steps=8)
+    if degree == 0:  # each step takes its value at the start: at 0.5 that after the jump
+        wanted = [table(0.25 * k) for k in range(8)]
+        assert wanted[2] == 3.0
+        assert np.diff(result["a.y1"]) == pytest.approx(0.25 * np.array(wanted), abs=1e-14)
+
+
 RING = ring()
 MULTIPLES = {"tank": 2, "plain": 3, "curved": 2, "mixed": 3}
 

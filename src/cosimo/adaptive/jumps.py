@@ -35,9 +35,9 @@ class Jumps:
         self._clear, self._found = 0, list[int]()
         self._signals: list[Callable[[int], float]] = []
         for target, source in system.inputs.items():
-            if isinstance(source, Table) and source.interpolation == "hold":
-                self._found += [math.ceil((t - grid.start) / grid.quantum) for t in source.times[1:].tolist()]
-            elif not isinstance(source, Constant | Table):
+            if isinstance(source, Table):
+                self._found += [math.ceil((t - grid.start) / grid.quantum) for t in source.jumps.tolist()]
+            elif not isinstance(source, Constant):
                 self._signals.append(partial(_value, sample, target, source, grid))
         self._found = sorted({place for place in self._found if 0 < place < grid.total})
         self._total = grid.total

@@ -31,8 +31,13 @@ class Constant:
 class Table:
     """Values over time, linear in between or held from the left; constant outside the table.
 
+    Two rows of one time are a jump: the first holds up to it, and at this time itself already the second.
+
     >>> Table([0.0, 1.0], [10.0, 20.0])(0.25)
     12.5
+    >>> step = Table([0.0, 1.0, 1.0, 2.0], [0.0, 0.0, 5.0, 5.0])
+    >>> step(0.999), step(1.0)
+    (0.0, 5.0)
     """
 
     def __init__(
@@ -47,13 +52,25 @@ class Table:
             )
         require_finite("the times of a table", self.times)
         require_finite("the values of a table", self.values)
-        if (np.diff(self.times) <= 0).any():
-            raise ConfigurationError("the times of a table must increase strictly; sort them and remove repeated ones.")
+        if (np.diff(self.times) < 0).any():
+            raise ConfigurationError("the times of a table must not decrease; sort the rows by time.")
+        if (self.times[2:] == self.times[:-2]).any():
+            time = self.times[2:][self.times[2:] == self.times[:-2]][0]
+            raise ConfigurationError(
+                f"a table has more than two rows of the time {time:g}; keep the values before and after the jump."
+            )
         if interpolation not in ("linear", "hold"):
             raise UnknownNameError("interpolation of a table", interpolation, ("linear", "hold"))
 
+    @property
+    def jumps(self) -> Array:
+        """The times at which the value changes at once."""
+        if self.interpolation == "hold":
+            return self.times[1:]
+        return self.times[1:][np.diff(self.times) == 0]
+
     def __call__(self, time: float) -> float:
-        if self.interpolation == "linear":
+        if self.interpolation == "linear":  # takes the last of two rows of one time
             return float(np.interp(time, self.times, self.values))
         return float(self.values[max(int(np.searchsorted(self.times, time, side="right")) - 1, 0)])
 

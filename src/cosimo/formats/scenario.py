@@ -140,7 +140,9 @@ class CsvTable(Table):
     csv: str = Field(description="Path of a CSV file with a line of column names, relative to this file.")
     column: str = Field(description="The column with the values.")
     time_column: str | None = Field(None, description="The column with the times in seconds; the first if left out.")
-    interpolation: Literal["linear", "hold"] = Field("linear", description="Between rows: linear, or held.")
+    interpolation: Literal["linear", "hold"] = Field(
+        "linear", description="Between rows: linear, or held; two rows of one time jump."
+    )
 
 
 class ProblemTable(Table):

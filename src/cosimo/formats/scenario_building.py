@@ -169,12 +169,17 @@ class _Columns:
             raise ConfigurationError(f"'{path}' is empty; a line of column names and rows of numbers are needed.")
 
     def pair(self, time: str | None, column: str) -> tuple[list[float], list[float]]:
-        """Times and values; times must increase."""
+        """Times and values; times must not decrease, and of one time there are at most two rows, a jump."""
         times, values = self._column(self._names[0] if time is None else time), self._column(column)
         for (line, _), (before, now) in zip(self._rows[1:], itertools.pairwise(times), strict=True):
-            if now <= before:
+            if now < before:
                 raise Place(str(self._path), line).error(
-                    f"the time {now:g} is not greater than the one before ({before:g}); sort the rows."
+                    f"the time {now:g} is less than the one before ({before:g}); sort the rows."
+                )
+        for (line, _), first, third in zip(self._rows[2:], times, times[2:], strict=False):
+            if first == third:
+                raise Place(str(self._path), line).error(
+                    f"this is the third row of the time {third:g}; keep the values before and after the jump."
                 )
         return times, values
 
