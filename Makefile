@@ -5,7 +5,7 @@ READY := .venv/.ready
 FEW := .venv/.few
 SHELL := /bin/bash
 
-.PHONY: demo test test-all packages faults lint bench fuzz sanitize clean
+.PHONY: demo test test-all mutations packages faults lint bench fuzz sanitize clean
 # Prerequisites are made in the order in which they are named, also with -j: packages before what is built with them.
 .NOTPARALLEL:
 
@@ -47,6 +47,12 @@ FUZZ_RUNS ?= 100000
 fuzz: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[fuzz]"
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m fuzz --runs $(FUZZ_RUNS)
+
+# One-token mutations of the modules that decide, each of which a test in tests/analysis must notice.
+MUTATIONS ?= 40
+SEED ?= 1
+mutations: $(READY)
+	$(BIN)/python -m tests.mutations --seed $(SEED) --count $(MUTATIONS)
 
 # The compiled code under the sanitizers for addresses, undefined behaviour and threads (sanitize/).
 sanitize: $(READY)

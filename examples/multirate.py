@@ -5,8 +5,6 @@ the structure goes first, and the actuator interpolates between its two latest v
 """
 
 import cosimo as co
-from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum, global_error
 from cosimo.couplings import Hold
 from cosimo.units import Exact, ForwardEuler
 
@@ -39,11 +37,10 @@ masters = {
 }
 print(f"{'master':24} {'stable':7} {'structure called':>17} {'error of velocity':>18}")
 for name, master in masters.items():
-    linear = LinearSystem(system, master)
+    verdict = co.analyse(system, master, horizon=STOP, details=False)
     steps = round(STOP / master.step)  # the macro step of a multirate master is the longest step in it
-    stable = Spectrum(linear).stable
-    error = f"{global_error(linear, steps=steps).outputs['structure.velocity']:.2%}" if stable else "grows"
-    print(f"{name:24} {'yes' if stable else 'NO':7} {steps:11d} times {error:>18}")
+    error = f"{verdict.error.outputs['structure.velocity']:.2%}" if verdict.stable else "grows"
+    print(f"{name:24} {'yes' if verdict.stable else 'NO':7} {steps:11d} times {error:>18}")
 
 result = co.run(system, masters["multirate, interpolated"], stop=STOP)
 print(f"{result}, schedule {str(masters['multirate, interpolated'])[:31]} …")

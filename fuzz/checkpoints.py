@@ -33,7 +33,7 @@ MODULES = ("cosimo.resuming", "cosimo.checkpoints", "cosimo.execution", "cosimo.
 
 
 def _case(name: str = "gauss-seidel") -> tuple[Any, Any]:
-    from cosimo.formats.masters import MasterOptions, build_master
+    from cosimo.masters.words import MasterOptions, build_master
     from cosimo.problems import two_mass
 
     system = two_mass()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import resource
@@ -14,7 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cosimo.analysis.verdict import BRIEF
+from cosimo.cli.tune_options import space_of
 from cosimo.formats.results import read_result
+from cosimo.tuning import Space
 
 COSIMO = [sys.executable, "-m", "cosimo.cli"]
 
@@ -27,13 +31,62 @@ def test_analyse_json_fields() -> None:
     done = cosimo("analyse", "two-mass", "--step-size", "4e-3", "--json")
     assert done.returncode == 0
     fields = json.loads(done.stdout)
-    wanted = {"stable", "spectral_radius", "step_size", "master", "defect", "global_error", "critical_step", "modes"}
-    assert wanted <= set(fields)
+    wanted = {"stable", "spectral_radius", "step_size", "master", "critical_step", "modes"}
+    assert wanted <= set(fields), "scripts rest on these"
     assert fields["stable"] is False
+    assert (fields["trust"], fields["headline"]) == ("no", "Do not trust: unstable")
+    assert fields["error"] == max(fields["errors"].values()) == fields["errors"][fields["worst_output"]]
+    assert (fields["error_kind"], fields["error_horizon"], fields["horizon"]) == ("predicted", 20.0, 20.0)
     assert fields["spectral_radius"] == pytest.approx(1.000355933312396, rel=1e-12)
     assert fields["critical_step"] == pytest.approx(0.00221482, rel=1e-5)
     assert {"monolithic", "cosimulated", "frequency_shift", "damping_shift"} <= set(fields["modes"][0])
     assert len(fields["modes"][0]["monolithic"]) == 2
+
+
+def test_run_has_the_verdict_of_analyse() -> None:
+    options = ("two-mass", "--step-size", "4e-3", "--stop-time", "1", "--json")
+    analysed, run = (json.loads(cosimo(verb, *options).stdout) for verb in ("analyse", "run"))
+    assert run["verdict"] == {name: analysed[name] for name in BRIEF}
+
+
+def test_check_refuses_what_cannot_be_trusted(tmp_path: Path) -> None:
+    bad = ("run", "two-mass", "--step-size", "4e-3", "--stop-time", "1", "-o", "rows.csv", "--check")
+    refused = cosimo(*bad, cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "do not trust: unstable; use Gauss–Seidel" in refused.stderr
+    assert not list(tmp_path.iterdir())
+    anyway = cosimo(*bad, "--anyway", cwd=tmp_path)
+    assert anyway.returncode == 0
+    assert anyway.stdout.startswith("Do not trust: unstable.\nFix: use Gauss–Seidel")
+    assert (tmp_path / "rows.csv").exists()
+    good = cosimo("run", "two-mass", "--stop-time", "1", "--target-error", "1", "--check", cwd=tmp_path)
+    assert good.returncode == 0
+    assert good.stdout.startswith("Trust: every output within ")
+
+
+def test_an_adaptive_run_is_not_assessed() -> None:
+    """A verdict is about fixed steps."""
+    done = cosimo("run", "two-mass", "--stop-time", "0.1", "--adaptive", "energy", "--json")
+    assert json.loads(done.stdout)["verdict"] is None
+
+
+def test_advice_is_written_into_the_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "masses.toml"
+    file.write_text('step-size = 4e-3  # guessed\nstop-time = 1.0\n\n[problem]\nname = "two-mass"\n', encoding="utf-8")
+    before = file.read_text(encoding="utf-8")
+    advice = json.loads(cosimo("analyse", "masses.toml", "--write", "--json", cwd=tmp_path).stdout)["recommendation"]
+    assert not advice["keep"]
+    assert (tmp_path / "masses.toml.old").read_text(encoding="utf-8") == before
+    again = json.loads(cosimo("analyse", "masses.toml", "--json", cwd=tmp_path).stdout)
+    assert (again["step_size"], again["master"]) == (advice["step_size"], advice["name"])
+    assert again["recommendation"]["keep"]
+    assert (again["trust"], again["error"]) == ("yes", pytest.approx(advice["error"], rel=1e-9))
+
+
+def test_without_options_tune_has_the_whole_space() -> None:
+    """Only then it tries what `analyse` recommends."""
+    defaults = {name: option.default for name, option in inspect.signature(space_of).parameters.items()}
+    assert space_of(**defaults) == Space()
 
 
 def test_run_writes_rows_that_read_back(tmp_path: Path) -> None:
@@ -80,6 +133,11 @@ def test_iterative_and_multirate_options() -> None:
         (["analyse", "two-mass", "--master", "gauss-seidel", "--order", "one"], "exactly once"),
         (["run", "two-mass", "--stop-time", "-1"], "stop time"),
         (["run", "two-mass", "--output-file", "rows.xyz"], "use .arrow, .arrows, .csv, .mat or .parquet"),
+        (["run", "two-mass", "--anyway"], "--anyway belongs to --check"),
+        (["run", "two-mass", "--check", "--adaptive", "energy"], "leave out --adaptive or --check"),
+        (["analyse", "two-mass", "--target-error", "0"], "--target-error wants a positive share, not 0"),
+        (["compare", "two-mass", "--target-error", "-1"], "--target-error wants a positive share, not -1"),
+        (["analyse", "two-mass", "--step-size", "4e-3", "--stop-time", "1", "--write"], "no file to write to"),
         (["reproduce", "glumac2019"], "did you mean 'glumac2018'"),
         (["analyse", "two-mass", "--no-such-option"], "No such option"),
     ],

@@ -18,7 +18,7 @@ import typer.main
 
 from cosimo.cli import app, completing, main
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
-from cosimo.formats import masters
+from cosimo.masters import words as masters
 from cosimo.problems import CATALOGUE
 from cosimo.problems.reproduction import PAPERS
 
@@ -130,7 +130,11 @@ def test_colours_only_at_a_terminal(tmp_path: Path, cosimo: Cosimo) -> None:
     arguments = ("analyse", "two-mass", "--step-size", "4e-3")
     assert "\x1b" not in cosimo(*arguments).stdout
     _, seen = at_terminal(*arguments, cwd=tmp_path)
-    assert re.search("\x1b\\[31;1m(UNSTABLE|unstable)", seen)
+    assert re.search("\x1b\\[31;1m[^\x1b]*Do not trust: unstable", seen)
+    _, seen = at_terminal("analyse", "two-mass", "--step-size", "4e-3", "--target-error", "10", cwd=tmp_path)
+    assert re.search("\x1b\\[31;1m[^\x1b]*Do not trust: unstable", seen), "by its mark, whatever else is said"
+    _, seen = at_terminal("analyse", "two-mass", "--target-error", "1", cwd=tmp_path)
+    assert re.search("\x1b\\[32m[^\x1b]*Trust: every output within", seen)
     plain = {"NO_COLOR": "1"}
     code, wrong = at_terminal("analyse", "two-mass", "--coupling", "x", cwd=tmp_path, **plain)
     assert code == 2

@@ -17,6 +17,7 @@ NAMES = [
     "Mechanical",
     "PythonUnit",
     "Result",
+    "Scenario",
     "Schedule",
     "StateSpace",
     "System",

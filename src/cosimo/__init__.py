@@ -5,11 +5,15 @@ others. They exchange values only at communication points. A *master* says in wh
 list of operations on one signal vector z (`cosimo.core.schedule`, the idea in one file). The same schedule is
 
 - executed on live units: `run(system, master, stop=10.0)`, or
-- multiplied as matrices into the one-step map Φ: `analyse(system, master)`; nothing is simulated.
+- multiplied as matrices into the one-step map Φ: `analyse(system, master)`; for known equations nothing is simulated.
 
     import cosimo as co
 
-    system = co.problems.two_mass()
+    truck = co.load("quarter_truck.ssp")                     # a scenario: system, master, step, stop time, target
+    verdict = truck.analyse()
+    result = truck.run(master=verdict.recommendation)
+
+    system = co.problems.two_mass()                          # or in code
     master = co.masters.gauss_seidel(system, step=1e-3)
     print(co.analyse(system, master))
     print(co.run(system, master, stop=10.0)["two.x"])
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
     from cosimo.core.system import Connection, System
     from cosimo.core.unit import Unit
     from cosimo.execution import run
-    from cosimo.formats.loading import load_system as load
     from cosimo.identification import identify
     from cosimo.reporting.report import report
+    from cosimo.scenario import Scenario, load
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
@@ -62,7 +66,8 @@ _HOMES = {
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
     "report": "cosimo.reporting.report",
-    "load": "cosimo.formats.loading:load_system",
+    "load": "cosimo.scenario",
+    "Scenario": "cosimo.scenario",
     "run": "cosimo.execution",
     "tune": "cosimo.tuning",
 }
@@ -75,6 +80,7 @@ __all__ = [
     "Mechanical",
     "PythonUnit",
     "Result",
+    "Scenario",
     "Schedule",
     "StateSpace",
     "System",

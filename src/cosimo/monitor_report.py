@@ -95,7 +95,7 @@ class MonitorReport:
             f"step, doubling every {doubling:.3g} s{also}, as an unstable coupling does{self._leaving(first)}; ask "
             f"'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative master"
         )
-        yield Warned(message, self.time(first.step))
+        yield Warned(message, self.time(first.step), grows=True)
 
     def _owner(self, grown: Grown) -> str:
         return self.watch.system.names[self.watch.owners[grown.output]]

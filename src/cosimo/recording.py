@@ -16,6 +16,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
@@ -217,7 +218,7 @@ class Recorder:
 
     def _document(self, complete: bool, warnings: Sequence[Warned]) -> dict[str, Any]:
         """What the file tells about the run, as plain data."""
-        found = [{"message": w.message, "time": w.time, "count": w.count} for w in warnings]
+        found = [asdict(warned) for warned in warnings]
         document = {**self._metadata, "complete": complete, "warnings": found}
         try:
             plain: dict[str, Any] = json.loads(json.dumps(document, default=as_plain, allow_nan=False))

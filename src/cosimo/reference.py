@@ -26,6 +26,8 @@ from cosimo.core.unit import Instance
 from cosimo.guarding import enter, go_back, here, leave
 from cosimo.initialisation import settle
 
+SAME = 1e-12
+"""Relative change of an output by the end of initialisation mode that is rounding."""
 Action = Callable[[int], None]
 """One operation with its constants worked out; called with the number of the macro step."""
 
@@ -98,12 +100,13 @@ class Interpreter:
         for name in self.system.units:
             self.y[name] = self._evaluate(name, self._connected(name, settled))
             self._require_finite(name, self.start_time)
-        for name, unit in self.system.units.items():
-            self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
-            self.c[name][0] = self._connected(name, self.y)
         for name, instance in self.instances.items():
             with self._guard(name, "initialised", self.start_time):
                 instance.finish_initialisation()
+        self._read_again()
+        for name, unit in self.system.units.items():
+            self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
+            self.c[name][0] = self._connected(name, self.y)
         self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
         for joint in self.joints:
             now = self.c[joint.unit][0, [link.target.index for link in joint.links]]
@@ -111,6 +114,27 @@ class Interpreter:
         for link in self.system.links:
             history = self.master.coupling_of(link.connection.target).history
             self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
+
+    def _read_again(self) -> None:
+        """Outputs of some FMUs are valid only after initialisation mode has ended: take them, and pass them on."""
+        now = {}
+        for name, unit in self.system.units.items():
+            with self._guard(name, "read", self.start_time):
+                now[name] = output_values(self.instances[name].read(), len(unit.outputs))
+        changed = [
+            f"{name}.{variable}"
+            for name, unit in self.system.units.items()
+            for variable, old, new in zip(unit.outputs, self.y[name], now[name], strict=True)
+            if not abs(new - old) <= SAME * max(abs(new), abs(old))
+        ]
+        if not changed:
+            return
+        settled = settle(self.system, now, lambda name, y: self._evaluate(name, self._connected(name, y)))
+        for name in self.system.units:
+            self.y[name] = self._evaluate(name, self._connected(name, settled))
+            self._require_finite(name, self.start_time)
+        shown = f"{', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}"
+        self._notices.setdefault(f"{shown} changed when initialisation mode ended; the new values were passed on")
 
     def macro_step(self, k: int) -> None:
         """From t_k to t_{k+1}."""

@@ -118,7 +118,7 @@ def _relocated(request: Request, moved: Moved) -> Request:
 def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
     """The system and the master of a run from the command line."""
     from cosimo.formats.loading import load
-    from cosimo.formats.masters import MasterOptions, build_master
+    from cosimo.masters.words import MasterOptions, build_master
 
     scenario = _scenario(metadata)
     if "master" not in scenario:

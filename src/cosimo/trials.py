@@ -1,39 +1,41 @@
-"""Masters and couplings tried out on one system, by running them: error against a reference, stability, cost.
+"""Masters and couplings compared on one system by running them: error, trust and cost of each.
 
-The reference is the exact solution of the coupled system where all units are linear, and otherwise a fine run: the
-fresh exchange (units that feed their inputs through are coupled and read again after the others were read) with a step
-`FINER` times smaller, whose own error is estimated from one twice as coarse. Errors are NRMS (tamellin2022, Eq. 42).
+Every master is run once and measured against the true solution (`cosimo.analysis.truth`, `cosimo.analysis.pilots`). Its
+trust is that of the verdict: from Φ where the equations are known, from a remembered verdict where there is one, and
+otherwise from what the run showed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from cosimo import masters
-from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
-from cosimo.analysis.measures import nrms
-from cosimo.compensation.whole import as_system, exact_unit
-from cosimo.core.errors import ConfigurationError, NonFiniteError, RunError, UnknownNameError
+from cosimo.analysis.analysing import analyse
+from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.memory import Memory
+from cosimo.analysis.model import Measured, Model
+from cosimo.analysis.recommendation import master_cost
+from cosimo.analysis.trust import TARGET
+from cosimo.analysis.truth import Truth, count_steps, output_errors
+from cosimo.analysis.verdict import Verdict
+from cosimo.core.document import Column, Document, Figure, Section, Table, as_json, as_text
+from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
+from cosimo.core.formatting import cost_text, percent
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.core.timing import timeline
-from cosimo.couplings import Hold
 from cosimo.execution import run
-from cosimo.formats.masters import MasterOptions, build_master, parse_coupling
+from cosimo.masters import gauss_seidel
+from cosimo.masters.words import MasterOptions, build_master, describe, parse_coupling
 from cosimo.problems.monolithic import fresh
-from cosimo.units.integrators import DEGREE
-from cosimo.units.linear import LinearUnit
 
-FINER = 32
-REPEATS = 3
-"""Runs that are timed; the shortest counts."""
-DIVERGED = 100.0
-"""An error this many times the range of the reference counts as divergence."""
+KINDS = ("auto", "exact", "fine", "monolithic")
+"""What runs may be measured against: the true solution (exact, or by finer runs), or a fresh exchange at this step."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +45,24 @@ class Reference:
     kind: str
     result: Result
     own_error: float
+    truth: Truth = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One master on the system. `errors` per output (NRMS), `worst` of them; `radius` of Φ where all is linear.
+    """One master on the system: its `verdict`, and what its run `measured`.
 
-    A run that leaves the range of numbers says when (`diverged`). `reason` is why a master could not be tried.
+    `reason` is why a master could not be tried; it has neither then.
     """
 
-    master: str
+    word: str
     coupling: str
-    errors: dict[str, float]
-    worst: float
-    radius: float | None
-    diverged: float | None
-    seconds_per_step: float
+    master: Master | None
+    verdict: Verdict | None = None
+    measured: Measured | None = None
+    cost: float = math.nan
+    seconds_per_step: float = math.nan
     reason: str = ""
-
-    @property
-    def stable(self) -> bool:
-        """By Φ where there is one, otherwise by the run."""
-        if self.reason:
-            return False
-        bounded = self.diverged is None and self.worst < DIVERGED
-        return bounded if self.radius is None else bounded and self.radius <= 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -102,81 +97,153 @@ def _words(what: str, text: str) -> list[str]:
     return words
 
 
-def reference(system: System, *, step: float, start: float = 0.0, stop: float, kind: str = "auto") -> Reference:
+def reference(
+    system: System, *, step: float, start: float = 0.0, stop: float, kind: str = "auto", model: Model | None = None
+) -> Reference:
     """The solution at every macro step; `kind`: "exact", "fine", "monolithic" (fresh exchange, same step) or "auto"."""
-    linear = all(isinstance(unit, LinearUnit) for unit in system.units.values())
-    if kind == "auto":
-        kind = "exact" if linear else "fine"
-    if kind == "exact":
-        return Reference("exact", _exact(system, step, start, stop), 0.0)
+    if kind not in KINDS:
+        raise UnknownNameError("reference", kind, KINDS)
+    model = model or Model(system, step=step, horizon=stop - start, start=start, identify=False)
+    if kind == "exact" and not model.known:
+        names = ", ".join(name for name, unit in system.units.items() if unit.linear() is None)
+        raise ConfigurationError(f"the equations of {names} are not known; there is no exact solution; use fine.")
     if kind == "monolithic":
-        return Reference("monolithic", run(system, fresh(system, step), start=start, stop=stop), 0.0)
-    if kind != "fine":
-        raise UnknownNameError("reference", kind, ("exact", "fine", "monolithic", "auto"))
-    fine, coarse = (_fine(system, step, parts, start, stop) for parts in (FINER, FINER // 2))
-    gaps = [nrms(coarse[name], fine[name]) for name in system.outputs]
-    return Reference("fine", fine, max((gap for gap in gaps if np.isfinite(gap)), default=0.0))
+        count = count_steps(model.horizon, step)
+        rows = run(system, fresh(system, step), start=start, stop=start + count * step).values[:, : len(system.outputs)]
+        truth = Truth(rows, np.abs(rows).max(axis=0))
+    elif kind == "exact" or (kind == "auto" and model.known):
+        kind, truth = "exact", model.truth(step)
+    else:
+        kind, pilot = "fine", model.pilots.of(gauss_seidel(system, step))
+        if pilot.truth is None:
+            raise ConfigurationError(f"finer runs give no reference: {pilot.reason}; give a smaller step.")
+        truth = pilot.truth
+    times = np.asarray(start + step * np.arange(len(truth.rows)), dtype=float)
+    return Reference(kind, Result(system.outputs, times, truth.rows), truth.own_error, truth)
 
 
 def try_masters(
-    system: System, candidates: Sequence[Candidate], wanted: Reference, *, start: float = 0.0, stop: float
+    model: Model,
+    candidates: Sequence[Candidate],
+    wanted: Reference,
+    *,
+    target: float = TARGET,
+    memory: Memory | None = None,
 ) -> list[Trial]:
-    """Each master run and measured."""
-    return [_try(system, candidate, wanted.result, start, stop) for candidate in candidates]
+    """Each master run, measured and judged."""
+    return [_try(model, candidate, wanted, target, memory) for candidate in candidates]
 
 
-def _try(system: System, candidate: Candidate, wanted: Result, start: float, stop: float) -> Trial:
-    names = (candidate.master, candidate.coupling)
+def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, memory: Memory | None) -> Trial:
+    names, system = (candidate.master, candidate.coupling), model.system
     if isinstance(candidate.built, str):
-        return Trial(*names, {}, np.inf, None, None, 0.0, candidate.built)
+        return Trial(*names, None, reason=candidate.built)
     master = candidate.built
     try:
-        runs = [run(system, master, start=start, stop=stop) for _ in range(REPEATS)]
-    except NonFiniteError as error:
-        reached = error.result.time[-1] if error.result is not None and len(error.result) else start
-        return Trial(*names, {}, np.inf, _radius(system, master), float(reached), 0.0)
+        rows, diverged, grows = model.pilots.rows(master, 1)
     except (ConfigurationError, RunError) as error:
-        return Trial(*names, {}, np.inf, None, None, 0.0, str(error))
-    seconds, result = min(float(found.info["stepping_time"]) for found in runs), runs[0]
-    errors = _errors(system, master, result, wanted)
-    # Where the reference stays at rest there is no range to compare an error with.
-    moving = [error for name, error in errors.items() if np.ptp(wanted[name]) > 0]
-    worst = max(moving, default=0.0)
-    return Trial(*names, errors, worst, _radius(system, master), None, seconds / max(1, len(result) - 1))
+        return Trial(*names, master, reason=str(error))
+    errors = output_errors(system, master, rows, wanted.truth, model.horizon, "measured")
+    seconds = model.pilots.stepping(master)
+    measured = Measured(errors, seconds, diverged, wanted.own_error)
+    verdict = memory.recall(system, master, model.start, model.horizon, target) if memory is not None else None
+    if verdict is None and model.known:
+        verdict = analyse(system, master, model=model, target=target, details=False)
+    if verdict is None or verdict.trust == "not assessed":
+        verdict = Verdict(
+            system.name, master.name, describe(master, system), str(master), master.step, model.horizon, target,
+            "measured", stable=diverged is None and not grows, error=errors,
+        )  # fmt: skip
+    return Trial(
+        *names, master, verdict, measured, master_cost(model, master, UnitSteps()), seconds / max(1, len(rows) - 1)
+    )
 
 
-def _errors(system: System, master: Master, result: Result, wanted: Result) -> dict[str, float]:
-    """Per output; outputs that are read before the step (early read) belong to the row before."""
-    clocks = timeline(system, master).clocks
-    found = {}
-    for name in system.outputs:
-        late = int(clocks[system.output(name).unit].read < 1)
-        ours = result[name][late:]
-        theirs = wanted[name][: len(ours)]
-        found[name] = nrms(ours[: len(theirs)], theirs)
-    return found
+@dataclass(frozen=True)
+class Comparison:
+    """What `cosimo compare` shows."""
+
+    system: str
+    step: float
+    horizon: float
+    wanted: Reference
+    trials: Sequence[Trial]
+    figure: str | None = None
+
+    def __str__(self) -> str:
+        return as_text(self.document)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of `--json`."""
+        return as_json(self.document)
+
+    @cached_property
+    def document(self) -> Document:
+        """What is said, in its four forms."""
+        trusted = [trial for trial in self._ranked() if trial.verdict is not None and trial.verdict.trust == "yes"]
+        careful = any(trial.verdict is not None and trial.verdict.trust == "with care" for trial in self.trials)
+        tried = [trial for trial in self.trials if not trial.reason]
+        words = f"{len(trusted)} of {len(tried)} masters can be trusted"
+        return Document(
+            f"{self.system} at {self.step:g} s until {self.horizon:g} s",
+            "good" if trusted else "care" if careful else "bad",
+            words,
+            sections=(Section("comparison", "Comparison", tuple(self._figures()), (self._table(),)),),
+        )
+
+    def _figures(self) -> Iterator[Figure]:
+        own = f"itself uncertain by {percent(self.wanted.own_error)}" if self.wanted.own_error else ""
+        yield Figure("reference", "measured against", self.wanted.kind, f"the {self.wanted.kind} solution", own)
+        yield Figure("reference_error", "", self.wanted.own_error)
+        yield Figure("horizon", "", self.horizon)
+        yield Figure("figure", "", self.figure)
+
+    def _ranked(self) -> list[Trial]:
+        """Best first; what could not be tried comes last."""
+
+        def key(trial: Trial) -> tuple[bool, bool, float]:
+            verdict, measured = trial.verdict, trial.measured
+            unstable = verdict is not None and verdict.stable is False
+            return bool(trial.reason), unstable, measured.error if measured is not None else math.inf
+
+        return sorted(self.trials, key=key)
+
+    def _table(self) -> Table:
+        rows = []
+        names = ("trust", "headline", "stable", "error_kind", "errors", "spectral_radius", "recommendation")
+        for trial in self._ranked():
+            measured = trial.measured
+            said = trial.verdict.brief() if trial.verdict is not None else {}
+            rows.append(
+                {
+                    "master": trial.word,
+                    "coupling": trial.coupling,
+                    **{name: said.get(name) for name in names},
+                    "error": trial.verdict.error.worst if trial.verdict and trial.verdict.error else math.nan,
+                    "measured_error": measured.error if measured else None,
+                    "diverged_at": measured.diverged if measured else None,
+                    "cost": trial.cost,
+                    "seconds_per_step": trial.seconds_per_step,
+                    "reason": trial.reason,
+                }
+            )
+        columns = (
+            Column("master", "master", str, False),
+            Column("coupling", "coupling", str, False),
+            Column("trust", "trust", lambda value: value or "not tried", False),
+            Column("stable", "stable", lambda value: "–" if value is None else "yes" if value else "NO", False),
+            Column("error", "error", percent),
+            Column("measured_error", "measured", percent),
+            Column("cost", "cost 1/s", lambda value: cost_text(value)),
+            Column("seconds_per_step", "per step", _seconds),
+            Column("reason", "remark", str, False),
+            *(
+                Column(key)
+                for key in ("headline", "error_kind", "errors", "spectral_radius", "recommendation", "diverged_at")
+            ),
+        )
+        return Table("trials", "", columns, rows)
 
 
-def _radius(system: System, master: Master) -> float | None:
-    try:
-        return Spectrum(LinearSystem(system, master)).radius
-    except ConfigurationError:
-        return None  # units or couplings without known matrices
-
-
-def _exact(system: System, step: float, start: float, stop: float) -> Result:
-    coupled = LinearSystem(system, masters.jacobi(system, step)).coupled
-    whole = as_system(system, exact_unit(system, coupled))
-    parts = 8 if system.inputs else 1
-    couplings = {f"{next(iter(whole.units))}.{name}": Hold(DEGREE) for name in system.inputs}
-    found = run(whole, masters.jacobi(whole, step / parts, couplings=couplings), start=start, stop=stop)
-    return Result(system.outputs, found.time[::parts], found.values[::parts, : len(system.outputs)])
-
-
-def _fine(system: System, step: float, parts: int, start: float, stop: float) -> Result:
-    try:
-        master = fresh(system, step / parts)
-    except ConfigurationError:
-        master = masters.jacobi(system, step / parts)
-    found = run(system, master, start=start, stop=stop)
-    return Result(found.names, found.time[::parts], found.values[::parts])
+def _seconds(value: float) -> str:
+    return f"{value * 1e6:.3g} µs" if value and math.isfinite(value) else "–"

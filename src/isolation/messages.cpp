@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <unordered_set>
 
 #include "proxy.hpp"
 
@@ -57,23 +58,44 @@ private:
     unsigned plain_ = 0, bad_ = 0;
 };
 
+// Units hand over anything as the environment, their own component for instance: only what was given out is used. What
+// an unknown one logs goes to the single log there is; of several, nobody knows whose it is, and it is left out.
+std::mutex known_mutex;
+std::unordered_set<void *> known;
+
+Messages *log_of(void *environment) {
+    std::lock_guard lock(known_mutex);
+    if (known.contains(environment)) return static_cast<Messages *>(environment);
+    return known.size() == 1 ? static_cast<Messages *>(*known.begin()) : nullptr;
+}
+
 }  // namespace
 
-EXPORTED void *cosimoMessagesNew() { return new Messages; }
-EXPORTED void cosimoMessagesFree(void *messages) { delete static_cast<Messages *>(messages); }
+EXPORTED void *cosimoMessagesNew() {
+    std::lock_guard lock(known_mutex);
+    return *known.insert(new Messages).first;
+}
+EXPORTED void cosimoMessagesFree(void *messages) {
+    {
+        std::lock_guard lock(known_mutex);
+        known.erase(messages);
+    }
+    delete static_cast<Messages *>(messages);
+}
 EXPORTED void cosimoMessagesClear(void *messages) { static_cast<Messages *>(messages)->clear(); }
 EXPORTED const char *cosimoMessagesAt(void *messages, std::size_t number, int *status) {
     return static_cast<Messages *>(messages)->at(number, status);
 }
 EXPORTED std::uint64_t cosimoMessagesSuppressed(void *messages) { return static_cast<Messages *>(messages)->suppressed.load(); }
 
-// The logger of FMI 2.0; the environment is what cosimoMessagesNew gave.
-EXPORTED void cosimoMessagesLog2(void *messages, const char *, int status, const char *, const char *format, ...) {
-    if (!messages || !static_cast<Messages *>(messages)->has_room(status)) return;
+// The logger of FMI 2.0; the environment should be what cosimoMessagesNew gave.
+EXPORTED void cosimoMessagesLog2(void *environment, const char *, int status, const char *, const char *format, ...) {
+    Messages *messages = log_of(environment);
+    if (!messages || !messages->has_room(status)) return;
     char text[text_bytes];
     va_list arguments;
     va_start(arguments, format);
     const int length = std::vsnprintf(text, sizeof text, format ? format : "", arguments);
     va_end(arguments);
-    if (length >= 0) static_cast<Messages *>(messages)->add(status, text, std::min<std::size_t>(static_cast<std::size_t>(length), sizeof text - 1));
+    if (length >= 0) messages->add(status, text, std::min<std::size_t>(static_cast<std::size_t>(length), sizeof text - 1));
 }

@@ -47,6 +47,8 @@ const Callbacks2 callbacks2 = {log2, std::calloc, std::free, step_finished, null
 }  // namespace
 
 std::string UnitCalls::load(const char *path) {
+    // Units may leave the mathematics, dynamic loading and threads to the program that loads them.
+    for (const char *name : {"libm.so.6", "libdl.so.2", "libpthread.so.0"}) dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return library_ ? std::string() : std::string(dlerror());
 }

@@ -78,12 +78,26 @@ struct Fmi2 final : Unit {
         if (powers == 1) return stepped(do_step(component, time, duration, final_step));
         return step_along(time, duration, map);
     }
+    // What a unit refuses is given it in lower orders, and in the end not at all; never an empty list, which some refuse.
+    int give_derivatives() {
+        for (std::size_t i = 0; i < derivatives.size(); ++i) derivatives[i] = c[inputs + i] * scale[i];
+        while (!derivatives.empty()) {
+            const int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()));
+            if (!status || status == fmi_fatal) return status;
+            const int highest = orders.back();
+            while (!orders.empty() && orders.back() == highest) {
+                orders.pop_back();
+                derived.pop_back();
+                derivatives.pop_back();
+            }
+        }
+        return 0;
+    }
     // With input derivatives: d^j u / dt^j = j! c_j / h^j, given before each step; afterwards the polynomial has moved.
     int step_along(double time, double duration, int map) {
         if (shifted)
             if (int status = bad(set_real(component, in.data(), inputs, c.data()))) return status;
-        for (std::size_t i = 0; i < derivatives.size(); ++i) derivatives[i] = c[inputs + i] * scale[i];
-        if (int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()))) return status;
+        if (int status = give_derivatives()) return status;
         if (int status = stepped(do_step(component, time, duration, final_step))) return status;
         const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
         for (std::size_t i = 0; i < powers; ++i)

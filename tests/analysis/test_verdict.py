@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
-from cosimo.analysis import Spectrum, analyse, convergence_order, critical_step, global_error, sweep_factor
+from cosimo.analysis import Spectrum, analyse, consistency, convergence_order, critical_step, global_error, sweep_factor
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
-from cosimo.core.system import System
+from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution import run
 from cosimo.problems import chain, two_mass, two_mass_undamped
@@ -45,7 +46,9 @@ def test_undamped_systems_are_unstable_at_every_step(build: Callable[[System, fl
 
 def test_instability_at_every_step_is_said() -> None:
     system = two_mass_undamped()
-    assert "unstable at every step" in str(analyse(system, masters.jacobi(system, 1e-3)))
+    verdict = analyse(system, masters.jacobi(system, 1e-3))
+    assert "unstable at every step" in str(verdict)
+    assert verdict.trust == "no"
 
 
 def test_unstable_system_has_no_critical_step() -> None:
@@ -64,7 +67,7 @@ def test_rigid_motion_counts_as_stable() -> None:
         [[0.0, 1.0], [0.0, 0.0]], [[0.0], [1.0]], np.eye(2), inputs=["f"], outputs=["x", "v"], start={"f": 0.0}
     )
     system = System({"a": mass, "b": StateSpace(-1.0, 1.0, 1.0)}, [("a.x", "b.u1")])
-    assert analyse(system, masters.jacobi(system, 0.01)).stable
+    assert analyse(system, masters.jacobi(system, 0.01), details=False).stable
 
 
 def metered(system: System, of: str, chain: int, scale: float = 1.0) -> System:
@@ -123,7 +126,7 @@ def test_rigid_motion_that_the_coupling_feeds_is_not_at_rest() -> None:
 
 def test_modes_are_those_of_the_coupled_system() -> None:
     system = two_mass()
-    verdict = analyse(system, masters.gauss_seidel(system, 1e-5, coupling=Hold(1)))
+    verdict = analyse(system, masters.gauss_seidel(system, 1e-5, coupling=Hold(1)), horizon=0.1)
     poles = np.linalg.eigvals([[0, 1, 0, 0], [-110, -0.2, 100, 0.1], [0, 0, 0, 1], [100, 0.1, -1100, -0.2]])
     assert len(verdict.modes) == 2
     for mode, pole in zip(verdict.modes, sorted(poles[poles.imag > 0], key=abs), strict=True):
@@ -135,7 +138,7 @@ def test_modes_are_those_of_the_coupled_system() -> None:
 def test_spillover_sign() -> None:
     """Jacobi takes damping from the second mode: the damping shift is negative, and its mode shape stays close."""
     system = two_mass()
-    first, second = analyse(system, masters.jacobi_early_read(system, 4e-3)).modes
+    first, second = analyse(system, masters.jacobi_early_read(system, 4e-3), horizon=0.5).modes
     assert second.damping_shift < 0 < first.damping_shift
     assert second.cosimulated.real > 0 > second.monolithic.real
 
@@ -174,12 +177,14 @@ def test_sweep_factor_tells_whether_substitution_converges() -> None:
         factor = sweep_factor(LinearSystem(system, master))
         assert factor is not None
         assert (factor < 1) is converges
-        assert analyse(system, master).converges is converges
-        assert analyse(system, master).stable is converges
+        verdict = analyse(system, master, details=False)
+        assert verdict.converges is converges
+        assert verdict.stable is converges
         if converges:
             assert not run(system, master, stop=0.05).warnings
         else:
-            assert "DIVERGES" in str(analyse(system, master))
+            assert verdict.headline == "Do not trust: the iteration diverges"
+            assert "each sweep makes the error" in str(verdict)
             with pytest.raises(NonFiniteError):
                 run(system, master, stop=0.2)
     assert sweep_factor(LinearSystem(system, masters.jacobi(system, 0.01))) is None
@@ -187,15 +192,69 @@ def test_sweep_factor_tells_whether_substitution_converges() -> None:
 
 def test_verdict_prints_what_matters() -> None:
     system = two_mass()
-    text = str(analyse(system, masters.jacobi(system, 4e-3)))
-    for part in ("UNSTABLE", "F1 F2 G1 G2 H1 H2", "1.000355933", "double every", "critical step", "0.00221482", "mode"):
+    verdict = analyse(system, masters.jacobi(system, 4e-3))
+    text = str(verdict)
+    first, *_ = text.splitlines()
+    assert first == "two-mass with Jacobi (jacobi) at 4 ms. Do not trust: unstable."
+    for part in (
+        "amplitudes double every",
+        "Fix: use",
+        "F1 F2 G1 G2 H1 H2",
+        "1.000355933",
+        "largest stable step of",
+        "0.00221482",
+    ):
         assert part in text
+    assert "mode " not in text
+    assert "mode " in verdict.text(details=True)
+
+
+def test_trust_rests_on_the_error_and_not_on_stability_alone() -> None:
+    """Gauss–Seidel at 4 ms is stable, but its outputs are far off; at 0.1 ms with extrapolation they are not."""
+    system = two_mass()
+    wrong = analyse(system, masters.gauss_seidel(system, 4e-3), details=False)
+    assert wrong.stable
+    assert wrong.trust == "no"
+    assert wrong.error is not None
+    assert wrong.headline.startswith(f"Do not trust: {wrong.error.output} is off by")
+    right = analyse(system, masters.gauss_seidel(system, 1e-4, coupling=Hold(1)), details=False)
+    assert right.trust == "yes"
+    assert right.headline.startswith("Trust: every output within")
+    assert right.evidence == "proved"
+
+
+def test_the_error_is_that_of_a_run() -> None:
+    """Of every output, against the exact solution by an independent matrix exponential."""
+    system, h, steps = two_mass(), 4e-3, 500
+    verdict = analyse(system, masters.jacobi(system, h), horizon=steps * h, details=False)
+    assert verdict.error is not None
+    assert (verdict.error.kind, verdict.error.horizon) == ("predicted", 2.0)
+    rows = run(system, masters.jacobi(system, h), stop=steps * h).values
+    linear = LinearSystem(system, masters.jacobi(system, h))
+    x = np.concatenate([unit.initial_state for unit in system.units.values()])
+    exact = np.array([linear.coupled.C @ expm(linear.coupled.A * h * k) @ x for k in range(steps + 1)])
+    fine = np.array([linear.coupled.C @ expm(linear.coupled.A * h * k / 8) @ x for k in range(8 * steps + 1)])
+    expected = np.abs(rows - exact).max(axis=0) / np.abs(fine).max(axis=0)
+    assert list(verdict.error.outputs.values()) == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_is_not_known_is_none_with_its_reason() -> None:
+    system = chain(n=40)
+    verdict = analyse(system, masters.jacobi(system, 0.01), horizon=0.1)
+    assert verdict.limits is None
+    assert verdict.recommendation is None
+    assert verdict.connections == ()
+    for name in ("limits", "connections", "recommendation"):
+        assert "more than 60 states" in verdict.reasons[name]
+    assert verdict.critical_step is not None
+    assert "mode " in verdict.text(details=True)
 
 
 def test_horizon_and_units_are_checked() -> None:
     system = two_mass()
-    with pytest.raises(ConfigurationError, match="horizon"):
-        analyse(system, masters.jacobi(system, 1e-3), horizon=-1.0)
+    for wrong in (-1.0, 0.0, math.nan):
+        with pytest.raises(ConfigurationError, match="horizon"):
+            analyse(system, masters.jacobi(system, 1e-3), horizon=wrong)
 
     class Box:
         inputs, outputs = ("u",), ("y",)
@@ -205,8 +264,10 @@ def test_horizon_and_units_are_checked() -> None:
     black = System(
         {"box": PythonUnit(Box), "tank": StateSpace(-1.0, 1.0, 1.0)}, [("tank.y1", "box.u"), ("box.y", "tank.u1")]
     )
-    with pytest.raises(ConfigurationError, match="unit 'box' is a PythonUnit"):
-        analyse(black, masters.jacobi(black, 0.1))
+    verdict = analyse(black, masters.jacobi(black, 0.1))
+    assert (verdict.trust, verdict.stable, verdict.error, verdict.evidence) == ("not assessed", None, None, "none")
+    assert "'Box' object has no attribute 'y'" in verdict.reasons["evidence"]
+    assert "box could not be identified" in verdict.headline
 
 
 def test_singular_loop_names_its_variables() -> None:
@@ -220,19 +281,29 @@ def test_singular_loop_names_its_variables() -> None:
 def test_sparse_and_dense_analyses_agree(build: object, monkeypatch: pytest.MonkeyPatch) -> None:
     system = chain(n=6)
     master = build(system, 0.05)  # type: ignore[operator]
-    dense = analyse(system, master)
+    dense, defect = (
+        analyse(system, master, horizon=5.0, details=False),
+        consistency(LinearSystem(system, master), k=2, norm=2),
+    )
     monkeypatch.setattr(product, "SPARSE_FROM", 0)
-    sparse = analyse(system, master)
+    sparse = analyse(system, master, horizon=5.0, details=False)
+    assert LinearSystem(system, master).sparse
+    assert consistency(LinearSystem(system, master), k=2, norm=2) == pytest.approx(defect, rel=1e-9)
     assert sparse.spectral_radius == pytest.approx(dense.spectral_radius, rel=1e-12)
-    assert sparse.defect == pytest.approx(dense.defect, rel=1e-9)
-    assert sparse.global_error.absolute == pytest.approx(dense.global_error.absolute, rel=1e-9)
+    assert dense.error is not None
+    assert sparse.error is not None
+    assert sparse.error.outputs == pytest.approx(dense.error.outputs, rel=1e-9)
+    assert (sparse.trust, sparse.stable) == (dense.trust, dense.stable)
 
 
 def test_unstable_growth_beyond_all_bounds_is_reported_not_raised() -> None:
     system = two_mass()
     verdict = analyse(system, masters.jacobi(system, 0.2), horizon=2000.0)
-    assert math.isinf(verdict.global_error.absolute)
-    assert "unbounded" in str(verdict)
+    assert verdict.error is not None
+    assert math.isinf(verdict.error.worst)
+    assert set(verdict.error.outputs) == set(system.outputs)
+    assert "diverges" in str(verdict)
+    assert verdict.fields()["error"] is None  # JSON has no infinity
     assert Spectrum(LinearSystem(system, masters.jacobi(system, 0.2))).radius > 1
 
 
@@ -241,26 +312,73 @@ def test_a_mode_that_the_master_adds_is_named() -> None:
     verdict = analyse(system, masters.jacobi(system, 0.2))
     assert verdict.foreign is not None
     assert abs(np.exp(verdict.foreign * 0.2)) == pytest.approx(verdict.spectral_radius, rel=1e-9)
-    assert "the master's own" in str(verdict)
-    assert math.isnan(verdict.order or 0.0)
+    assert "What grows is no mode of the system but one that the coupling adds." in str(verdict)
+    assert verdict.order is None
     assert analyse(system, masters.jacobi(system, 4e-3)).foreign is None
 
 
-def test_what_the_global_error_leaves_out_is_said() -> None:
-    driven = System({"a": StateSpace(-1.0, 1.0, 1.0)}, inputs={"a.u1": np.sin})
-    assert "external inputs left out" in str(analyse(driven, masters.jacobi(driven, 0.1)))
+def test_external_inputs_are_part_of_the_error() -> None:
+    """A lag under sin t held over the step: the error is that of a hold, half a step late, and no coupling is there."""
+    driven = System({"a": StateSpace(-1.0, 1.0, 1.0, integrator=Exact())}, inputs={"a.u1": np.sin})
+    verdict = analyse(driven, masters.jacobi(driven, 0.1), horizon=10.0)
+    t = np.arange(101) * 0.1
+    exact = (np.sin(t) - np.cos(t) + np.exp(-t)) / 2
+    measured = np.abs(run(driven, masters.jacobi(driven, 0.1), stop=10.0).values[:, 0] - exact).max()
+    fine = np.linspace(0, 10, 10_001)
+    size = np.abs((np.sin(fine) - np.cos(fine) + np.exp(-fine)) / 2).max()
+    assert verdict.error is not None
+    assert verdict.error.worst == pytest.approx(measured / size, rel=1e-4)
+
+
+def test_a_system_at_rest_is_judged_from_any_start() -> None:
+    units = {"a": StateSpace(-1.0, 1.0, 1.0), "b": StateSpace(-1.0, 1.0, 1.0)}
+    system = System(units, [("a.y1", "b.u1"), Connection("b.y1", "a.u1", gain=-1.0)])
+    verdict = analyse(system, masters.jacobi(system, 0.3), horizon=5.0)
+    assert verdict.error is not None
+    assert verdict.error.any_start
+    assert verdict.error.horizon == 5.0
+    assert "from the worst initial state" in " ".join(str(verdict).split())
+    assert verdict.recommendation is not None
+    assert verdict.recommendation.master is not None
+    good = analyse(system, verdict.recommendation.master, horizon=5.0)
+    assert good.trust == "yes"
+    assert good.headline.endswith("from any initial state")
+
+
+def test_at_the_edge_of_stability_an_accurate_master_is_advised() -> None:
+    """Positive feedback of 1: a pole at 0. The slightest change makes it grow, so that no master is robust."""
+    units = {"a": StateSpace(-1.0, 1.0, 1.0, initial=1.0), "b": StateSpace(-1.0, 1.0, 1.0)}
+    system = System(units, [("a.y1", "b.u1"), ("b.y1", "a.u1")])
+    verdict = analyse(system, masters.jacobi(system, 0.5), horizon=5.0)
+    assert verdict.stable
+    assert verdict.trust != "yes"
+    assert verdict.recommendation is not None
+    assert verdict.recommendation.master is not None
+    assert analyse(system, verdict.recommendation.master, horizon=5.0, details=False).trust == "yes"
+
+
+def test_of_many_states_at_rest_nothing_is_claimed() -> None:
     rest = chain(n=60)
     for unit in rest.units.values():
         unit._initial = np.zeros(2)  # type: ignore[attr-defined]
-    assert "unknown" in str(analyse(rest, masters.jacobi(rest, 0.05)))
+    verdict = analyse(rest, masters.jacobi(rest, 0.05))
+    assert verdict.error is None
+    assert verdict.trust == "with care"
+    assert "give it initial states" in verdict.reasons["error"]
 
 
-@pytest.mark.parametrize("step", [1e-320, 1e300])
-def test_numbers_out_of_range_are_refused(step: float) -> None:
+def test_numbers_out_of_range_are_refused() -> None:
     system = two_mass()
-    with pytest.raises(ConfigurationError, match=r"range of double precision|macro step"):
-        analyse(system, masters.jacobi(system, step))
-    with pytest.raises(ConfigurationError, match="macro steps"):
-        analyse(system, masters.jacobi(system, 1e-3), horizon=1e12)
+    with pytest.raises(ConfigurationError, match="range of double precision"):
+        analyse(system, masters.jacobi(system, 1e300))
     with pytest.raises(ConfigurationError, match="cannot be meant"):
         run(system, masters.jacobi(system, 1e-300), stop=1.0)
+
+
+@pytest.mark.parametrize(("step", "horizon"), [(1e-320, None), (1e-3, 1e12)])
+def test_more_steps_than_can_be_followed_leave_the_error_open(step: float, horizon: float | None) -> None:
+    system = two_mass()
+    verdict = analyse(system, masters.jacobi(system, step), horizon=horizon, details=False)
+    assert verdict.error is None
+    assert verdict.trust == "with care"
+    assert "2,000,000 macro steps" in verdict.reasons["error"]

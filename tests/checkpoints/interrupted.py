@@ -19,8 +19,8 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.execution import run
 from cosimo.formats.loading import load
-from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.results import ResultFile, read_result
+from cosimo.masters.words import MasterOptions, build_master
 
 STEPS = 60
 

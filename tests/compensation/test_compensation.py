@@ -140,7 +140,7 @@ def test_the_verdict_knows_the_compensated_master() -> None:
     assert not analyse(system, plain).stable
     verdict = analyse(system, repaired.master, horizon=4.0)
     assert verdict.stable
-    assert verdict.global_error.relative < analyse(system, plain, horizon=4.0).global_error.relative
+    assert verdict.error.worst < analyse(system, plain, horizon=4.0).error.worst
     assert "stable" in str(repaired)
     assert repaired.radius_before > 1 > repaired.radius_after
 

@@ -152,14 +152,14 @@ def test_the_spectrum_before_is_computed_once_and_the_rest_when_asked() -> None:
 
 
 def test_designing_the_four_mass_compensator_takes_less_than_50_ms() -> None:
-    """Of the processor: other work on the machine does not count."""
+    """Of processor time: what else runs on the machine does not count."""
     system = four_mass()
     master = masters.jacobi(system, 3e-3)
     times = []
     for _ in range(5):
-        begin = time.process_time()
+        begin = time.thread_time()
         compensate(system, master)
-        times.append(time.process_time() - begin)
+        times.append(time.thread_time() - begin)
     assert min(times) < 0.05
 
 

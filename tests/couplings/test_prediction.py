@@ -22,8 +22,8 @@ from cosimo.couplings import Dmd, Hold
 from cosimo.engines import EngineOptions
 from cosimo.execution import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load_system
-from cosimo.formats.masters import parse_coupling
+from cosimo.formats.loading import load
+from cosimo.masters.words import parse_coupling
 from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace
 
@@ -124,7 +124,7 @@ def test_fmus_and_python_units_are_read_with_the_predicted_input(tmp_path: Path)
     system = oscillator_linear()
     ours = run(system, predicted(system, Dmd(window=50)), stop=2.0)
     for fmi in (2, 3):
-        again = load_system(export_ssp(system, tmp_path / f"{fmi}.ssp", fmi=fmi, step=0.01, stop=2.0))  # type: ignore[arg-type]
+        again = load(export_ssp(system, tmp_path / f"{fmi}.ssp", fmi=fmi, step=0.01, stop=2.0)).system  # type: ignore[arg-type]
         # What a description does not say must be declared.
         theirs = run(again, predicted(again, Dmd(window=50, pairs=(("x2", "v2"),))), stop=2.0)
         for name in system.outputs:

@@ -137,7 +137,12 @@ def test_the_sidecar_is_json_for_everybody(tmp_path):
     write(tmp_path / "o.csv", rows(3))
     document = json.loads((tmp_path / "o.csv.json").read_text())
     assert document["complete"] is True
-    assert document["warnings"][0] == {"message": "the iteration did not converge", "time": 0.25, "count": 3}
+    assert document["warnings"][0] == {
+        "message": "the iteration did not converge",
+        "time": 0.25,
+        "count": 3,
+        "grows": False,
+    }
 
 
 def test_text_written_by_a_result_is_read(tmp_path):

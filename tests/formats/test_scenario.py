@@ -19,9 +19,9 @@ from cosimo.core.errors import ConfigurationError, FileError
 from cosimo.core.sources import Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import Findings
-from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.scenario import scenario_schema
 from cosimo.formats.scenario_building import load_scenario
+from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import find
 from cosimo.units import Exact, ForwardEuler, Mechanical, PythonUnit, StateSpace, SymplecticEuler
 from cosimo.units.fmu import Fmu

@@ -13,7 +13,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError
 from cosimo.execution import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load_system
+from cosimo.formats.loading import load
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator, oscillator_linear, oscillator_nonlinear
 from cosimo.problems.two_mass import two_mass_undamped
 
@@ -33,7 +33,7 @@ def test_the_linear_one_is_the_undamped_two_mass_system() -> None:
 
 def test_the_linear_one_can_be_exported(tmp_path: Path) -> None:
     system = oscillator_linear()
-    again = load_system(export_ssp(system, tmp_path / "oscillator.ssp", fmi=2, step=1e-3, stop=1.0))
+    again = load(export_ssp(system, tmp_path / "oscillator.ssp", fmi=2, step=1e-3, stop=1.0)).system
     results = [run(s, masters.jacobi(s, 1e-3), stop=0.1) for s in (system, again)]
     assert results[0]["two.x"] == pytest.approx(results[1]["two.x"], abs=1e-12)
 

@@ -11,7 +11,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.execution import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load_system
+from cosimo.formats.loading import load
 from cosimo.problems import CATALOGUE, find, reproduce
 from cosimo.problems.claims import Claim
 from cosimo.problems.reproduction import PAPERS
@@ -117,7 +117,7 @@ def test_every_problem_runs_and_can_be_exported(name: str, tmp_path: Path) -> No
         return
     for fmi in (2, 3):
         package = export_ssp(system, tmp_path / f"{fmi}.ssp", fmi=fmi, step=problem.step, stop=problem.stop)  # type: ignore[arg-type]
-        again = load_system(package)
+        again = load(package).system
         theirs = run(again, masters.jacobi(again, problem.step), stop=5 * problem.step)
         for signal in system.outputs:
             scale = max(1e-300, float(np.abs(result[signal]).max()))

@@ -8,8 +8,9 @@ import itertools
 import json
 import re
 import sys
+from html import escape, unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cosimo as co
-from cosimo.assessment import assess
+from cosimo.analysis.trust import MARKS
 from cosimo.cli import app
 from cosimo.core.decimation import decimate
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
@@ -30,7 +31,7 @@ from cosimo.reporting.report.masters import Curve
 from cosimo.reporting.report.packing import Pack
 from cosimo.reporting.report.parameters import radius_map
 from cosimo.reporting.report.preparing import Asked, prepare
-from cosimo.reporting.report.runs import largest_error, watched
+from cosimo.reporting.report.runs import watched
 from cosimo.reporting.report.words import opening
 from cosimo.tuning import Space
 
@@ -140,7 +141,7 @@ def test_the_drawing_marks_feedthrough_loops_and_the_worst_connection() -> None:
     assert len(re.findall(r'class="link[^"]* loop"', drawing)) == 2
     assert re.findall(r'class="link worst loop".*?<title>(.*?)</title>', drawing) == ["two.y → one.u"]
     assert drawing.count('class="through"') == 2
-    assert drawing.count("hurts most") == 1
+    assert drawing.count("most critical") == 1
 
 
 def test_large_systems_are_not_drawn_but_listed() -> None:
@@ -161,13 +162,18 @@ def test_stable_ranges_need_not_be_connected() -> None:
 
 
 def test_the_whole_report_has_all_parts(whole: Report) -> None:
-    assert keys(whole) == ["verdict", "system", "modes", "steps", "front", "runs", "monitors", "timing", "provenance"]
+    parts = ["verdict", "system", "modes", "steps", "front", "compensation"]
+    assert keys(whole) == [*parts, "runs", "monitors", "timing", "provenance"]
     page = whole.html()
     found = opening(whole.material)
     assert found
-    assert (found.kind, found.word) == ("bad", "Unstable")
-    assert "amplitudes double every 7.8 s" in page
-    assert "The connection that hurts most is one.f → two.f" in page
+    assert (found.mark, found.headline) == ("bad", "Do not trust: unstable")
+    assert '<div class="verdict bad">' in page
+    assert found == whole.material.verdict.document
+    for sentence in (*found.sentences, found.advice):
+        assert sentence in unescape(page)
+    assert "amplitudes double every 7.79" in page
+    assert "without its delay ρ" in page
     figures = embedded(page)
     assert [trace["name"] for trace in figures["modes"]["figure"]["data"]] == [
         "monolithic",
@@ -188,11 +194,16 @@ def test_the_whole_report_has_all_parts(whole: Report) -> None:
 
 
 def test_alternatives_are_compared_by_their_runs(whole: Report) -> None:
-    rows = {row["role"]: row for row in data(whole, "verdict")["alternatives"]}
-    assert [rows[role]["stable"] for role in ("given", "tuned", "compensated")] == [False, True, True]
-    assert rows["given"]["radius"] == "1.000355933"
-    errors = {run.role: largest_error(run.result, whole.material.reference.result)[1] for run in whole.material.runs}
-    assert errors["given"] > 10 * errors["compensated"] > 0
+    rows = {row["role"]: row for row in data(whole, "verdict")["alternatives"].rows}
+    assert list(rows) == ["given", "tuned", "compensated"]
+    assert rows["given"]["verdict"] == "Do not trust: unstable"
+    assert rows["tuned"]["verdict"].startswith(("Trust", "Trust with care", "Do not trust: "))
+    assert rows["compensated"]["verdict"].startswith("Do not trust: "), "the units' own solver, which it follows"
+    for role in rows:
+        assert rows[role]["measured"] == pytest.approx(rows[role]["error"], rel=1e-6), (
+            "one error, predicted or measured"
+        )
+    assert rows["given"]["measured"] > 10 * rows["compensated"]["measured"] > 0
 
 
 def test_energy_over_time_ends_where_the_monitor_says(whole: Report) -> None:
@@ -220,7 +231,7 @@ def test_the_parameter_map_agrees_with_the_analysis(whole: Report) -> None:
 def test_only_parts_with_content_appear() -> None:
     system = co.problems.two_mass()
     verdict = co.analyse(system, co.masters.gauss_seidel(system, 1e-3))
-    assert keys(co.report(verdict)) == ["verdict", "modes", "provenance"]
+    assert keys(co.report(verdict)) == ["verdict", "modes", "steps", "provenance"]
     result = Result(("a.x",), np.array([0.0, 1.0]), np.array([[1.0], [2.0]]))
     assert keys(co.report(result)) == ["verdict", "runs", "provenance"]
     assert keys(co.report(co.compensate(system, co.masters.jacobi(system, 4e-3))))[:4] == [
@@ -231,25 +242,32 @@ def test_only_parts_with_content_appear() -> None:
     ]
 
 
-def test_a_system_that_is_not_linear_gets_an_assessment() -> None:
+def test_a_system_that_is_not_linear_gets_a_verdict() -> None:
     system = co.problems.CATALOGUE["oscillator-nonlinear"].system()
     made = co.report(system, co.masters.jacobi(system, 0.01), horizon=1.0)
     assert "units" in keys(made)
     assert "differences" in made.html() or "experiments" in made.html()
-    assert data(made, "verdict")["opening"].kind in ("open", "bad", "good")
+    verdict = made.material.verdict
+    assert data(made, "verdict")["document"] is verdict.document
+    assert verdict.evidence in ("confirmed", "measured")
 
 
-def test_low_confidence_is_no_good_verdict() -> None:
-    system = co.problems.CATALOGUE["pendula"].system({"links": 2})
-    found = assess(system, co.masters.jacobi(system, 1e-3), horizon=2.0)
-    if found.confidence.level in ("low", "none"):
-        assert data(co.report(found), "verdict")["opening"].kind == "open"
-    else:
-        assert data(co.report(found), "verdict")["opening"].word in (
-            "Stable",
-            "Unstable",
-            "Stable, but the system is not",
-        )
+def test_without_evidence_the_page_is_grey() -> None:
+    class Counter:
+        """Answers nothing that could be identified, and is told not to be run."""
+
+        inputs: ClassVar = {"u": 0.0}
+        outputs, count = ("count",), 0.0
+
+        def step(self, time: float, duration: float) -> None:
+            self.count += 1.0
+
+    system = co.System({"a": co.PythonUnit(Counter), "b": co.PythonUnit(Counter)}, [("a.count", "b.u")])
+    verdict = co.analyse(system, co.masters.jacobi(system, 0.1), horizon=1.0, pilots=False)
+    assert verdict.trust == "not assessed"
+    page = co.report(verdict).html()
+    assert '<div class="verdict open">' in page
+    assert "Not assessed: " in page
 
 
 def test_runs_alone_say_how_they_ended() -> None:
@@ -261,6 +279,28 @@ def test_runs_alone_say_how_they_ended() -> None:
     assert "first (2)" in page
     assert "too fast (3 times)" in page
     assert '<span class="tag bad">incomplete</span>' in page
+    assert '<div class="verdict open">' in page, "a result alone is never green"
+
+
+def test_a_run_is_as_good_as_the_verdict_that_it_carries() -> None:
+    scenario = co.load("two-mass")
+    good, bad = scenario.changed(step=5e-4).run(stop=1.0), scenario.changed(step=4e-3).run(stop=1.0)
+    verdicts = [run.info["verdict"] for run in (good, bad)]
+    page = co.report(("bad", bad)).html()
+    assert f'<div class="verdict {MARKS[verdicts[1]["trust"]]}">' in page
+    assert verdicts[1]["headline"] in page
+    worst = max((verdict["trust"] for verdict in verdicts), key=["yes", "with care", "no"].index)
+    assert f'<div class="verdict {MARKS[worst]}">' in co.report(("good", good), ("bad", bad)).html()
+    bare = Result(bad.names, bad.time, bad.values)
+    assert '<div class="verdict open">' in co.report(("bare", bare)).html()
+
+
+def test_a_verdict_that_contradicts_itself_is_not_believed() -> None:
+    run = co.load("two-mass").changed(step=4e-3).run(stop=1.0)
+    run.info["verdict"] |= {"trust": "yes", "headline": "Trust: every output within 0.1 % until 1 s"}
+    page = co.report(("forged", run)).html()
+    assert '<div class="verdict open">' in page
+    assert "within 0.1 %" not in page
 
 
 def test_differences_are_taken_where_both_have_rows() -> None:
@@ -310,7 +350,8 @@ def test_the_verb_writes_a_page_about_a_system(
     verb(*arguments)
     fields = json.loads(capsys.readouterr().out)
     assert fields["output_file"] == "report.html"
-    assert fields["sections"] == ["verdict", "system", "modes", "steps", "runs", "monitors", "timing", "provenance"]
+    parts = ["verdict", "system", "modes", "steps", "compensation"]
+    assert fields["sections"] == [*parts, "runs", "monitors", "timing", "provenance"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert fields["bytes"] == len(page.encode())
     assert "cosimo report two-mass --step-size 4e-3" in page
@@ -369,9 +410,9 @@ def test_objects_show_themselves_in_notebooks(whole: Report) -> None:
     material = whole.material
     nasty = Result(("<b>x",), np.arange(3.0), np.array([[1.0], [np.nan], [3.0]]), (Warned("<i>", 0.0),))
     shown = [
-        (material.verdict, "unstable"),
-        (material.assessment, "hurts most"),
-        (material.tuned, "recommended"),
+        (material.verdict, "Do not trust: unstable"),
+        (material.verdict, "most critical connection"),
+        (material.tuned, escape(material.tuned.document.headline)),
         (material.compensation, "stable"),
         (material.runs[0].result, "<svg"),
         (nasty, "&lt;b&gt;x"),

@@ -10,10 +10,10 @@ from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 RICH = {
-    "co.analyse(system, master)": "unstable",
+    "co.analyse(system, master)": "Do not trust: unstable",
     "\nplain": "<svg",
     "\ndesign": "target monolithic",
-    "\ntuned": "recommended",
+    "\ntuned": "Pareto-optimal masters out of",
 }
 
 

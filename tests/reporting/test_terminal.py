@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 import cosimo as co
+from cosimo.core.document import Document, Mark, as_text
 from cosimo.core.result import Warned
 from cosimo.engines import EngineOptions
-from cosimo.reporting.terminal import colourful, highlight, paint, table
+from cosimo.reporting.terminal import colourful, paint, paint_mark, table
 from cosimo.reporting.terminal_progress import RunProgress, run_progress
 
 
@@ -41,13 +42,14 @@ def test_dumb_terminals_get_plain_text(screen: Screen, monkeypatch: pytest.Monke
     assert paint("x", "red", stream=screen) == "x"
 
 
-def test_verdicts_are_highlighted(screen: Screen) -> None:
-    text = "two-mass under jacobi: unstable\n  stable    yes\n  metastable"
-    shown = highlight(text, screen)
-    assert "\x1b[31;1munstable\x1b[0m" in shown
-    assert "\x1b[32mstable\x1b[0m" in shown
-    assert "metastable" in shown
-    assert highlight(text, io.StringIO()) == text
+@pytest.mark.parametrize(("mark", "code"), [("good", "32"), ("care", "33"), ("bad", "31;1"), ("open", "2")])
+def test_a_headline_has_the_colour_of_its_mark(mark: Mark, code: str, screen: Screen) -> None:
+    """Whatever the words are: a unit may be called 'unstable'."""
+    document = Document("unstable", mark, "stable", ("NO stable unstable",), advice="does not hold")
+    painted = as_text(document, paint=lambda text, mark: paint_mark(text, mark, screen))
+    assert painted == f"\x1b[{code}munstable. stable.\x1b[0m\n  NO stable unstable\n  does not hold"
+    plain = as_text(document, paint=lambda text, mark: paint_mark(text, mark, io.StringIO()))
+    assert plain == as_text(document)
 
 
 def test_tables_align_what_is_seen(screen: Screen) -> None:
@@ -100,14 +102,20 @@ def test_the_bar_shows_time_speed_and_what_is_left(monkeypatch: pytest.MonkeyPat
 
 
 def test_growth_is_said_at_once_and_once() -> None:
-    watched = Asked(Warned("two.v of unit 'two' grows by the factor 1.2 per macro step; …", 0.3), Warned("bond", 1.0))
+    watched = Asked(Warned("two.v doubles", 0.3, grows=True), Warned("bond", 1.0))
     shown = drawn(RunProgress(0.0, 100.0, 0.01), watched, "2 warnings")
-    assert shown.count("warning: t = 0.3: two.v of unit 'two' grows") == 1
+    assert shown.count("warning: t = 0.3: two.v doubles") == 1
+
+
+def test_other_warnings_wait_until_the_run_is_over() -> None:
+    shown = drawn(RunProgress(0.0, 100.0, 0.01), Asked(Warned("a value grows old", 0.3)), "1 warning")
+    assert "warning: " not in shown
+    assert "1 warning" in shown
 
 
 def test_a_short_run_is_asked_nothing_and_draws_nothing() -> None:
     screen = io.StringIO()
-    watched = Asked(Warned("x grows by", 0.0))
+    watched = Asked(Warned("x doubles", 0.0, grows=True))
     progress = RunProgress(0.0, 1.0, 0.001)
     progress.watch(watched)
     with progress.shown(Console(file=screen, force_terminal=True), delay=60.0):
@@ -154,7 +162,7 @@ def test_a_run_can_be_asked_while_it_goes_on(kind: str) -> None:
     plain = co.run(system, master, stop=40.0, engine=options)
     assert watched.warnings == plain.warnings
     assert watched.info["monitors"] == plain.info["monitors"]
-    assert any("two.v of unit 'two' grows" in now[0].message for now in seen if now)
+    assert any(now[0].grows and "two.v of unit 'two' grows" in now[0].message for now in seen if now)
 
 
 def test_the_kernel_knows_who_is_at_work() -> None:

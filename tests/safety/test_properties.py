@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.scenario_lines import Lines
+from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits

@@ -61,7 +61,7 @@ def test_a_killed_worker_loses_nothing(client: Any, serial: Outcome, tmp_path: P
     assert kept
     assert len(kept[0]) < len(POINTS.points())
     assert found.complete
-    assert found.counts["ok"] == 100
+    assert found.counts["ran"] == 100
     assert same(found, serial)
     assert same(read_study(path), serial)
     assert set(kept[0]) <= set(found["seconds"].tolist())
@@ -105,7 +105,7 @@ def test_a_run_that_ends_its_process_is_a_row(client: Any, tmp_path: Path) -> No
     crashes[5] = 1.0
     study = Study(co.System({"lag": unit}), Grid({"lag.crash_at": crashes}), ["final"], step=0.1, stop=2.0)
     found = run_study(study, client=client)
-    wanted = ["ok"] * 12
+    wanted = ["ran"] * 12
     wanted[5] = "crashed"
     assert found["status"].tolist() == wanted
     assert "ended the process" in found["message"][5]

@@ -62,7 +62,7 @@ def test_every_format_reads_back(suffix: str, whole: Outcome, tmp_path: Path) ->
     assert found.complete
     assert found.parameters == ("kc", "step")
     assert found["seconds"].tolist() == made["seconds"].tolist()
-    assert found.counts == {"ok": 30, "diverged": 0, "failed": 30, "crashed": 0}
+    assert found.counts == {"ran": 30, "diverged": 0, "failed": 30, "crashed": 0}
     assert [file.name for file in tmp_path.iterdir() if "partial" in file.name or "new" in file.name] == []
 
 

@@ -28,17 +28,19 @@ def test_json_has_the_fields_of_the_page() -> None:
     section = page.split("## sweep")[1].split("\n## ")[0]
     names = {*found, *found["measures"]["stable"], *found["failures"][0]}
     assert not [name for name in names if f"`{name}`" not in section]
-    assert (found["runs"], found["ok"], found["failed"]) == (3, 2, 1)
+    assert (found["runs"], found["ran"], found["failed"]) == (3, 2, 1)
     assert found["failures"][0]["point"] == {"step": 5.0}
 
 
 def test_text_has_the_spread_what_matters_and_what_failed() -> None:
     text = run(*QUICK, "--vary", "kc=50:150:6", "--vary", "step=1e-3,5").stdout
-    first, *_, failure, more = text.strip().splitlines()
-    assert first.startswith("two-mass: 12 runs (6 ok, 6 failed)")
+    first, second, *rest = [line.strip() for line in text.splitlines()]
+    # Trust comes first: "ran" says nothing of it, and what failed cannot be trusted.
+    assert first == "two-mass. 4 with care, 8 not to be trusted."
+    assert second.startswith("12 runs (6 ran, 6 failed)")
     assert "kc=150, step=0.001" in text
-    assert failure.startswith("run 9 failed at kc=130, step=5: ")
-    assert more == "and 1 more"
+    place = rest.index("and 1 more")
+    assert rest[place - 1].startswith("run 9 failed at kc=130, step=5: ")
 
 
 def test_samples_are_drawn_with_the_seed(tmp_path: Path) -> None:
@@ -56,15 +58,13 @@ def test_grid_and_sample_together(tmp_path: Path) -> None:
     found = json.loads(run(*QUICK, *arguments, "-o", str(path), "--json").stdout)
     assert found["runs"] == 6
     assert found["output_file"] == str(path)
-    assert path.read_text().splitlines()[0] == '"run","step","kc","status","message","seconds","max:two.x"'.replace(
-        '"', ""
-    )
+    assert path.read_text().splitlines()[0] == "run,step,kc,status,trust,message,seconds,max:two.x"
 
 
 def test_resuming_what_is_complete_makes_nothing(tmp_path: Path) -> None:
     arguments = [*QUICK, "--vary", "kc=50:150:4", "-o", str(tmp_path / "study.parquet"), "--resume"]
-    assert "4 runs (4 ok)" in run(*arguments).stdout
-    assert "4 runs, 4 of them from before (4 ok)" in run(*arguments).stdout
+    assert "4 runs (4 ran)" in run(*arguments).stdout
+    assert "4 runs, 4 of them from before (4 ran)" in run(*arguments).stdout
 
 
 def test_the_master_is_the_one_of_the_options() -> None:

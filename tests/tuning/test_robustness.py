@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, critical_step
+from cosimo.analysis.robustness import rescaled, rescaled_radii
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.master import Master
@@ -23,7 +24,6 @@ from cosimo.core.unit import DiscreteModel
 from cosimo.couplings import Hold
 from cosimo.problems.two_mass_glumac import first_crossing as glumac_crossing
 from cosimo.problems.two_mass_glumac import paper_masters, two_mass_glumac
-from cosimo.tuning.relative import rescaled, rescaled_radii
 from cosimo.tuning.robustness import (
     Structure,
     first_crossing,

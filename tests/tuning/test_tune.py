@@ -13,7 +13,9 @@ import cosimo as co
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.accuracy import global_error
+from cosimo.analysis.model import Model
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
 from cosimo.tuning.fronts import hypervolume, nondominated
@@ -88,7 +90,7 @@ def test_a_good_master_beats_plain_jacobi_by_what_the_sentence_says() -> None:
     assert "× cheaper than Jacobi with held inputs" in chosen.sentence
     # Jacobi with held inputs at that many times the cost has about the same error.
     step = Cost().per_step(system, masters.jacobi(system, 1.0)) / (chosen.cost * chosen.cheaper)
-    assert found.judge.predicted(masters.jacobi(system, step)) == pytest.approx(chosen.error, rel=0.1)
+    assert found.model.predict(masters.jacobi(system, step)).worst == pytest.approx(chosen.error, rel=0.1)
 
 
 def test_limits_are_kept() -> None:
@@ -166,7 +168,7 @@ def test_a_grid_is_every_point_of_it() -> None:
     space = Space(steps=(0.1, 0.5, 1.0), families=("jacobi",), kinds=(0, 1))
     found = tune(system, space, evaluations=100, horizon=100.0)
     assert found.evaluations == 6
-    by_hand = min(found.judge.predicted(masters.jacobi(system, 0.1, coupling=co.couplings.Hold(n))) for n in (0, 1))
+    by_hand = min(found.model.predict(masters.jacobi(system, 0.1, coupling=co.couplings.Hold(n))).worst for n in (0, 1))
     assert found.front[0].error == by_hand
 
 
@@ -174,8 +176,8 @@ def test_a_system_at_rest_is_judged_by_its_worst_start() -> None:
     system = co.problems.find("two-mass-glumac").system()
     units = {n: co.StateSpace(**vars(u.model), inputs=u.inputs, outputs=u.outputs) for n, u in system.units.items()}
     rest = co.System(units, system.connections)
-    assert scene(rest).worst_case
-    assert not scene(system).worst_case
+    assert scene(Model(rest)).worst_case
+    assert not scene(Model(system)).worst_case
     space = Space(steps=0.5, kinds=(0,), families=("jacobi",))
     found = tune(rest, space, evaluations=5, horizon=20.0)
     assert found.chosen.error == pytest.approx(found.values[0, 0], rel=0.05)
@@ -317,7 +319,7 @@ def test_slower_units_may_be_interpolated() -> None:
     assert built == masters.multirate(
         system, 0.5, multiples={"controller": 2}, inputs="interpolated", coupling=co.couplings.Hold(1)
     )
-    assert "--inputs interpolated" in resolved.structures[1].options(0.5, {})
+    assert "--inputs interpolated" in command_options(built)
 
 
 def test_groups_are_those_given_or_all_that_differ() -> None:
@@ -325,7 +327,7 @@ def test_groups_are_those_given_or_all_that_differ() -> None:
     wanted = Space(families=(), kinds=(0,), groups=[[("u1", "u3"), ("u2",)]])
     (structure,) = wanted.resolve(system, fastest=1.0, horizon=1.0).structures
     assert str(structure.master(system, 1.0)) == "F1 F3 G1 G3 H1 H3 F2 G2 H2"
-    assert structure.words() == "Groups (u1, u3) → (u2), inputs held"
+    assert describe(structure.master(system, 1.0), step=False) == "groups (u1, u3) → (u2) (groups)"
     every = Space(families=("groups",), kinds=(0,)).resolve(system, fastest=1.0, horizon=1.0).structures
     maps = [LinearSystem(system, one.master(system, 0.01)).one_step.Phi for one in every]
     assert len(maps) == 4
@@ -352,7 +354,7 @@ def test_offsets_of_connections_are_part_of_the_search() -> None:
     fast = co.StateSpace(-3.0, 2.0, -1.0, inputs=["u"], outputs=["y"])
     links = [co.Connection("a.y", "b.u", offset=0.5), co.Connection("b.y", "a.u", gain=2.0, offset=-0.2)]
     system = co.System({"a": slow, "b": fast}, links, name="pushed")
-    assert not scene(system).worst_case
+    assert not scene(Model(system)).worst_case
     space = Space(steps=0.1, kinds=(0, 1), families=("jacobi",))
     found = tune(system, space, evaluations=5, horizon=5.0)
     assert not found.notes

@@ -89,16 +89,16 @@ class Batch:
 
     def spectral_radius(self) -> Array:
         """ρ(Φ) of every master, in the shape of `steps`."""
-        radius: Array = np.abs(np.linalg.eigvals(self.linear.cycle.matrix)).max(axis=-1)
+        radius: Array = np.abs(np.linalg.eigvals(self.linear.cycle.matrix)).max(axis=-1, initial=0.0)
         return self._shaped(radius)
 
     def exact_spectral_radius(self) -> Array:
         """ρ(exp(A_c h)) of the exact coupled system at every step, the measure for ρ(Φ)."""
-        growth = float(np.linalg.eigvals(self.linear.coupled.A).real.max())
+        growth = float(np.linalg.eigvals(self.linear.coupled.A).real.max(initial=-np.inf))
         return np.exp(growth * self.steps)
 
     def consistency(self, *, k: int, norm: Norm) -> Array:
-        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.consistency`)."""
+        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.defects`)."""
         linear = self.linear
         given = np.zeros((linear.layout.size - linear.size, linear.coupled.A.shape[0]))
         rows = linear.split(np.concatenate([linear.start_map(), given]))

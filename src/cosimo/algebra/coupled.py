@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,34 +44,49 @@ class CoupledModel:
 
 def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: bool = False) -> CoupledModel:
     """Assemble the coupled model; a loop with det(I − D L) = 0 is refused, naming its variables."""
-    A, B, C, D = (
-        sp.block_diag([sp.csr_array(getattr(models[name], letter)) for name in system.units], format="csr")
-        for letter in "ABCD"
-    )
-    L = connection_matrix(system)
-    loop = sp.csc_array(sp.eye_array(D.shape[0]) - D @ L)
+    parts = {letter: [getattr(models[name], letter) for name in system.units] for letter in "ABCD"}
+    L = connection_matrix(system, sparse=sparse)
+    if sparse:
+        A, B, C, D = (sp.block_diag([sp.csr_array(part) for part in own], format="csr") for own in parts.values())
+        loop: Any = sp.csc_array(sp.eye_array(D.shape[0]) - D @ L)
+    else:
+        A, B, C, D = (_diagonal(own) for own in parts.values())
+        loop = np.eye(len(D)) - D @ L
     _require_solvable(system, loop)
-    if not sparse:
-        A, B, C, D, L, loop = (m.toarray() for m in (A, B, C, D, L, loop))
     outputs = _solve(loop, C)
     return CoupledModel(A + B @ (L @ outputs), B, outputs, D, L, loop)
 
 
-def connection_matrix(system: System) -> Any:
-    """L with u = L y + …, gains included; sparse (inputs, outputs)."""
+def _diagonal(parts: Sequence[Array]) -> Array:
+    """Dense blocks on the diagonal, also those without rows or columns."""
+    found = np.zeros(tuple(np.sum([part.shape for part in parts], axis=0)))
+    row = column = 0
+    for part in parts:
+        found[row : row + part.shape[0], column : column + part.shape[1]] = part
+        row, column = row + part.shape[0], column + part.shape[1]
+    return found
+
+
+def connection_matrix(system: System, *, sparse: bool = True) -> Any:
+    """L with u = L y + …, gains included (inputs, outputs)."""
     outputs = {name: i for i, name in enumerate(system.outputs)}
     inputs = {name: i for i, name in enumerate(system.input_names)}
     rows = [inputs[link.connection.target] for link in system.links]
     columns = [outputs[link.connection.source] for link in system.links]
     gains = [link.connection.gain for link in system.links]
-    return sp.csr_array((gains, (rows, columns)), shape=(len(inputs), len(outputs)))
+    if sparse:
+        return sp.csr_array((gains, (rows, columns)), shape=(len(inputs), len(outputs)))
+    dense = np.zeros((len(inputs), len(outputs)))
+    dense[rows, columns] = gains  # every input has one source at most
+    return dense
 
 
 def _require_solvable(system: System, loop: Any) -> None:
     place = {name: i for i, name in enumerate(system.outputs)}
     for group in system.loops():
         own = [place[name] for name in group]
-        if loop_is_singular(np.eye(len(own)) - loop[own][:, own].toarray(), 1e-12):
+        inside = loop[own][:, own]
+        if loop_is_singular(np.eye(len(own)) - (inside.toarray() if sp.issparse(inside) else inside), 1e-12):
             raise AlgebraicLoopError.singular(group)
 
 

@@ -1,21 +1,64 @@
-"""What can be said of a coupling before running it: stability, modes, consistency, accuracy, the critical step."""
+"""What can be said of a coupling before running it: `analyse` and the verdict it returns.
 
-from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
-from cosimo.analysis.consistency import consistency
-from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.laplace import Delay, LaplaceModel, PrimaryPole
-from cosimo.analysis.pade import pade_poles
-from cosimo.analysis.roots import Region
-from cosimo.analysis.spectrum import Mode, Spectrum
-from cosimo.analysis.verdict import Verdict, analyse, sweep_factor
+Where each word is defined: *stable* in `stability`; *horizon*, *true solution* and *error* in `truth`; *cost* in
+`cost`; *trust* in `trust`; the recommendation in `recommendation`; what is known of the units in `model`; pilot runs in
+`pilots`. Names are loaded when first used: the numerics are needed in many places, `analyse` with all it calls in few.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
+    from cosimo.analysis.analysing import analyse
+    from cosimo.analysis.critical import CriticalStep, critical_step
+    from cosimo.analysis.defects import consistency
+    from cosimo.analysis.laplace import Delay, LaplaceModel, PrimaryPole
+    from cosimo.analysis.model import Model
+    from cosimo.analysis.pade import pade_poles
+    from cosimo.analysis.pilots import Budget
+    from cosimo.analysis.recommendation import Recommendation
+    from cosimo.analysis.roots import Region
+    from cosimo.analysis.spectrum import Mode, Spectrum, sweep_factor
+    from cosimo.analysis.truth import OutputErrors
+    from cosimo.analysis.verdict import Verdict
+
+_HOMES = {
+    "Budget": "pilots",
+    "CriticalStep": "critical",
+    "Delay": "laplace",
+    "GlobalError": "accuracy",
+    "LaplaceModel": "laplace",
+    "Mode": "spectrum",
+    "Model": "model",
+    "OutputErrors": "truth",
+    "PrimaryPole": "laplace",
+    "Recommendation": "recommendation",
+    "Region": "roots",
+    "Spectrum": "spectrum",
+    "Verdict": "verdict",
+    "analyse": "analysing",
+    "consistency": "defects",
+    "convergence_order": "accuracy",
+    "critical_step": "critical",
+    "global_error": "accuracy",
+    "pade_poles": "pade",
+    "sweep_factor": "spectrum",
+}
 
 __all__ = [
+    "Budget",
     "CriticalStep",
     "Delay",
     "GlobalError",
     "LaplaceModel",
     "Mode",
+    "Model",
+    "OutputErrors",
     "PrimaryPole",
+    "Recommendation",
     "Region",
     "Spectrum",
     "Verdict",
@@ -27,3 +70,11 @@ __all__ = [
     "pade_poles",
     "sweep_factor",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cosimo.analysis' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"cosimo.analysis.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

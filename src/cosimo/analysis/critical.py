@@ -1,7 +1,8 @@
 """The first step size at which a master becomes unstable, coming from small steps.
 
 Stability sets are not intervals: beyond the first crossing of ρ(Φ) = 1 a master may well be stable again. What is
-reported is the first crossing, found on a grid and then refined. Modes at rest (`cosimo.analysis.rest`) are left out.
+reported is the first crossing, found on a grid and then refined. Modes at rest (`cosimo.analysis.stability`) are left
+out.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cosimo.algebra import Batch, LinearSystem
-from cosimo.analysis.rest import moving_radius
-from cosimo.analysis.spectrum import ROUNDING, Spectrum
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.stability import is_stable, moving_radius
 from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
 MARGINAL = 1e-13
 """How far a radius must lie under 1 to count as decay and not as rounding."""
+NEUTRAL = 1e-12
+"""How near to 1 an eigenvalue must be in size, at every step, to belong to motion that the coupling does not touch."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
 
@@ -43,29 +47,66 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     fastest = float(np.abs(spectrum.poles).max(initial=0.0)) or 1.0 / master.step
     grid = np.geomspace(min(1e-4 / fastest, master.step), max(100.0 / fastest, 10 * master.step), POINTS)
 
-    def radii(steps: Array) -> Array:
-        if not spectrum.rest.count:
-            return Batch(system, master, steps).spectral_radius()
-        Phi = Batch(system, master, steps).linear.cycle.matrix
-        maps = np.broadcast_to(Phi, (len(steps), *Phi.shape[-2:]))
-        return np.array([moving_radius(one, spectrum.rest, h) for one, h in zip(maps, steps.tolist(), strict=True)])
-
-    radius = radii(grid)
-    unstable = np.flatnonzero(radius > 1 + ROUNDING)
+    search = _Search(system, master, spectrum)
+    values = search.sizes(grid)
+    radius = values[:, 0]
+    unstable = np.flatnonzero(~is_stable(radius) & ~np.isnan(radius))
     searched = (float(grid[0]), float(grid[-1]))
     if not len(unstable):
         return CriticalStep(np.inf, searched)
     first = int(unstable[0])
+    neutral = 0
     # Below the first step that is clearly unstable, a radius that never falls under 1 is growth too small to be seen
-    # (it vanishes with a power of h), not stability.
-    decaying = np.flatnonzero(radius[:first] < 1 - MARGINAL)
+    # (it vanishes with a power of h), not stability; unless it is 1 all the way, as of an undamped generator that
+    # nothing feeds: such eigenvalues say nothing of the coupling and are left out.
+    if not (radius[:first] < 1 - MARGINAL).any():
+        neutral = int((np.abs(values[: first + 1] - 1) <= NEUTRAL).sum(axis=1).min())
+    below = search.without(values, neutral)
+    decaying = np.flatnonzero(below[:first] < 1 - MARGINAL)
     if not len(decaying):
         return CriticalStep(0.0, searched)
 
     def excess(h: float) -> float:
-        return float(radii(np.array([h]))[0]) - 1
+        return float(search.without(search.sizes(np.array([h])), neutral)[0]) - 1
 
     return CriticalStep(float(brentq(excess, grid[decaying[-1]], grid[first], rtol=1e-12)), searched)
+
+
+class _Search:
+    """The sizes of all eigenvalues of Φ at many steps, those of modes at rest left out."""
+
+    def __init__(self, system: System, master: Master, spectrum: Spectrum) -> None:
+        self.system, self.master, self.spectrum = system, master, spectrum
+
+    def sizes(self, steps: Array) -> Array:
+        """(N, n), largest first; NaN at steps at which the master has no map (an iteration without fixed point)."""
+        try:
+            maps = self._maps(steps)
+        except ConfigurationError:
+            if len(steps) == 1:
+                return np.full((1, 1), np.nan)
+            each = [self.sizes(steps[place : place + 1]) for place in range(len(steps))]
+            width = max(row.shape[1] for row in each)
+            rows = [np.pad(row, ((0, 0), (0, width - row.shape[1]))) for row in each]
+            return np.concatenate([np.where(np.isnan(row[:, :1]), np.nan, row) for row in rows])
+        if self.spectrum.rest.count:
+            pairs = zip(maps, steps.tolist(), strict=True)
+            return np.array([[moving_radius(one, self.spectrum.rest, h)] for one, h in pairs])
+        found: Array = -np.sort(-np.abs(np.linalg.eigvals(maps)), axis=-1)
+        return found if found.shape[1] else np.zeros((len(steps), 1))
+
+    def _maps(self, steps: Array) -> Array:
+        Phi = Batch(self.system, self.master, steps).linear.cycle.matrix
+        return np.broadcast_to(Phi, (len(steps), *Phi.shape[-2:]))
+
+    @staticmethod
+    def without(sizes: Array, neutral: int) -> Array:
+        """The largest size (N,) when the `neutral` ones nearest to 1 are left out."""
+        if not neutral:
+            return np.array(sizes[:, 0])
+        order = np.argsort(np.abs(sizes - 1), axis=1)[:, neutral:]
+        left = np.take_along_axis(sizes, order, axis=1)
+        return np.asarray(left.max(axis=1, initial=0.0))
 
 
 def _large(system: System, master: Master) -> CriticalStep:

@@ -1,8 +1,8 @@
 """Spectra of the co-simulation and of the exact system, and which mode became which.
 
-Stability: z_{k+1} = Φ z_k stays bounded if ρ(Φ) < 1. The exact system's radius, ρ(exp(A_c h)) = exp(h max Re λ), stands
-beside it: a smaller ρ(Φ) than that is spurious damping, not merit. A monolithic mode λ with shape v becomes the
-eigenpair (μ, z) of Φ that is nearest in value and shape; log(μ) / h is its co-simulated pole.
+Whether a spectrum is stable is decided in `cosimo.analysis.stability`. The exact system's radius, ρ(exp(A_c h)) =
+exp(h max Re λ), stands beside ρ(Φ): a smaller ρ(Φ) than that is spurious damping, not merit. A monolithic mode λ with
+shape v becomes the eigenpair (μ, z) of Φ that is nearest in value and shape; log(μ) / h is its co-simulated pole.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.rest import Rest, find_rest, moving_radius
+from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.master import Master
+from cosimo.core.schedule import Convergence, Repeat
+from cosimo.core.timing import TimedRepeat
 
-ROUNDING = 1e-10
-"""How far ρ may exceed 1 by rounding alone and still count as stable."""
 SHAPES_UP_TO = 400
 """Number of states up to which all mode shapes are computed; beyond, modes are paired by their values only."""
 
@@ -113,16 +114,12 @@ class Spectrum:
     @property
     def exact_stable(self) -> bool:
         """Whether the coupled system itself does not grow."""
-        return bool(self.poles.real.max(initial=-np.inf) <= 1e-8 * max(1.0, float(np.abs(self.poles).max(initial=0.0))))
+        return not grows(self.poles)
 
     @property
     def stable(self) -> bool:
-        """ρ(Φ) ≤ 1, up to rounding; multiple eigenvalues 1 of rigid motion are rounded no better than in exp(A_c h)."""
-        excess = 0.0
-        if self.exact_stable and len(self.poles) <= SHAPES_UP_TO and np.abs(self.poles).min(initial=1.0) < 1e-6:
-            flow = np.abs(np.linalg.eigvals(self.linear.coupled.flow(self.step))).max(initial=0.0)
-            excess = 10 * max(0.0, float(flow) - 1)
-        return self.radius <= 1 + ROUNDING + excess
+        """Whether the master stays bounded."""
+        return bool(is_stable(self.moving_radius))
 
     def modes(self) -> tuple[Mode, ...]:
         """All monolithic modes (one of each conjugate pair), lowest frequency first, each with its counterpart."""
@@ -153,7 +150,7 @@ class Spectrum:
 
     def foreign(self) -> complex | None:
         """The pole of the largest eigenvalue of Φ when it belongs to no monolithic mode: a mode the master adds."""
-        if len(self.poles) > SHAPES_UP_TO:
+        if not len(self.eigenvalues) or len(self.poles) > SHAPES_UP_TO:
             return None
         self.modes()
         largest = complex(self.eigenvalues[np.abs(self.eigenvalues).argmax()])
@@ -189,3 +186,21 @@ class Spectrum:
 def _squares(columns: ComplexArray) -> Array:
     total: Array = (np.abs(columns) ** 2).sum(axis=0)
     return total
+
+
+def sweep_factor(linear: LinearSystem) -> float | None:
+    """ρ(B_vv) of the sweep of an iteration until convergence: by what plain substitution multiplies the error."""
+    for operation in linear.operations.timeline.operations:
+        if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
+            B, changed, _ = linear.sweep_matrix(operation.sweeps[-1])
+            block = B[changed][:, changed] if linear.sparse else B[np.ix_(changed, changed)]
+            return float(np.abs(np.linalg.eigvals(block.toarray() if linear.sparse else block)).max(initial=0.0))
+    return None
+
+
+def converges(master: Master, factor: float | None) -> bool | None:
+    """Whether an iteration that multiplies the error by `factor` per sweep converges; None without an iteration."""
+    if factor is None:
+        return None
+    repeats = [operation.times for operation in master.schedule.operations if isinstance(operation, Repeat)]
+    return factor < 1 or any(isinstance(times, Convergence) and bool(times.anderson) for times in repeats)

@@ -1,149 +1,515 @@
-"""The verdict on a coupling: everything that can be said before running it, as one object that prints well."""
+"""The verdict on a coupling: everything that can be said before running it, and the document that says it.
+
+To add a figure, add a property (or a field that `analyse` fills) to `Verdict` and a `Figure` to one of the sections
+below: it then stands in the text, in JSON, in notebooks and in the report.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-import numpy as np
+from cosimo.analysis.connections import ConnectionEffect
+from cosimo.analysis.critical import CriticalStep
+from cosimo.analysis.limits import SWEEPS, Limits
+from cosimo.analysis.recommendation import Recommendation
+from cosimo.analysis.reports import Moment, UnitReport
+from cosimo.analysis.spectrum import Mode
+from cosimo.analysis.trust import Evidence, Findings, Judgement, Trust, judge
+from cosimo.analysis.truth import OutputErrors
+from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text
+from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
-from cosimo.algebra import LinearSystem
-from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
-from cosimo.analysis.consistency import consistency
-from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.spectrum import Mode, Spectrum
-from cosimo.analysis.text import verdict_text
-from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import Master
-from cosimo.core.schedule import Convergence
-from cosimo.core.system import System
-from cosimo.core.timing import TimedRepeat
-
-MOST_STEPS = 2_000_000
-"""How many macro steps the global error is followed at most."""
+BRIEF = (
+    "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "horizon",
+    "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
+    "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step", "recommendation",
+    "reasons",
+)  # fmt: skip
+"""The fields of the short form."""
+SHOWN_MODES = 12
+SHOWN_OUTPUTS = 12
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the analysis says of a system under a master.
+    """What is known of a system under a master before it is run.
 
-    `spectral_radius` is ρ(Φ), `exact_spectral_radius` that of the exact coupled system over one macro step; `foreign`
-    the pole of the dominant mode when the exact system has none like it; `defect` is δ with k = 2 in the 2-norm;
-    `order` the measured convergence order; `sweep_factor` how much an iteration shrinks the error per sweep (None
-    without iteration; at 1 or more plain substitution diverges), `converges` whether the iteration as it is set up
-    does. `left_out` tells that external inputs or offsets exist, which the global error leaves out. What was not
-    computed is None.
+    What is not known is None, and `reasons` says why, by the name of the attribute. `spectral_radius` is ρ(Φ),
+    `exact_spectral_radius` that of the exact coupled system over one macro step; `foreign` the pole of the dominant
+    mode when the exact system has none like it; `defect` δ with k = 2 in the 2-norm (glumac2018, Eq. 59); `order` the
+    convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` how much an iteration shrinks the
+    error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output over
+    `horizon` seconds, `measured_error` the one that pilot runs showed beside a prediction. `limits` are critical steps
+    of the usual masters, `connections` what the delay of each connection does, `along` verdicts at times of a run.
     """
 
     system: str
     master: str
+    description: str
     schedule: str
     step_size: float
-    stable: bool
-    spectral_radius: float
-    exact_spectral_radius: float
-    exact_stable: bool
-    modes: tuple[Mode, ...]
-    foreign: complex | None
-    defect: float
-    global_error: GlobalError
     horizon: float
-    order: float | None
-    critical_step: CriticalStep | None
-    sweep_factor: float | None
-    converges: bool | None
-    left_out: bool
-    loops: tuple[tuple[str, ...], ...]
+    target: float
+    evidence: Evidence
+    stable: bool | None = None
+    error: OutputErrors | None = None
+    measured_error: OutputErrors | None = None
+    spectral_radius: float | None = None
+    exact_spectral_radius: float | None = None
+    exact_stable: bool | None = None
+    modes: tuple[Mode, ...] = ()
+    foreign: complex | None = None
+    defect: float | None = None
+    order: float | None = None
+    critical_step: CriticalStep | None = None
+    limits: Limits | None = None
+    sweep_factor: float | None = None
+    converges: bool | None = None
+    connections: tuple[ConnectionEffect, ...] = ()
+    worst_connection: ConnectionEffect | None = None
+    recommendation: Recommendation | None = None
+    units: tuple[UnitReport, ...] = ()
+    along: tuple[Moment, ...] = ()
+    loops: tuple[tuple[str, ...], ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    pilot_runs: int = 0
+    unit_steps: int = 0
+    seconds: float = 0.0
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Whether to trust the run, and why."""
+        reason = self.reasons.get("error" if self.evidence != "none" else "evidence", "")
+        grows = self.exact_stable is False
+        return judge(
+            Findings(self.stable, self.error, self.evidence, self.target, self.converges, grows, reason, self.horizon)
+        )
 
     @property
-    def growth(self) -> float:
+    def trust(self) -> Trust:
+        """ "yes", "with care", "no" or "not assessed"."""
+        return self.judgement.trust
+
+    @property
+    def headline(self) -> str:
+        """Trust and its reason in one line."""
+        return self.judgement.headline
+
+    @property
+    def growth(self) -> float | None:
         """The rate of growth (positive) or decay of the slowest-decaying mode, log ρ(Φ) / h, in 1/s."""
-        return math.log(self.spectral_radius) / self.step_size if self.spectral_radius > 0 else -math.inf
+        if not self.spectral_radius:
+            return None
+        return math.log(self.spectral_radius) / self.step_size
+
+    @property
+    def doubling(self) -> float | None:
+        """The time in which an unstable run doubles, in seconds."""
+        return math.log(2) / self.growth if self.growth and self.growth > 0 and self.stable is False else None
+
+    @cached_property
+    def document(self) -> Document:
+        """What is said, in its four forms."""
+        advice = self.recommendation
+        return Document(
+            f"{self.system} with {self.description}",
+            self.judgement.mark,
+            self.headline,
+            tuple(self._sentences()),
+            tuple(self._sections()),
+            (advice.options,) if advice is not None and advice.options else (),
+            self._advice(),
+        )
 
     def __str__(self) -> str:
-        return verdict_text(self)
+        return self.text()
+
+    def text(self, *, details: bool = False) -> str:
+        """For the terminal; with `details` modes and connections too."""
+        return as_text(self.document, details=details)
 
     def _repr_html_(self) -> str:
-        from cosimo.analysis.display import verdict_card
+        return as_card(self.document)
 
-        return verdict_card(self)
+    def fields(self) -> dict[str, Any]:
+        """The fields of `--json`."""
+        return as_json(self.document)
+
+    def brief(self) -> dict[str, Any]:
+        """The fields that `run`, `sweep` and result files carry, and that are remembered."""
+        every = self.fields()
+        return {name: every[name] for name in BRIEF}
+
+    @classmethod
+    def from_brief(cls, fields: Mapping[str, Any]) -> Verdict:
+        """The verdict that `brief` was taken from, without what led to it; a ValueError where it is none.
+
+        Trust is not read but decided again: fields that contradict themselves are not believed.
+        """
+        try:
+            verdict = _read(fields)
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"no verdict: {error}") from None
+        if (fields["trust"], fields["headline"]) != (verdict.trust, verdict.headline):
+            raise ValueError("a verdict that contradicts itself")
+        return verdict
+
+    # ---- the document --------------------------------------------------------------------------------------------
+
+    def _sentences(self) -> Iterator[str]:
+        if self.converges is False:
+            factor = self.sweep_factor  # not known where the verdict was recalled
+            each = f": each sweep makes the error {factor:.3g} × larger" if factor is not None else ""
+            yield f"The iteration does not converge{each}."
+        elif self.stable is False and self.doubling is not None:
+            yield f"The run grows without bound: amplitudes double every {step_text(self.doubling)}."
+        if self.exact_stable is False:
+            yield (
+                "The coupled system itself is unstable, whatever the master."
+                if self.stable is False
+                else "The system itself grows; a run that does not is wrong."
+            )
+        elif self.stable is False and self.foreign is not None:
+            yield "What grows is no mode of the system but one that the coupling adds."
+        elif self.stable is False and self.exact_stable:
+            yield "The system itself does not grow; the delay of the exchanged values feeds energy into it."
+        if self._spurious:
+            yield "It decays faster than the system itself does: part of that damping is not real."
+
+    def _advice(self) -> str:
+        advice = self.recommendation
+        if advice is None or not advice.text:
+            return ""
+        return f"{'Fix' if self.trust in ('no', 'with care') and not advice.keep else 'Advice'}: {advice.text}"
+
+    @property
+    def _spurious(self) -> bool:
+        ours, exact = self.spectral_radius, self.exact_spectral_radius
+        return bool(self.stable and ours is not None and exact is not None and ours < exact * (1 - 1e-9))
+
+    def _sections(self) -> Iterator[Section]:
+        yield Section("verdict", "Verdict", tuple(self._summary()), (self._error_table(),))
+        yield Section("stability", "Stability", tuple(self._stability()), (self._limits_table(),))
+        yield Section("units", "Units", tuple(self._identification()), (self._unit_table(),))
+        yield Section("modes", "Modes", (), (self._mode_table(),), brief=False)
+        yield Section("connections", "Connections", (), (self._connection_table(),), brief=False)
+        yield Section("along", "Along the run", tuple(self._smallest()), (self._moment_table(),))
+
+    def _summary(self) -> Iterator[Figure]:
+        error = self.error
+        yield Figure("system", "", self.system)
+        yield Figure("master", "", self.master)
+        yield Figure("description", "", self.description)
+        yield Figure("step_size", "", self.step_size)
+        yield Figure("trust", "", self.trust)
+        yield Figure("headline", "", self.headline)
+        yield Figure("stable", "", self.stable)
+        yield Figure("target", "", self.target)
+        yield Figure("horizon", "", self.horizon)
+        note = self.reasons.get("error", "").rstrip(".") if error is None else f"target {percent(self.target)}"
+        if error is not None and error.any_start:
+            note += "; from the worst initial state, as nothing moves from the given one"
+        name = f"{error.kind} error" if error else "error"
+        yield Figure("error", name, error.worst if error else None, error.words if error else "not known", note)
+        yield Figure("error_kind", "", error.kind if error else None)
+        yield Figure("error_horizon", "", error.horizon if error else None)
+        yield Figure("worst_output", "", error.output if error else None)
+        yield Figure("errors", "", dict(error.outputs) if error else None)
+        yield Figure("from_any_start", "", error.any_start if error else None)
+        unsettled = list(error.unsettled) if error else []
+        yield Figure("unsettled_outputs", "not settled" if unsettled else "", unsettled, ", ".join(unsettled))
+        measured = self.measured_error
+        yield Figure(
+            "measured_error",
+            "measured error" if measured else "",
+            measured.worst if measured else None,
+            measured.words if measured else "",
+        )
+        yield Figure("evidence", "evidence", self.evidence, self.evidence, self._evidence_note())
+        advice = self.recommendation
+        yield Figure("recommendation", "", advice.fields() if advice is not None else None)
+        yield Figure("reasons", "", dict(self.reasons))
+        yield Figure("notes", "", list(self.notes))
+        for note in self.notes:
+            yield Figure("", "note", None, note)
+
+    def _evidence_note(self) -> str:
+        runs = f"{self.pilot_runs} pilot run{'s' if self.pilot_runs != 1 else ''}"
+        return {
+            "proved": "the equations of all units are known",
+            "confirmed": f"units were identified, and {runs} agree with the prediction",
+            "measured": f"{runs}; {self.reasons.get('model', 'no linear model is used')}",
+            "none": self.reasons.get("evidence", ""),
+        }[self.evidence]
+
+    def _error_table(self) -> Table:
+        outputs = self.error.outputs if self.error is not None else {}
+        rows = [{"output": name, "error": value} for name, value in sorted(outputs.items(), key=lambda item: -item[1])]
+        until = f"error until {self.error.horizon if self.error else self.horizon:g} s"
+        columns = (Column("output", "output", str, False), Column("error", until, percent))
+        return Table("", "", columns, rows, most=SHOWN_OUTPUTS)
+
+    def _stability(self) -> Iterator[Figure]:
+        radius, exact = self.spectral_radius, self.exact_spectral_radius
+        yield Figure(
+            "spectral_radius",
+            "spectral radius" if radius is not None else "",
+            radius,
+            f"{radius:.9f}" if radius is not None else "",
+            f"exact system {exact:.9f}" if exact is not None else "",
+        )
+        yield Figure("exact_spectral_radius", "", exact)
+        yield Figure("exact_stable", "", self.exact_stable)
+        yield Figure("growth_rate", "", self.growth)
+        yield Figure("doubling_time", "doubling time" if self.doubling else "", self.doubling, unit="s")
+        foreign = self.foreign if self.stable is False else None
+        yield Figure("foreign_mode", "added mode" if foreign else "", self.foreign, pole(foreign) if foreign else "")
+        limit = self.critical_step
+        yield Figure(
+            "critical_step",
+            "largest stable step" if self._own_limit else "",
+            limit.step if limit else None,
+            limit_text(limit),
+        )
+        yield Figure("critical_step_searched", "", limit.searched if limit else None)
+        worst = self.worst_connection
+        yield Figure(
+            "worst_connection",
+            "most critical connection" if worst else "",
+            _effect(worst) if worst else None,
+            worst.connection if worst else "",
+            self._without_delay(worst) if worst else "",
+        )
+        defect = self.defect
+        yield Figure("defect", "connection defect" if defect is not None else "", defect, f"{defect or 0:.4g}", "k = 2")
+        order = self.order if self.order is not None and math.isfinite(self.order) else None
+        yield Figure("convergence_order", "convergence order" if order else "", order, f"{order or 0:.2f}")
+        yield Figure("schedule", "schedule", self.schedule, self.schedule)
+        factor = self.sweep_factor
+        swept = "converges" if (factor or 0.0) < 1 else "plain substitution diverges"
+        yield Figure(
+            "sweep_factor",
+            "iteration" if factor is not None else "",
+            factor,
+            f"error × {factor or 0:.3g} per sweep, {swept}",
+            "" if self.converges else "use Anderson acceleration or a smaller step",
+        )
+        yield Figure("converges", "", self.converges)
+        yield Figure("algebraic_loops", "", [list(loop) for loop in self.loops])
+        for loop in self.loops:
+            yield Figure("", "algebraic loop", None, " → ".join(loop))
+
+    @property
+    def _own_limit(self) -> bool:
+        """Whether the master's own critical step is not in the table of limits."""
+        return self.critical_step is not None and self.limits is None
+
+    def _without_delay(self, effect: ConnectionEffect) -> str:
+        changes = []
+        if self.spectral_radius is not None and math.isfinite(effect.fresh_radius):
+            changes.append(f"ρ {self.spectral_radius:.5f} → {effect.fresh_radius:.5f}")
+        typical = self.error.typical if self.error is not None else math.nan
+        if math.isfinite(effect.fresh_error) and typical > 0 and math.isfinite(typical):
+            changes.append(f"error × {effect.fresh_error / typical:.2g}")
+        return f"without its delay {', '.join(changes)}" if changes else ""
+
+    def _limits_table(self) -> Table:
+        limits = self.limits
+        rows: list[dict[str, Any]] = []
+        if limits is not None:
+            usual = [
+                ("jacobi", limits.jacobi),
+                (f"gauss-seidel({','.join(limits.order)})", limits.gauss_seidel),
+                (f"iterative(jacobi;{SWEEPS})", limits.iterative),
+            ]
+            if all(name != self.master or limit != limits.own for name, limit in usual):
+                usual.insert(0, (f"{self.master}, as it is", limits.own))
+            rows = [
+                {"master": name, "step": limit.step, "text": limit_text(limit)}
+                for name, limit in usual
+                if limit is not None
+            ]
+        columns = (
+            Column("master", "largest stable step of", str, False),
+            Column("step"),
+            Column("text", "step", str, False, aside=True),
+        )
+        return Table("critical_steps", "", columns, rows)
+
+    def _identification(self) -> Iterator[Figure]:
+        yield Figure("unit_steps", "", self.unit_steps)
+        yield Figure("identification_time", "", self.seconds)
+        yield Figure("pilot_runs", "", self.pilot_runs)
+
+    def _unit_table(self) -> Table:
+        rows = [
+            {
+                "name": unit.name,
+                "means": unit.means,
+                "valid": unit.valid,
+                "fit": unit.fit,
+                "linear": unit.linear,
+                "invariant": unit.invariant,
+                "departure": unit.departure,
+                "unit_steps": unit.unit_steps,
+                "poles": list(unit.poles),
+                "reasons": list(unit.reasons),
+            }
+            for unit in self.units
+        ]
+        identified = any(unit.means != "known" for unit in self.units)
+        shown = ("unit", "identified by", "valid", "fit", "linear", "invariant", "departure", "unit steps", "remarks")
+        names = shown if identified else ("",) * len(shown)
+        columns = (
+            Column("name", names[0], str, False),
+            Column("means", names[1], lambda means: str(means or "not identified"), False),
+            Column("valid", names[2], lambda valid: "yes" if valid else "NO", False),
+            Column("fit", names[3], small),
+            Column("linear", names[4], small),
+            Column("invariant", names[5], small),
+            Column("departure", names[6], percent),
+            Column("unit_steps", names[7], lambda steps: f"{steps:,}"),
+            Column("poles"),
+            Column("reasons", names[8], "; ".join, False),
+        )
+        return Table("units", "", columns, rows)
+
+    def _mode_table(self) -> Table:
+        rows = [
+            {
+                "number": number,
+                "monolithic": mode.monolithic,
+                "cosimulated": mode.cosimulated,
+                "frequency": mode.frequency,
+                "damping": mode.damping,
+                "frequency_shift": mode.frequency_shift,
+                "damping_shift": mode.damping_shift,
+                "mac": mode.mac,
+            }
+            for number, mode in enumerate(self.modes, 1)
+        ]
+        columns = (
+            Column("number", "mode", aside=True),
+            Column("monolithic", "pole", pole),
+            Column("cosimulated", "co-simulated", pole),
+            Column("frequency", "frequency/Hz", lambda value: f"{value:.6g}"),
+            Column("damping", "damping", lambda value: minus(f"{100 * value:.3g} %")),
+            Column("frequency_shift", "frequency shift", shift),
+            Column("damping_shift", "damping shift", shift),
+            Column("mac", "MAC", lambda value: "–" if value is None else f"{value:.5f}"),
+        )
+        note = "MAC 1: the shape of the mode is unchanged" if rows else ""
+        return Table("modes", "", columns, rows, note, most=SHOWN_MODES)
+
+    def _connection_table(self) -> Table:
+        rows = [_effect(effect) for effect in self.connections]
+        columns = (
+            Column("connection", "connection", str, False),
+            Column("delay", "delay/steps", lambda value: f"{value:g}"),
+            Column("fresh_radius", "ρ without delay", lambda value: f"{value:.6f}"),
+            Column("radius_slope"),
+            Column("error_slope"),
+            Column("fresh_error"),
+        )
+        return Table("connections", "", columns, rows)
+
+    def _smallest(self) -> Iterator[Figure]:
+        limits = [moment for moment in self.along if moment.critical_step > 0]
+        if limits:
+            least = min(limits, key=lambda moment: moment.critical_step)
+            text = f"{least.critical_step:.4g} s, at t = {least.time:g} s"
+            yield Figure("", "smallest critical step", None, text)
+
+    def _moment_table(self) -> Table:
+        rows = [
+            {
+                "time": moment.time,
+                "stable": moment.stable,
+                "spectral_radius": moment.spectral_radius,
+                "critical_step": moment.critical_step,
+                "applies": moment.applies,
+                "notes": list(moment.notes),
+                "changes": list(moment.changes),
+                "remarks": [*moment.changes, *moment.notes],
+            }
+            for moment in self.along
+        ]
+        columns = (
+            Column("time", "time/s", lambda value: f"{value:.6g}"),
+            Column("stable", "stable", lambda value: "–" if value is None else "yes" if value else "NO", False),
+            Column("spectral_radius", "spectral radius", lambda value: f"{value:.6f}"),
+            Column("critical_step", "critical step/s", lambda value: f"{value:.4g}" if value == value else "–"),
+            Column("applies", "linear", lambda value: "yes" if value else "no", False),
+            Column("notes"),
+            Column("changes"),
+            Column("remarks", "remarks", "; ".join, False, aside=True),
+        )
+        return Table("along", "", columns, rows)
 
 
-def analyse(system: System, master: Master, *, horizon: float | None = None) -> Verdict:
-    """Analyse `system` under `master` without simulating it; `horizon` in seconds bounds the global error.
-
-    The default horizon is ten periods (or time constants) of the slowest mode, at most 10,000 macro steps. For systems
-    with more than a hundred or so states the critical step and the convergence order are left out (None): ask for them
-    with `cosimo.analysis.critical_step` and `convergence_order`.
-    """
-    if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
-        raise ConfigurationError(f"the horizon of an analysis must be a positive number of seconds, not {horizon}.")
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            return _analyse(system, master, horizon)
-    except (np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
-        raise ConfigurationError(
-            f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
-            f"double precision ({error}); check parameters and step size."
-        ) from None
-
-
-def _analyse(system: System, master: Master, horizon: float | None) -> Verdict:
-    linear = LinearSystem(system, master)
-    spectrum = Spectrum(linear)
-    steps = _steps(spectrum, horizon)
-    error = global_error(linear, steps=steps)
-    seconds = steps * master.step
-    factor, converges = sweep_factor(linear), None
-    if factor is not None:
-        converges = factor < 1 or any(until.anderson for until in _iterations(linear))
+def _read(fields: Mapping[str, Any]) -> Verdict:
+    error = None
+    if fields["errors"] is not None:
+        # What is not finite is null in JSON.
+        outputs = {str(name): math.inf if e is None else float(e) for name, e in dict(fields["errors"]).items()}
+        if fields["error_kind"] not in ("predicted", "measured") or not all(value >= 0 for value in outputs.values()):
+            raise ValueError("errors that are none")
+        any_start = fields["from_any_start"] is True
+        unsettled = tuple(str(name) for name in fields["unsettled_outputs"])
+        error = OutputErrors(
+            outputs, float(fields["error_horizon"]), fields["error_kind"], any_start=any_start, unsettled=unsettled
+        )
+    if fields["evidence"] not in ("proved", "confirmed", "measured", "none"):
+        raise ValueError("evidence that nobody knows")
+    flags = {name: fields[name] for name in ("stable", "exact_stable", "converges")}
+    if not all(flag is None or isinstance(flag, bool) for flag in flags.values()):
+        raise ValueError("flags that are none")
+    texts = {name: str(fields[name]) for name in ("system", "master", "description", "schedule")}
+    numbers = {name: float(fields[name]) for name in ("step_size", "horizon", "target")}
+    if not isinstance(fields["pilot_runs"], int):
+        raise ValueError("a number of runs that is none")
+    radius, limit, advice = fields["spectral_radius"], fields["critical_step"], fields["recommendation"]
+    known: dict[str, Any] = {**texts, **numbers, **flags}
     return Verdict(
-        system=system.name,
-        master=master.name,
-        schedule=str(master),
-        step_size=master.step,
-        stable=spectrum.stable and converges is not False,
-        spectral_radius=spectrum.radius,
-        exact_spectral_radius=spectrum.exact_radius,
-        exact_stable=spectrum.exact_stable,
-        modes=spectrum.modes(),
-        foreign=spectrum.foreign(),
-        defect=consistency(linear, k=2, norm=2),
-        global_error=error,
-        horizon=seconds,
-        order=convergence_order(system, master, horizon=min(seconds, 100 * master.step)) if error.worst_case else None,
-        critical_step=None if linear.sparse else critical_step(system, master),
-        sweep_factor=factor,
-        converges=converges,
-        left_out=bool(system.inputs) or any(link.connection.offset for link in system.links),
-        loops=tuple(system.loops()),
+        **known,
+        evidence=fields["evidence"],
+        error=error,
+        spectral_radius=None if radius is None else float(radius),
+        critical_step=None if limit is None else CriticalStep(float(limit), (float(limit), float(limit))),
+        recommendation=None if advice is None else _read_advice(advice),
+        pilot_runs=fields["pilot_runs"],
+        reasons={str(name): str(text) for name, text in dict(fields["reasons"]).items()},
     )
 
 
-def _steps(spectrum: Spectrum, horizon: float | None) -> int:
-    if horizon is None:
-        speeds = np.abs(spectrum.poles)
-        slowest = float(speeds[speeds > 1e-9].min(initial=np.inf))
-        horizon = 20 * math.pi / slowest if math.isfinite(slowest) else 100 * spectrum.step
-        limit = 10_000 if len(spectrum.poles) <= 100 else 200
-        return int(min(max(10.0, math.ceil(min(horizon / spectrum.step, 1e9))), limit))
-    if horizon / spectrum.step > MOST_STEPS:
-        raise ConfigurationError(
-            f"a horizon of {horizon:g} s is more than {MOST_STEPS:,} macro steps of {spectrum.step:g} s; shorten it."
-        )
-    return max(1, round(horizon / spectrum.step))
+def _read_advice(fields: Mapping[str, Any]) -> Recommendation:
+    """A recommendation whose fields are of the kinds that it has; a ValueError otherwise."""
+    advice = Recommendation(**fields)
+    texts = (advice.text, advice.options, advice.lines, advice.name or "", advice.output or "")
+    numbers = [value for name, value in advice.fields().items() if name not in _WORDS and value is not None]
+    fits = all(isinstance(text, str) for text in texts) and isinstance(advice.keep, bool)
+    if not fits or not all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers):
+        raise ValueError("a recommendation that is none")
+    return advice
 
 
-def _iterations(linear: LinearSystem) -> list[Convergence]:
-    repeats = [op for op in linear.operations.timeline.operations if isinstance(op, TimedRepeat)]
-    return [repeat.times for repeat in repeats if isinstance(repeat.times, Convergence)]
+_WORDS = ("text", "keep", "options", "lines", "name", "output")
 
 
-def sweep_factor(linear: LinearSystem) -> float | None:
-    """ρ(B_vv) of the sweep of an iteration until convergence: by what plain substitution multiplies the error."""
-    for operation in linear.operations.timeline.operations:
-        if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
-            B, changed, _ = linear.sweep_matrix(operation.sweeps[-1])
-            block = B[changed][:, changed] if linear.sparse else B[np.ix_(changed, changed)]
-            return float(np.abs(np.linalg.eigvals(block.toarray() if linear.sparse else block)).max(initial=0.0))
-    return None
+def limit_text(limit: CriticalStep | None) -> str:
+    """A critical step."""
+    if limit is None:
+        return "–"
+    if limit.step == 0:
+        return f"none: unstable at every step down to {step_text(limit.searched[0])}"
+    return f"{limit.step:.6g} s" if math.isfinite(limit.step) else f"none up to {step_text(limit.searched[1])}"
+
+
+def _effect(effect: ConnectionEffect) -> dict[str, Any]:
+    names = ("connection", "delay", "radius_slope", "error_slope", "fresh_radius", "fresh_error")
+    return {name: getattr(effect, name) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def _unit(unit: Unit) -> list[Any]:
         return _unit(inner)
     parts: list[Any] = [type(unit).__name__, list(unit.inputs), list(unit.outputs), _sorted(unit.start)]
     if isinstance(path := getattr(unit, "path", None), Path):
-        parts += [hashlib.sha256(path.read_bytes()).hexdigest(), _sorted(getattr(unit, "given", {}))]
+        parts += [_digest(path), _sorted(getattr(unit, "given", {}))]
         parts.append(repr(getattr(unit, "experiment", "")))
     if (model := unit.linear()) is not None:
         parts += [_matrices(model), unit.initial_state.tobytes().hex(), repr(getattr(unit, "integrator", ""))]
@@ -69,6 +70,18 @@ def _unit(unit: Unit) -> list[Any]:
     if not type(unit).__module__.startswith("cosimo."):
         parts.append(kind_parts(type(unit)))
     return parts
+
+
+def _digest(path: Path) -> str:
+    """Of a file; once per state of it, as studies ask again and again."""
+    state = path.stat()
+    return _digest_of(path, state.st_mtime_ns, state.st_size, state.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _digest_of(path: Path, modified: int, size: int, number: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sorted(values: Mapping[str, Any]) -> list[list[str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import Described, with_system
+from cosimo.cli.application import Json, app
+from cosimo.cli.arguments import Scenario, with_system
 from cosimo.cli.isolating import isolating
-from cosimo.cli.voice import hint
+from cosimo.cli.voice import busy, hint, present, warn
 from cosimo.core.errors import ConfigurationError
 
 ALONG = 12
@@ -31,26 +32,79 @@ class _Analyse(TyperCommand):
 @isolating
 @with_system
 def analyse(
-    described: Described,
-    stop_time: Annotated[float | None, typer.Option(help="Horizon of the global error in seconds.")] = None,
+    described: Scenario,
+    stop_time: Annotated[float | None, typer.Option(help="Until when errors are followed, in seconds.")] = None,
     at: Annotated[str | None, typer.Option(help="Also at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
         int | None, typer.Option(metavar="[N]", help=f"Also along a reference run, at N times (alone: {ALONG}).")
     ] = None,
+    pilots: Annotated[
+        bool, typer.Option("--pilots/--no-pilots", help="Confirm what identified models say by short runs.")
+    ] = True,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="What pilot runs may cost: seconds, or multiples of the run as 50x. Default: 20x, at most 10 s."
+        ),
+    ] = None,
+    details: Annotated[bool, typer.Option("--details", help="Also print modes and connections.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put the recommended master into the scenario file; keep the old beside it.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Say whether the coupling is stable, how wrong it will be, which modes move, and what to do.
+    """Say whether the result of this coupling can be trusted, how wrong it will be, and what to do.
 
-    Units that are not linear are identified by small experiments; the system itself is run only for --at and --along.
+    Units whose equations are not known are identified by small experiments, and short pilot runs confirm what follows.
     """
-    from cosimo.reporting.assessing import Question, analysis_fields, analysis_text
+    scenario = described if stop_time is None else described.changed(stop=stop_time)
+    if stop_time is not None and not stop_time > scenario.start:
+        raise ConfigurationError(
+            f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
+        )
+    from cosimo.analysis.pilots import Budget
 
-    start, stop = described.start, described.stop
-    usual = stop - start if stop is not None and stop > start else None
-    asked = Question(described.system, described.master, start, usual, stop_time, _times(at), along)
-    say(analysis_fields(asked) if json_ else analysis_text(asked))
-    if not json_:
-        hint(f"cosimo run {described.scenario['scenario']['system']} --output-file {described.system.name}.parquet")
+    if write:
+        require_file(scenario)
+    allowed = Budget.parse(budget) if budget is not None else None
+    with busy("identifying units, making pilot runs"):
+        verdict = scenario.analyse(at=_times(at), along=along, pilots=pilots, budget=allowed)
+    present(verdict.document, as_fields=json_, details=details)
+    advice, name = verdict.recommendation, described.provenance["scenario"]["system"]
+    if write:
+        write_advice(scenario, advice)
+    if json_:
+        return
+    if advice is not None and advice.options:
+        hint(f"cosimo run {name} {advice.options}")
+    elif verdict.trust in ("yes", "with care"):
+        hint(f"cosimo run {name} --output-file {scenario.system.name}.parquet")
+    else:
+        hint(f"cosimo report {name}")
+
+
+def require_file(scenario: Scenario) -> Path:
+    """The file that `--write` changes; refused before anything is computed where there is none."""
+    if scenario.source is None:
+        raise ConfigurationError(
+            "a built-in problem has no file to write to; write a scenario with 'problem = …', or use the options."
+        )
+    path: Path = scenario.source
+    return path
+
+
+def write_advice(scenario: Scenario, advice: Any) -> None:
+    """Put a recommended master into the scenario file."""
+    from cosimo.formats.writing import write_master
+
+    if advice is None or advice.point is None or advice.keep:
+        warn(
+            "nothing was written: " + ("the present master is kept" if advice and advice.keep else "there is no advice")
+        )
+        return
+    path = require_file(scenario)
+    kept = write_master(path, advice.point.master, scenario.system)
+    warn(f"'{path}' now has the recommended master; the old file is '{kept}'")
 
 
 def _times(text: str | None) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,29 +18,14 @@ from cosimo.cli.voice import detail, warn
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cosimo.core.master import Master
-    from cosimo.core.system import System
     from cosimo.formats.loaded import Loaded
-    from cosimo.formats.masters import MasterOptions
+    from cosimo.masters.words import MasterOptions
+    from cosimo.scenario import Scenario as Scenario
+else:
+    Scenario = Any  # the name alone, for the signatures of verbs: what it stands for is loaded when a verb needs it
 
 MANY = "Repeatable."
 SYSTEM = "A .toml scenario, an .ssp, .ssd or .fmu file, or a built-in problem (see 'cosimo problems')."
-
-
-@dataclass(frozen=True)
-class Described:
-    """What the arguments of a verb name: the system, its master, and when it is run."""
-
-    system: System
-    master: Master
-    start: float
-    stop: float | None
-    outputs: tuple[str, ...] | None
-    scenario: dict[str, Any]
-    options: MasterOptions
-    """The master in words, and the `step` that goes with them, from which it can be built again."""
-    step: float
-    power_pairs: tuple[tuple[str, str], ...] = ()
 
 
 def _shared(
@@ -64,6 +49,9 @@ def _shared(
     ] = None,
     inputs: Annotated[str | None, typer.Option(help="multirate: held or interpolated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+    target_error: Annotated[
+        float | None, typer.Option(help="The error that is small enough, a share of the largest value: 0.01 is 1 %.")
+    ] = None,
 ) -> None:
     """Only its signature counts: the options that `with_system` adds to a verb."""
 
@@ -109,9 +97,9 @@ def with_targets(verb: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def _describe(given: dict[str, Any]) -> Described:
+def _describe(given: dict[str, Any]) -> Scenario:
+    from cosimo import scenario as scenarios
     from cosimo.formats.loading import load
-    from cosimo.formats.masters import build_master
 
     settings = {n: _number(n, v, float) for n, v in _pairs("--set", given["set_"]).items()}
     loaded = load(given["system"], settings=settings)
@@ -121,14 +109,21 @@ def _describe(given: dict[str, Any]) -> Described:
     if step is None:
         raise ConfigurationError(f"'{given['system']}' does not say the macro step; give --step-size.")
     options = _options(given, loaded.master)
-    master = build_master(loaded.system, step, options)
-    detail(f"master {master.name}, macro step {step:g} s, schedule {_cut(str(master))}")
     how = {"step": step, "master": asdict(options)}
-    scenario = {"scenario": _provenance(given["system"], loaded.source, settings) | how}
-    start = loaded.start or 0.0
-    return Described(
-        loaded.system, master, start, loaded.stop, loaded.outputs, scenario, options, step, loaded.power_pairs
-    )
+    provenance = {"scenario": _provenance(given["system"], loaded.source, settings) | how}
+    scenario = scenarios.Scenario.of(loaded, provenance).changed(step=step, options=options)
+    scenario = _with_target(scenario, given["target_error"])
+    master = scenario.master
+    detail(f"master {master.name}, macro step {step:g} s, schedule {_cut(str(master))}")
+    return scenario
+
+
+def _with_target(scenario: Scenario, error: float | None) -> Scenario:
+    if error is None:
+        return scenario
+    if not error > 0:
+        raise ConfigurationError(f"--target-error wants a positive share, not {error}.")
+    return scenario.changed(target=error)
 
 
 def load_target(target: str, set_: list[str] | None) -> Loaded:
@@ -156,18 +151,29 @@ def _cut(text: str, most: int = 200) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def bare_system(
-    target: str, step_size: float | None, stop_time: float | None, set_: list[str] | None
-) -> tuple[System, float, float, float]:
-    """A system without a master: itself, the macro step, and from when to when it is run."""
+def bare_scenario(
+    target: str, step_size: float | None, stop_time: float | None, set_: list[str] | None, target_error: float | None
+) -> Scenario:
+    """A system without a master: with the macro step, and from when to when it is run."""
+    from cosimo import scenario as scenarios
+
     loaded = load_target(target, set_)
+    scenario = scenarios.Scenario.of(loaded)
     step = loaded.step if step_size is None else step_size
     stop = loaded.stop if stop_time is None else stop_time
     if step is None:
         raise ConfigurationError(f"'{target}' does not say the macro step; give --step-size.")
     if stop is None:
         raise ConfigurationError(f"'{target}' does not say when to stop; give --stop-time.")
-    return loaded.system, step, loaded.start or 0.0, stop
+    return _with_target(scenario.changed(step=step, stop=stop), target_error)
+
+
+def stop_of(scenario: Scenario, stop_time: float | None) -> float:
+    """When a run ends; refused where nobody says."""
+    stop = scenario.stop if stop_time is None else stop_time
+    if stop is None:
+        raise ConfigurationError(f"'{scenario.system.name}' does not say when to stop; give --stop-time.")
+    return stop
 
 
 def _provenance(target: str, source: Path | None, settings: dict[str, float]) -> dict[str, Any]:
@@ -183,7 +189,7 @@ def _provenance(target: str, source: Path | None, settings: dict[str, float]) ->
 
 def _options(given: dict[str, Any], written: MasterOptions | None) -> MasterOptions:
     """The master in words: of the file, as far as the command line does not say otherwise."""
-    from cosimo.formats.masters import MasterOptions
+    from cosimo.masters.words import MasterOptions
 
     plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")
     said = {name: given[name] for name in plain if given[name] is not None}

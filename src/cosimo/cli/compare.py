@@ -7,17 +7,17 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import MANY, SYSTEM, Described, bare_system, with_system
+from cosimo.cli.application import Json, app
+from cosimo.cli.arguments import MANY, SYSTEM, Scenario, bare_scenario, stop_of, with_system
 from cosimo.cli.isolating import isolating
-from cosimo.core.errors import ConfigurationError
+from cosimo.cli.voice import present
 
 
 @app.command()
 @isolating
 @with_system
 def compensate(
-    described: Described,
+    described: Scenario,
     target: Annotated[str, typer.Option(help="monolithic (the units' own integrator) or exact.")] = "monolithic",
     stop_time: Annotated[float | None, typer.Option(help="Until when the runs go, in seconds.")] = None,
     json_: Json = False,
@@ -25,14 +25,13 @@ def compensate(
     """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
     from cosimo.compensation import compare
     from cosimo.compensation import compensate as compensate_system
-    from cosimo.reporting.compensating import compensation_fields, compensation_text
+    from cosimo.reporting.compensating import compensation_document
 
-    stop = described.stop if stop_time is None else stop_time
-    if stop is None:
-        raise ConfigurationError(f"'{described.system.name}' does not say when to stop; give --stop-time.")
+    stop = stop_of(described, stop_time)
     found = compensate_system(described.system, described.master, target=cast(Any, target))
     compared = compare(found, start=described.start, stop=stop)
-    say(compensation_fields(found, compared) if json_ else compensation_text(found, compared))
+    document = compensation_document(found, compared)
+    present(document, as_fields=json_)
 
 
 @app.command()
@@ -54,18 +53,22 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Draw error against cost, such as out.png.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+    target_error: Annotated[float | None, typer.Option(help="The error that is small enough: 0.01 is 1 %.")] = None,
     json_: Json = False,
 ) -> None:
-    """Run every combination of masters and couplings: accuracy, stability and cost in one table."""
-    from cosimo.reporting.comparing import comparison_fields, comparison_lines, draw_comparison
-    from cosimo.trials import combinations, try_masters
+    """Run every combination of masters and couplings: trust, error and cost in one table."""
+    from cosimo.analysis.memory import Memory
+    from cosimo.analysis.model import Model
+    from cosimo.reporting.comparing import draw_comparison
+    from cosimo.trials import Comparison, combinations, try_masters
     from cosimo.trials import reference as solve
 
-    system, step, start, stop = bare_system(target, step_size, stop_time, set_)
-    wanted = solve(system, step=step, start=start, stop=stop, kind=reference)
-    trials = try_masters(system, combinations(system, step, masters, couplings), wanted, start=start, stop=stop)
+    scenario = bare_scenario(target, step_size, stop_time, set_, target_error)
+    system, step, horizon = scenario.system, scenario.step or 1.0, scenario.horizon
+    model = Model(system, step=step, horizon=horizon, start=scenario.start, identify=False)
+    wanted = solve(system, step=step, start=scenario.start, stop=scenario.stop or 1.0, kind=reference, model=model)
+    candidates = combinations(system, step, masters, couplings)
+    trials = try_masters(model, candidates, wanted, target=scenario.target, memory=Memory())
     drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
-    if json_:
-        say(comparison_fields(wanted, trials, str(drawn) if drawn else None))
-    else:
-        say("\n".join(comparison_lines(wanted, trials)))
+    found = Comparison(system.name, step, model.horizon, wanted, trials, str(drawn) if drawn else None)
+    present(found.document, as_fields=json_)

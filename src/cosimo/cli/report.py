@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import Described, with_targets
+from cosimo.cli.arguments import Scenario, with_targets
 from cosimo.cli.isolating import isolating
 from cosimo.core.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @isolating
 @with_targets
 def report(
-    described: Described | None,
+    described: Scenario | None,
     targets: Annotated[
         list[str],
         typer.Argument(metavar="SYSTEM|RESULT…", help="A system, result files of 'cosimo run', or both."),
@@ -50,6 +50,7 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
+    from cosimo.analysis.trust import TARGET
     from cosimo.reporting.report import report as make
     from cosimo.reporting.report.preparing import Asked, Prepared, prepare, read_runs
 
@@ -68,11 +69,12 @@ def report(
             tune=tune,
             evaluations=evaluations,
             compensate=compensate,
-            target=cast(Any, target),
+            aim=cast(Any, target),
+            target=described.target,
             run=run,
-            metadata=described.scenario,
+            metadata=described.provenance,
         )
-        ready, source, horizon = prepare(asked), described.scenario["scenario"], asked.horizon
+        ready, source, horizon = prepare(asked), described.provenance["scenario"], asked.horizon
         variation = _variation(described, parameter) if parameter else None
         things = [described.system, described.master, *ready.things, *things]
     compared = replace(read_runs([str(reference)])[0], role="reference") if reference else ready.reference
@@ -82,6 +84,8 @@ def report(
         reference=compared,
         variation=variation,
         horizon=horizon,
+        start=described.start if described is not None else 0.0,
+        target=described.target if described is not None else TARGET,
         seconds=ready.seconds,
         command=shlex.join(["cosimo", *sys.argv[1:]]),
         source=source,
@@ -94,12 +98,12 @@ def report(
         say(f"{written} ({size / 1e6:.2g} MB): {', '.join(parts)}")
 
 
-def _variation(described: Described, text: str) -> Variation:
+def _variation(described: Scenario, text: str) -> Variation:
     from cosimo.formats.loading import load
     from cosimo.problems import CATALOGUE
     from cosimo.reporting.report.preparing import parse_variation
 
-    source = described.scenario["scenario"]
+    source = described.provenance["scenario"]
     settings = dict(source["settings"])
 
     def build(name: str, value: float) -> System:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 
 from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import MANY, Described, with_system
+from cosimo.cli.arguments import MANY, Scenario, stop_of, with_system
 from cosimo.cli.isolating import isolating
 from cosimo.cli.voice import detail, hint, warn
 from cosimo.core.errors import ConfigurationError, RunError
@@ -40,7 +40,7 @@ class Watching(NamedTuple):
 @isolating
 @with_system
 def run(
-    described: Described,
+    described: Scenario,
     start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     output_file: Annotated[
@@ -72,17 +72,24 @@ def run(
     tolerance_absolute: Annotated[float | None, typer.Option(help="adaptive: added to the relative one.")] = None,
     shortest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
     longest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Assess the coupling first; refuse one that cannot be trusted.")
+    ] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="check: run it all the same.")] = False,
     json_: Json = False,
 ) -> None:
-    """Run the system and write the rows; what was completed before an error or Ctrl-C is written too."""
+    """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
     from cosimo.checkpoints import Checkpoint
     from cosimo.engines import EngineOptions
     from cosimo.formats.results import ResultFile
 
     start = described.start if start_time is None else start_time
-    stop = described.stop if stop_time is None else stop_time
-    if stop is None:
-        raise ConfigurationError(f"'{described.system.name}' does not say when to stop; give --stop-time.")
+    stop = stop_of(described, stop_time)
+    described = described.changed(start=start, stop=stop)
+    if anyway and not check:
+        raise ConfigurationError("--anyway belongs to --check; give both, or leave it out.")
+    if check and adaptive is not None:
+        raise ConfigurationError("--check assesses runs with a fixed step; leave out --adaptive or --check.")
     if output_file is None and (variable or every != 1):
         raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
     patterns = tuple(variable) if variable else described.outputs
@@ -92,7 +99,20 @@ def run(
     lengths = {"shortest": shortest_step, "longest": longest_step}
     chosen = _adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths})
     checkpoint = None if checkpoint_every is None else Checkpoint(every=checkpoint_every)
+    verdict = _assessed(described, check, anyway) if chosen is None else None
+    described = described.changed(provenance={**described.provenance, "verdict": verdict})
     _run(described, Span(start, stop), output, options, watching, chosen, checkpoint, json_)
+
+
+def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] | None:
+    """What is known of the coupling before it is run; where it must be trusted, it is assessed first."""
+    verdict = scenario.analyse() if check else scenario.known_verdict()
+    if verdict is None:
+        return None
+    if check and not anyway and verdict.trust in ("no", "not assessed"):
+        advice = verdict.recommendation.text if verdict.recommendation is not None else "ask 'cosimo analyse'."
+        raise ConfigurationError(f"{verdict.headline[:1].lower()}{verdict.headline[1:]}; {advice} Or give --anyway.")
+    return verdict.brief()
 
 
 def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
@@ -116,7 +136,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _run(
-    described: Described,
+    described: Scenario,
     span: Span,
     output: ResultFile | None,
     engine: EngineOptions,
@@ -126,6 +146,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from cosimo.execution import run as run_system
+    from cosimo.masters.words import command_options
     from cosimo.reporting.terminal_progress import run_progress
 
     begin = time.perf_counter()
@@ -142,7 +163,7 @@ def _run(
                 record="all",
                 output=output,
                 engine=engine,
-                metadata=described.scenario,
+                metadata=described.provenance,
                 adaptive=adaptive,
                 progress=progress,
                 power_pairs=watching.power_pairs,
@@ -153,22 +174,36 @@ def _run(
         if error.result is None:
             raise
         failure, result = error, error.result
-    report_run(result, time.perf_counter() - begin, output.path if output else None, as_json, failure)
+    result.info.setdefault("verdict", described.provenance.get("verdict"))
+    result.info.setdefault("scenario", described.provenance.get("scenario"))
+    asking = f"{described.provenance['scenario']['system']} {command_options(master, system)}"
+    wall, path = time.perf_counter() - begin, output.path if output else None
+    report_run(result, wall, path, as_json, failure, asking=f"cosimo analyse {asking.rstrip()}")
     if failure is not None:
         raise failure
 
 
-def report_run(result: Result, wall: float, path: object, as_json: bool, failure: RunError | None) -> None:
-    """Say what came out of a run, also of one that failed."""
+def report_run(
+    result: Result,
+    wall: float,
+    path: object,
+    as_json: bool,
+    failure: RunError | None,
+    *,
+    asking: str = "cosimo analyse",
+) -> None:
+    """Say what came out of a run, also of one that failed; `asking` is the command that would assess it."""
     from cosimo.reporting.fields import run_fields
 
     fields = run_fields(result, wall, str(path) if path else None)
+    verdict = fields["verdict"]
     detail(f"stepping the units took {result.info.get('stepping_time', 0.0):.3g} s of {wall:.3g} s")
     if as_json:
         if failure is not None:
             fields |= {"error": str(failure), "exit_code": failure.exit_code, **failure.fields()}
         say(fields)
         return
+    _say_trust(verdict, asking)
     for warned in result.warnings:
         warn(warned)
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"
@@ -183,3 +218,14 @@ def report_run(result: Result, wall: float, path: object, as_json: bool, failure
         hint(f"cosimo plot {path}, or cosimo report {path}")
     elif failure is None:
         hint(f"give --output-file {result.info['system']}.parquet to keep the rows, for 'cosimo plot' and 'report'")
+
+
+def _say_trust(verdict: dict[str, Any] | None, asking: str) -> None:
+    """One line: what the verdict says of this run, or how to get one."""
+    if verdict is None:
+        print(f"Not assessed: '{asking}' says whether this result can be trusted.")
+        return
+    print(f"{verdict['headline']}.")
+    advice = verdict["recommendation"]
+    if verdict["trust"] != "yes" and advice is not None and not advice["keep"]:
+        print(f"Fix: {advice['text']}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import MANY, Described, with_system
+from cosimo.cli.application import Json, app
+from cosimo.cli.arguments import MANY, Scenario, with_system
 from cosimo.cli.isolating import isolating
+from cosimo.cli.voice import present
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @isolating
 @with_system
 def sweep(
-    described: Described,
+    described: Scenario,
     vary: Annotated[
         list[str] | None,
         typer.Option(help=f"NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run. {MANY}"),
@@ -34,7 +35,9 @@ def sweep(
     sampling: Annotated[str, typer.Option(help="latin (hypercube: evenly spread) or random (independent).")] = "latin",
     measure: Annotated[
         list[str] | None,
-        typer.Option(help=f"final, min, max, mean, rms, error, each also as rms:UNIT.OUTPUT; stable, radius. {MANY}"),
+        typer.Option(
+            help=f"final, min, max, mean, rms, error, nrms, each also as rms:UNIT.OUTPUT; stable, radius. {MANY}"
+        ),
     ] = None,
     reference: Annotated[
         str, typer.Option(help="For error: exact, fine, monolithic, auto, or a result file to compare with.")
@@ -64,7 +67,7 @@ def sweep(
     What is varied: parameters of a built-in problem (as in --set), UNIT.VARIABLE (parameters and start values of FMUs,
     inputs that nothing is connected to), and step, the macro step.
     """
-    from cosimo.reporting.studying import progress_bar, study_fields, study_text
+    from cosimo.reporting.studying import progress_bar, study_document
     from cosimo.studies import Study, run_study
     from cosimo.studies.measures import USUAL
     from cosimo.units.fmu import Fmu
@@ -72,7 +75,7 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
     points = _points(vary or [], sample or [], runs, seed, sampling)
-    origin = described.scenario["scenario"]
+    origin = described.provenance["scenario"]
     study = Study(
         origin["system"],
         points,
@@ -84,6 +87,7 @@ def sweep(
         settings=origin["settings"],
         reference=reference,
         stop_on_divergence=stop_on_divergence,
+        target=described.target,
         isolation={n: u.isolation for n, u in described.system.units.items() if isinstance(u, Fmu) and u.isolation},
     )
     with progress_bar() as report:
@@ -91,7 +95,8 @@ def sweep(
             study, workers=workers, scheduler=scheduler, output=output_file, resume=resume, progress=report
         )
     path = None if output_file is None else str(output_file)
-    say(study_fields(found, path) if json_ else study_text(found, path))
+    base = described if "step" in points.names else described.changed(stop=study.stop, start=study.start or 0.0)
+    present(study_document(found, path, base.known_verdict()), as_fields=json_)
 
 
 def _points(vary: list[str], sample: list[str], runs: int | None, seed: int, sampling: str) -> Points:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cosimo.cli.analyse import require_file, write_advice
 from cosimo.cli.application import Json, app, say
 from cosimo.cli.arguments import MANY, SYSTEM, load_target
 from cosimo.cli.isolating import isolating
 from cosimo.cli.tune_options import Plan, assembled, plan_of, space_of
+from cosimo.cli.voice import present
 from cosimo.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from cosimo.formats.loaded import Loaded
+    from cosimo.scenario import Scenario
     from cosimo.tuning import Space, Tuned
 
 
@@ -28,41 +30,50 @@ def tune(
     verify: Annotated[int, typer.Option(metavar="N", help="Run the N best and show predicted beside measured.")] = 0,
     stop_time: Annotated[float | None, typer.Option(help="Horizon of the errors in seconds.")] = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the front, such as front.png.")] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put the recommended master into the scenario file; keep the old beside it.")
+    ] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
     json_: Json = False,
 ) -> None:
     """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
-    from cosimo.reporting.tuning import draw_front, tuned_fields
-    from cosimo.tuning.result import verification_lines
+    from dataclasses import replace
 
-    found = _tuned(load_target(target, set_), space, plan, stop_time)
-    verified = found.verify(verify) if verify else ()
+    from cosimo.reporting.tuning import draw_front
+    from cosimo.scenario import Scenario
+
+    scenario = Scenario.of(load_target(target, set_))
+    scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
+    if write:
+        require_file(scenario)
+    found = _tuned(scenario, space, plan)
+    found = replace(found, verified=found.verify(verify)) if verify else found
     drawn = str(draw_front(found, figure)) if figure else None
     if json_:
-        say(tuned_fields(found, verified, drawn))
+        say(found.fields() | {"figure": drawn})
     else:
-        say("\n".join([str(found), *(verification_lines(verified) if verified else [])]))
+        present(found.document, as_fields=False)
+    if write:
+        write_advice(scenario, found.recommendation)
 
 
-def _tuned(loaded: Loaded, space: Space, plan: Plan, stop_time: float | None) -> Tuned:
+def _tuned(scenario: Scenario, space: Space, plan: Plan) -> Tuned:
     from dataclasses import replace
 
     from cosimo.reporting.tuning import progress_bar
-    from cosimo.tuning import tune as tune_system
 
-    start, stop = loaded.start or 0.0, loaded.stop if stop_time is None else stop_time
-    step = max(space.given, default=loaded.step)
-    plan = plan.timed(loaded.system, step or 1e-3)
+    step = max(space.given, default=scenario.step)
+    plan = plan.timed(scenario.system, step or 1e-3)
+    if plan.target is None:
+        wanted = replace(plan.settings.wanted, error=scenario.target)
+        plan = replace(plan, settings=replace(plan.settings, wanted=wanted))
     try:
         with progress_bar(plan.evaluations) as report:
-            return tune_system(
-                loaded.system,
+            return scenario.tune(
                 space,
-                plan.objectives,
+                objectives=plan.objectives,
                 seed=plan.seed,
                 evaluations=plan.evaluations,
-                horizon=None if stop is None else stop - start,
-                start=start,
                 settings=replace(plan.settings, identify_at=step),
                 progress=report,
             )

@@ -94,10 +94,10 @@ def space_of(
         steps=_steps(step_size),
         families=words(masters),
         order=words(order) if order else None,
-        groups=[[words(group) for group in text.split(";")] for text in groups or ()],
-        multiples=[
+        groups=tuple([words(group) for group in text.split(";")] for text in groups or ()),
+        multiples=tuple(
             {unit: _whole("--multiple", count) for unit, count in _pairs("--multiple", text)} for text in multiple or ()
-        ],
+        ),
         sweeps=tuple(_whole("--sweeps", word) for word in words(sweeps)),
         kinds=parse_kinds(words(couplings)),
         couplings={
@@ -112,13 +112,17 @@ def space_of(
 
 @dataclass(frozen=True)
 class Plan:
-    """How to search: `objectives`, how many `evaluations`, a `seed`, and `settings`; `measure`: time the units."""
+    """How to search: `objectives`, how many `evaluations`, a `seed`, and `settings`; `measure`: time the units.
+
+    `target` is the error that is small enough, None where the scenario says it.
+    """
 
     objectives: tuple[str, ...]
     evaluations: int
     seed: int
     settings: Settings
     measure: bool
+    target: float | None = None
 
     def timed(self, system: System, step: float) -> Plan:
         """With the cost of the units' steps by the clock where that is wanted; what was said of units is kept."""
@@ -134,7 +138,10 @@ def plan_of(
     objectives: Annotated[
         str, typer.Option(help="Separated by commas: error, robustness, cost, radius, defect.")
     ] = "error,robustness,cost",
-    max_error: Annotated[float, typer.Option(help="The error that the recommended master may have, a share.")] = 0.01,
+    target_error: Annotated[
+        float | None,
+        typer.Option("--target-error", "--max-error", help="The error that is small enough, a share: 0.01 is 1 %."),
+    ] = None,
     min_robustness: Annotated[
         float, typer.Option(help="The change of units that it must bear, a share: 0.25 is ± 25 %.")
     ] = 0.25,
@@ -160,11 +167,11 @@ def plan_of(
     settings = Settings(
         method=cast(Any, method),
         cost=Cost(weights, workers),
-        wanted=Wanted(max_error, min_robustness),
+        wanted=Wanted(0.01 if target_error is None else target_error, min_robustness),
         backend=backend,
         resume=resume,
     )
-    return Plan(words(objectives), evaluations, seed, settings, measure_cost)
+    return Plan(words(objectives), evaluations, seed, settings, measure_cost, target_error)
 
 
 def _steps(text: str | None) -> Steps:

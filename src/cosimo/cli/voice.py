@@ -20,8 +20,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cosimo.core.document import Document, as_json, as_text
 from cosimo.core.errors import ConfigurationError
-from cosimo.reporting.terminal import highlight, paint
+from cosimo.reporting.terminal import paint, paint_mark
 
 
 class Level(IntEnum):
@@ -83,9 +84,14 @@ def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
 def say(content: Any) -> None:
     """Print text as it is, anything else as one JSON document."""
     if isinstance(content, str):
-        print(highlight(content))
+        print(content)
     else:
         print(json.dumps(content, ensure_ascii=False, allow_nan=False))
+
+
+def present(document: Document, *, as_fields: bool, details: bool = True) -> None:
+    """Print a document: as JSON, or as text with its headline in the colour of its mark."""
+    say(as_json(document) if as_fields else as_text(document, details=details, paint=paint_mark))
 
 
 def warn(text: object) -> None:
@@ -108,3 +114,15 @@ def hint(command: str) -> None:
 def complain(error: object) -> None:
     """An error, on one line."""
     print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr)
+
+
+@contextmanager
+def busy(doing: str) -> Iterator[None]:
+    """Show on a terminal that something goes on, and what; nothing is left of it."""
+    if not sys.stderr.isatty() or _LEVEL.get() is Level.QUIET:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{doing} …"):
+        yield

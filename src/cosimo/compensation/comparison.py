@@ -17,11 +17,10 @@ import scipy.linalg
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
 from cosimo.analysis.measures import nrms
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stiffness import state_places
 from cosimo.compensation.outcome import Compensation
-from cosimo.compensation.verdict import bounded
 from cosimo.compensation.whole import UNIT, as_system, exact_unit, monolithic_unit, rebuilt, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError
@@ -85,7 +84,7 @@ def compare(found: Compensation, *, start: float = 0.0, stop: float) -> Comparis
 
 
 class _Verdict(NamedTuple):
-    """What eigenvalues say of a run, all by the rule of `Compensation.stable`."""
+    """What eigenvalues say of a run."""
 
     stable: bool
     radius: float
@@ -117,7 +116,7 @@ class _Runs:
             self.exact[:: self.parts],
             len(self.system.outputs),
         )
-        plain = _Verdict(bounded(before.eigenvalues, before), before.radius)
+        plain = _Verdict(before.stable, before.radius)
         last = dict(zip(self.system.outputs, rows[-1, :p].tolist(), strict=True))
         states = rows[:, p:]
         return Comparison(
@@ -147,8 +146,8 @@ class _Runs:
         ticks = self.path.rhythm.ticks
         alone = as_system(self.system, whole)
         # Its own step is the base step; all runs are judged per macro step.
-        values = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks))).eigenvalues ** ticks
-        verdict = _Verdict(bounded(values, self.found.before), float(np.abs(values).max(initial=0.0)))
+        spectrum = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks)))
+        verdict = _Verdict(spectrum.stable, spectrum.radius**ticks)
         try:
             rows = self._whole(whole, self.h / ticks, degrees)[::ticks]
         except NonFiniteError as error:

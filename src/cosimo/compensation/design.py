@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.gains import unit_gains
 from cosimo.compensation.outcome import Compensation
 from cosimo.compensation.start import Start

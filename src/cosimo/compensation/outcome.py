@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.start import Gains
 from cosimo.compensation.target import Target
 from cosimo.compensation.verdict import (
@@ -20,7 +21,9 @@ from cosimo.compensation.verdict import (
     sensitivity,
 )
 from cosimo.core.arrays import ComplexArray
+from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
 from cosimo.core.master import Master
+from cosimo.masters.words import describe
 
 SHOWN_MODES = 12
 
@@ -76,7 +79,7 @@ class Compensation:
     @property
     def stable(self) -> bool:
         """Whether the compensated co-simulation follows its target, and the target does not grow."""
-        return self.follows and bounded(np.linalg.eigvals(self.path.F).astype(complex), self.before)
+        return self.follows and bounded(self.path.F, self.path, self.before)
 
     @cached_property
     def modes(self) -> tuple[CompensatedMode, ...]:
@@ -85,7 +88,7 @@ class Compensation:
 
     @cached_property
     def gain_size(self) -> float:
-        """How much larger than under the plain hold errors of the samples enter the inputs (1: as large)."""
+        """Noise gain of the corrected inputs relative to a plain hold (1: the same)."""
         return gain_size(self.path, self.gains)
 
     @cached_property
@@ -102,65 +105,85 @@ class Compensation:
         return max(self.sensitivity, key=_severity, default=None)
 
     def __str__(self) -> str:
-        used = ", ".join(f"{name}: {count}" for name, count in self.levels.items()) or "none: nothing is connected"
-        lines = [
-            f"compensated {self.master.name}, target {self.target}: {self._word()}",
-            f"  spectral radius      {self.radius_before:.9f} before, {self.radius_after:.9f} after, "
-            f"target {self.target_radius:.9f}",
-            f"  latent eigenvalues   {len(self.latent)}, up to {self.latent_radius:.3g}",
-            f"  samples per signal   {used}",
-            f"  residual             {self.residual:.1e}",
-            f"  gain size            {self.gain_size:.3g} (the plain hold has 1)",
-            *self._robustness(),
-            "",
-            *self._mode_table(),
-        ]
-        return "\n".join(lines)
+        return as_text(self.document)
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
-        from cosimo.core.display import card
+        return as_card(self.document)
 
-        radii = f"{self.radius_before:.9f} before, {self.radius_after:.9f} after, target {self.target_radius:.9f}"
-        facts = [
-            ("spectral radius", radii),
-            ("residual", f"{self.residual:.1e}"),
-            ("gain size", f"{self.gain_size:.3g}"),
-        ]
-        rows = [
-            [str(number), *(_pole_text(pole) for pole in (mode.target, mode.before, mode.after))]
-            for number, mode in enumerate(self.modes, 1)
-        ]
-        mark = ("good" if self.stable else "bad", self._word().lower())
-        title = f"compensated {self.master.name}, target {self.target}"
-        return card(title, mark, facts, ("mode", "target pole", "before", "after"), rows)
+    # ---- the document --------------------------------------------------------------------------------------------
 
-    def _word(self) -> str:
+    @property
+    def word(self) -> str:
+        """The verdict on the design."""
         if self.stable:
             return "stable"
         return "grows as its target does" if self.follows else "NOT STABLE"
 
-    def _robustness(self) -> list[str]:
-        worst = self.worst_change
-        if worst is None:
-            return []
-        return [
-            f"  10 % wrong model     {worst.verdict}; at worst {worst.radius:.9f} with {worst.factor:g} {worst.matrix} "
-            f"of '{worst.unit}', target {worst.target_radius:.9f}"
-        ]
+    @cached_property
+    def document(self) -> Document:
+        """What is said of the design, in its four forms."""
+        title = f"{self.path.system.name} with {describe(self.path.master)}, compensated, target {self.target}"
+        sections = (
+            Section("compensation", "Compensation", tuple(self._figures())),
+            Section("compensated_modes", "Modes", (), (self._mode_table(), self._sensitivity_table())),
+        )
+        return Document(title, "good" if self.stable else "bad", self.word[:1].upper() + self.word[1:], (), sections)
 
-    def _mode_table(self) -> list[str]:
-        rows = [f"  mode{'target pole':>27}{'before':>27}{'after':>27}   in 1/s"]
-        for number, mode in enumerate(self.modes[:SHOWN_MODES], 1):
-            poles = "".join(f"{_pole_text(pole):>27}" for pole in (mode.target, mode.before, mode.after))
-            rows.append(f"  {number:4d}{poles}")
-        if len(self.modes) > SHOWN_MODES:
-            rows.append(f"  … {len(self.modes)} in all")
-        return rows
+    def _figures(self) -> Iterator[Figure]:
+        used = ", ".join(f"{name}: {count}" for name, count in self.levels.items()) or "none: nothing is connected"
+        radii = f"{self.radius_before:.9f} before, {self.radius_after:.9f} after, target {self.target_radius:.9f}"
+        yield Figure("system", "", self.path.system.name)
+        yield Figure("master", "", self.path.master.name)
+        yield Figure("schedule", "", str(self.path.master))
+        yield Figure("step_size", "", self.path.master.step)
+        yield Figure("target", "", self.target)
+        yield Figure("stable", "", self.stable)
+        yield Figure("follows_target", "", self.follows)
+        yield Figure("target_spectral_radius", "spectral radius", self.target_radius, radii)
+        text = f"{len(self.latent)}, up to {self.latent_radius:.3g}"
+        yield Figure("latent", "latent eigenvalues", [complex(value) for value in self.latent], text)
+        yield Figure("samples", "samples per signal", self.levels, used)
+        yield Figure("residual", "residual", self.residual, f"{self.residual:.1e}")
+        yield Figure("gain_size", "noise gain", self.gain_size, f"{self.gain_size:.3g}", "the plain hold has 1")
+        worst = self.worst_change
+        if worst is not None:
+            text = (
+                f"{worst.verdict}; at worst {worst.radius:.9f} with {worst.factor:g} {worst.matrix} of '{worst.unit}', "
+                f"target {worst.target_radius:.9f}"
+            )
+            yield Figure("", "10 % wrong model", None, text)
+
+    def _mode_table(self) -> Table:
+        names = {"exact": "", "target": "target pole", "before": "before", "after": "after"}
+        rows = [
+            {"number": number, **{name: getattr(mode, name) for name in names}}
+            for number, mode in enumerate(self.modes, 1)
+        ]
+        columns = (
+            Column("number", "mode", aside=True),
+            *(Column(key, f"{name} /s⁻¹" if name else "", _pole_text) for key, name in names.items()),
+        )
+        return Table("modes", "", columns, rows, most=SHOWN_MODES)
+
+    def _sensitivity_table(self) -> Table:
+        rows = [
+            {
+                "unit": change.unit,
+                "matrix": change.matrix,
+                "factor": change.factor,
+                "spectral_radius": change.radius,
+                "target_spectral_radius": change.target_radius,
+                "stable": change.stable,
+                "follows_target": change.follows,
+            }
+            for change in self.sensitivity
+        ]
+        keys = ("unit", "matrix", "factor", "spectral_radius", "target_spectral_radius", "stable", "follows_target")
+        return Table("sensitivity", "", tuple(Column(key) for key in keys), rows)
 
 
 def _severity(change: Change) -> tuple[bool, bool, float]:
-    """Worst is what grows faster than its target, then what grows with it."""
+    """Sort key: first unstable beyond the target, then unstable with the target, then by excess growth."""
     return not (change.stable or change.follows), not change.stable, change.excess
 
 

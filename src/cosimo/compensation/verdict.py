@@ -14,22 +14,18 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.start import Gains
 from cosimo.compensation.target import Target, target_map
 from cosimo.compensation.whole import dense, rebuilt, require_linear
-from cosimo.core.arrays import ComplexArray
+from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.units import Mechanical
 
 ERROR = 0.1
 """Relative error of the model for which the sensitivity is computed."""
-ROUNDING = 1e-10
-"""How far a spectral radius may exceed another by rounding alone."""
-
-RIGID = 1e-6
-"""Poles below this, in 1/s, are those of rigid motion; so near to 1 are its eigenvalues."""
 ZERO = 1e-12
 """Eigenvalues smaller than this are zero."""
 
@@ -135,20 +131,14 @@ def sensitivity(path: Target, master: Master, target: str) -> tuple[Change, ...]
         linear = LinearSystem(changed, master)
         F = target_map(changed, dense(linear.coupled), master.step / ticks, target)
         own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
-        stable, follows = bounded(spectrum.eigenvalues, spectrum), spectrum.radius <= own * (1 + ROUNDING)
+        stable, follows = spectrum.stable, spectrum.radius <= own * (1 + ROUNDING)
         changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))
     return tuple(changes)
 
 
-def bounded(eigenvalues: ComplexArray, spectrum: Spectrum) -> bool:
-    """Whether no eigenvalue of a one-step map of the spectrum's system exceeds 1, up to rounding.
-
-    Rigid motion has several eigenvalues 1, which rounding drives apart by far more than others: where the coupled
-    system has such motion, eigenvalues within 1e-6 of 1 count as 1.
-    """
-    if spectrum.exact_stable and np.abs(spectrum.poles).min(initial=1.0) < RIGID:
-        eigenvalues = eigenvalues[np.abs(eigenvalues - 1) > RIGID]
-    return bool(np.abs(eigenvalues).max(initial=0.0) <= 1 + ROUNDING)
+def bounded(F: Array, path: Target, spectrum: Spectrum) -> bool:
+    """Whether the one-step map F of a target of the spectrum's system stays bounded (`cosimo.analysis.stability`)."""
+    return bool(is_stable(moving_radius(F, spectrum.rest, path.h)))
 
 
 def _changed(system: System) -> Iterator[tuple[str, str, float, System]]:

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something the user should know of a run that went on: first time, how often, and what."""
+    """Something the user should know of a run that went on: first time, how often, and what; whether it `grows`."""
 
     message: str
     time: float
     count: int = 1
+    grows: bool = False
 
     def __str__(self) -> str:
         often = f" ({self.count} times)" if self.count > 1 else ""

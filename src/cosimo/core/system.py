@@ -74,6 +74,10 @@ class Inlet:
     start: float = 0.0
 
 
+PRUNED = 3
+"""Rounds in which dependencies that are in no loop are left out before the graph is built: most systems have none."""
+
+
 class System:
     """Named units, their connections and external inputs, checked on construction.
 
@@ -135,9 +139,6 @@ class System:
 
     def loops(self) -> list[tuple[str, ...]]:
         """The algebraic loops: groups of outputs that depend on each other at once, as declared by the units."""
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import connected_components
-
         number = {name: i for i, name in enumerate(self.outputs)}
         through = {name: self.units[name].feedthrough() for name in {link.target.unit for link in self.links}}
         edges = [
@@ -146,8 +147,14 @@ class System:
             for unit in (self.units[link.target.unit],)
             for row in np.flatnonzero(through[link.target.unit][:, link.target.index])
         ]
+        for _ in range(PRUNED):  # what comes from nowhere, or leads nowhere, is in no loop
+            ends = {target for _, target in edges} & {source for source, _ in edges}
+            edges = [(source, target) for source, target in edges if source in ends and target in ends]
         if not edges:
             return []
+        from scipy.sparse import coo_matrix
+        from scipy.sparse.csgraph import connected_components
+
         sources, targets = np.array(edges).T
         graph = coo_matrix((np.ones(len(edges)), (sources, targets)), shape=(len(number),) * 2)
         count, label = connected_components(graph, directed=True, connection="strong")

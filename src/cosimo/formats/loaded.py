@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cosimo.core.system import System
 from cosimo.formats.findings import Finding
-from cosimo.formats.masters import MasterOptions
+from cosimo.masters.words import MasterOptions
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Loaded:
 
     `step`, `start` and `stop` are in seconds. `outputs` are patterns such as `"truck.*"` on the names to record.
     `warnings` tell what was odd in the file and how it was taken. `power_pairs` are pairs (input, output) of one unit
-    whose product is the power that enters it.
+    whose product is the power that enters it; `target` the error that is small enough.
     """
 
     system: System
@@ -28,3 +28,4 @@ class Loaded:
     source: Path | None = None
     warnings: tuple[Finding, ...] = ()
     power_pairs: tuple[tuple[str, str], ...] = ()
+    target: float | None = None

@@ -12,7 +12,7 @@ from cosimo.formats.findings import Findings
 from cosimo.formats.loaded import Loaded
 from cosimo.units.archives import ArchiveLimits
 
-__all__ = ["SUFFIXES", "Loaded", "load", "load_system", "load_with"]
+__all__ = ["SUFFIXES", "Loaded", "load", "load_with"]
 
 SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
 
@@ -29,11 +29,6 @@ def load(
     ('one', 'two')
     """
     return load_with(target, Findings(), settings=settings, limits=limits)
-
-
-def load_system(target: str | Path, *, limits: ArchiveLimits | None = None) -> System:
-    """Just the system of a file or a built-in problem (this is `cosimo.load`)."""
-    return load(target, limits=limits).system
 
 
 def load_with(

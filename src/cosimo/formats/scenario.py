@@ -229,6 +229,9 @@ class Scenario(Table):
     step_size: float | None = Field(None, gt=0, description="Macro step in seconds.")
     start_time: float | None = Field(None, description="Start of the run in seconds.")
     stop_time: float | None = Field(None, description="End of the run in seconds.")
+    target_error: float | None = Field(
+        None, gt=0, description="The error that is small enough, a share of the largest value of an output (0.01)."
+    )
     outputs: list[str] | None = Field(None, description="What to record: names or patterns such as 'truck.*'.")
 
     @model_validator(mode="after")

@@ -17,11 +17,11 @@ from cosimo.core.system import Connection, System
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import Findings, Place
 from cosimo.formats.loaded import Loaded
-from cosimo.formats.masters import MasterOptions, build_master
 from cosimo.formats.scenario import ConnectionTable, MasterTable, Scenario
 from cosimo.formats.scenario_reading import Source, read_scenario, show_key
 from cosimo.formats.scenario_units import build_unit
 from cosimo.formats.wiring import convert_connection, directory
+from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
 
 
@@ -61,6 +61,7 @@ def load_scenario(
         path,
         tuple(findings.warnings),
         pairs,
+        scenario.target_error,
     )
 
 

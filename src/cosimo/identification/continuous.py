@@ -72,6 +72,8 @@ def _logarithm(matrix: Array) -> Array | ComplexArray:
     """log of a matrix whose rows may be in very different units of measure: balanced first."""
     import scipy.linalg
 
+    if not matrix.size:
+        return matrix
     balanced, scale = scipy.linalg.matrix_balance(matrix, permute=False)
     sizes = np.diag(scale)
     with warnings.catch_warnings():

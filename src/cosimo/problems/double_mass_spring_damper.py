@@ -12,7 +12,7 @@ import numpy as np
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Read, Schedule, Step

@@ -13,7 +13,7 @@ import numpy as np
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.compensation import compensate
 from cosimo.compensation.assignment import assign

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System

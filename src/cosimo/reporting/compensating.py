@@ -1,94 +1,62 @@
-"""What `cosimo compensate` prints: the verdict on the design, and the runs side by side."""
+"""What `cosimo compensate` shows: the verdict on the design, and the runs side by side."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from cosimo.compensation import Compensation
 from cosimo.compensation.comparison import Comparison, Trajectory
-from cosimo.reporting.fields import complex_pair, number
+from cosimo.core.document import Column, Document, Figure, Section, Table
 
 
-def compensation_fields(found: Compensation, compared: Comparison) -> dict[str, Any]:
-    """What `compensate --json` prints."""
-    return {
-        "system": found.path.system.name,
-        "master": found.path.master.name,
-        "schedule": str(found.path.master),
-        "step_size": found.path.master.step,
-        "target": found.target,
-        "stable": found.stable,
-        "follows_target": found.follows,
-        "residual": number(found.residual),
-        "samples": found.levels,
-        "gain_size": number(found.gain_size),
-        "target_spectral_radius": number(found.target_radius),
-        "latent": [complex_pair(complex(value)) for value in found.latent],
-        "modes": [
-            {name: complex_pair(getattr(mode, name)) for name in ("exact", "target", "before", "after")}
-            for mode in found.modes
-        ],
-        "sensitivity": [
-            {
-                "unit": change.unit,
-                "matrix": change.matrix,
-                "factor": change.factor,
-                "spectral_radius": number(change.radius),
-                "target_spectral_radius": number(change.target_radius),
-                "stable": change.stable,
-                "follows_target": change.follows,
-            }
-            for change in found.sensitivity
-        ],
-        "stop_time": compared.stop,
-        "energy_start": number(compared.energy_start),
-        "runs": {name: _run(trajectory) for name, trajectory in compared.runs.items()},
-    }
+def compensation_document(found: Compensation, compared: Comparison) -> Document:
+    """The document of the design with one column per run."""
+    figures = (
+        Figure("stop_time", "", compared.stop),
+        Figure("energy_start", "", compared.energy_start),
+        Figure("runs", "", {name: _run(trajectory) for name, trajectory in compared.runs.items()}),
+    )
+    section = Section("compared", "Runs", figures, (_side_by_side(compared),))
+    return replace(found.document, sections=(*found.document.sections, section))
 
 
 def _run(trajectory: Trajectory) -> dict[str, Any]:
-    nrms = trajectory.nrms
     return {
         "stable": trajectory.stable,
-        "spectral_radius": number(trajectory.radius),
-        "diverged_at": number(trajectory.diverged),
-        "energy_end": number(trajectory.energy),
-        "final": {name: number(value) for name, value in trajectory.final.items()},
-        "nrms": None if nrms is None else {name: number(value) for name, value in nrms.items()},
+        "spectral_radius": trajectory.radius,
+        "diverged_at": trajectory.diverged,
+        "energy_end": trajectory.energy,
+        "final": trajectory.final,
+        "nrms": trajectory.nrms,
     }
 
 
-def compensation_text(found: Compensation, compared: Comparison) -> str:
-    """The verdict, then one column per run."""
-    return "\n".join([str(found), "", *_side_by_side(compared)])
-
-
-def _side_by_side(compared: Comparison) -> list[str]:
+def _side_by_side(compared: Comparison) -> Table:
     runs = compared.runs
-    lines = [
-        _line(f"until t = {compared.stop:g} s", list(runs)),
-        _line("stable", ["yes" if t.stable else "NO" for t in runs.values()]),
-        _line("spectral radius", [f"{t.radius:.9f}" for t in runs.values()]),
-    ]
+    rows: list[dict[str, str]] = []
+
+    def add(label: str, cells: list[str]) -> None:
+        rows.append({"label": label, **dict(zip(runs, cells, strict=True))})
+
+    add("stable", ["yes" if t.stable else "NO" for t in runs.values()])
+    add("spectral radius", [f"{t.radius:.9f}" for t in runs.values()])
     if any(t.diverged is not None for t in runs.values()):
-        lines.append(_line("diverged at", ["–" if t.diverged is None else f"{t.diverged:g} s" for t in runs.values()]))
+        add("diverged at", ["–" if t.diverged is None else f"{t.diverged:g} s" for t in runs.values()])
     if compared.energy_start is not None:
-        start = compared.energy_start
-        lines.append(
-            _line(f"energy ({start:.5g} J)", ["–" if t.energy is None else f"{t.energy:.5g} J" for t in runs.values()])
-        )
+        cells = ["–" if t.energy is None else f"{t.energy:.5g} J" for t in runs.values()]
+        add(f"energy ({compared.energy_start:.5g} J)", cells)
     for name in compared.exact.final:
         mark = "*" if name in compared.fed_through else ""
-        lines.append(_line(f"{name}{mark}, end", [_value(t.final.get(name)) for t in runs.values()]))
-        lines.append(_line("  NRMS error", [_share((t.nrms or {}).get(name), t) for t in runs.values()]))
-    if compared.fed_through:
-        lines.append("  * compensated: shows the corrected input of the step, not the force at its end")
-    return lines
-
-
-def _line(label: str, cells: list[str]) -> str:
-    return f"  {label:22}" + "".join(f"{cell:>16}" for cell in cells)
+        add(f"{name}{mark}, end", [_value(t.final.get(name)) for t in runs.values()])
+        add("  NRMS", [_share((t.nrms or {}).get(name), t) for t in runs.values()])
+    until = f"until t = {compared.stop:g} s"
+    columns = (Column("label", until, str, False), *(Column(name, name) for name in runs))
+    note = (
+        "* compensated: shows the corrected input of the step, not the force at its end" if compared.fed_through else ""
+    )
+    return Table("", "", columns, rows, note)
 
 
 def _value(value: float | None) -> str:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from cosimo.reporting.fields import number
-from cosimo.reporting.terminal import table
+from cosimo.analysis.verdict import Verdict
+from cosimo.core.document import Column, Document, Figure, Mark, Section, Table
 from cosimo.studies import Outcome, Progress, Standing
 
 FEW = 3
@@ -47,80 +47,86 @@ def progress_bar() -> Iterator[Progress | None]:
         yield report
 
 
-def study_fields(outcome: Outcome, output_file: str | None) -> dict[str, Any]:
-    """What `sweep --json` prints."""
-    made = len(outcome) - outcome.resumed
-    measures: dict[str, Any] = {}
-    for name in outcome.measures:
-        spread = outcome.spread(name)
-        measures[name] = None if spread is None else _plain(asdict(spread))
-    return {
-        "system": outcome.document["system"],
-        "parameters": list(outcome.parameters),
-        "runs": len(outcome),
-        "resumed": outcome.resumed,
-        **outcome.counts,
-        "workers": outcome.workers,
-        "wall_time": outcome.wall_time,
-        "runs_per_second": made / outcome.wall_time if outcome.wall_time else None,
-        "output_file": output_file,
-        "measures": measures,
-        "failures": [
-            {"run": run, "status": status, "message": message, "point": outcome.point(run)}
-            for run, status, message in outcome.failures(SHOWN)
-        ],
-        "notes": list(outcome.notes),
-    }
-
-
-def _plain(spread: dict[str, Any]) -> dict[str, Any]:
-    return {name: number(value) if isinstance(value, float) else value for name, value in spread.items()}
-
-
-def study_text(outcome: Outcome, output_file: str | None) -> str:
-    """The same for people."""
+def study_document(outcome: Outcome, output_file: str | None, verdict: Verdict | None) -> Document:
+    """What `cosimo sweep` shows; `verdict` is that of the coupling as it stands, None where it was not assessed."""
+    trust = outcome.trust
+    trusted = ", ".join(f"{count} {_TRUST[word]}" for word, count in trust.items() if count)
+    mark: Mark = "good" if trust["yes"] == len(outcome) else "bad" if trust["no"] else "care"
+    if trust["not assessed"] == len(outcome):
+        mark = "open"
     counts = ", ".join(f"{count} {status}" for status, count in outcome.counts.items() if count)
     made = len(outcome) - outcome.resumed
     before = f", {outcome.resumed} of them from before" if outcome.resumed else ""
     workers = f"{outcome.workers} worker{'s' if outcome.workers > 1 else ''}"
     speed = f"{made / outcome.wall_time:,.0f} runs/s, {workers}" if made else "nothing to do"
-    lines = [f"{outcome.document['system']}: {len(outcome)} runs{before} ({counts}) in {outcome.wall_time:.3g} s"]
-    lines[0] += f" ({speed})"
-    lines += ["", *_spreads(outcome), *_influences(outcome)]
     failed = outcome.failures(SHOWN)
-    if failed:
-        lines += ["", *(f"run {run} {status} at {_point(outcome, run)}: {why}" for run, status, why in failed)]
-        without = len(outcome) - outcome.counts["ok"]
-        lines += [f"and {without - len(failed)} more"] if without > len(failed) else []
-    lines += [f"note: {note}" for note in outcome.notes]
-    return "\n".join([*lines, *([f"rows in {output_file}"] if output_file else [])])
+    without = len(outcome) - outcome.counts["ran"]
+    sentences = [f"{len(outcome)} runs{before} ({counts}) in {outcome.wall_time:.3g} s ({speed})."]
+    sentences += [f"run {run} {status} at {_point(outcome, run)}: {why}" for run, status, why in failed]
+    sentences += [f"and {without - len(failed)} more"] if without > len(failed) else []
+    sentences += [f"rows in {output_file}"] if output_file else []
+    spreads = {name: outcome.spread(name) for name in outcome.measures}
+    figures = [
+        Figure("system", "", outcome.document["system"]),
+        Figure("parameters", "", list(outcome.parameters)),
+        Figure("runs", "", len(outcome)),
+        Figure("resumed", "", outcome.resumed),
+        *(Figure(status, "", count) for status, count in outcome.counts.items()),
+        Figure("trust", "", trust),
+        Figure("verdict", "", verdict.brief() if verdict is not None else None),
+        Figure("workers", "", outcome.workers),
+        Figure("wall_time", "", outcome.wall_time),
+        Figure("runs_per_second", "", made / outcome.wall_time if outcome.wall_time else None),
+        Figure("output_file", "", output_file),
+        Figure("measures", "", {n: None if spread is None else asdict(spread) for n, spread in spreads.items()}),
+        Figure(
+            "failures",
+            "",
+            [{"run": r, "status": s, "message": m, "point": outcome.point(r)} for r, s, m in failed],
+        ),
+        Figure("notes", "", list(outcome.notes)),
+        *(Figure("", "note", None, note) for note in outcome.notes),
+        *(Figure("", f"{name} goes with", None, text) for name, text in _influences(outcome)),
+    ]
+    sections = (Section("study", "Study", tuple(figures), (_spread_table(outcome),)),)
+    return Document(str(outcome.document["system"]), mark, trusted or "no runs", tuple(sentences), sections)
 
 
-def _spreads(outcome: Outcome) -> list[str]:
+_TRUST = {"yes": "to be trusted", "with care": "with care", "no": "not to be trusted", "not assessed": "not assessed"}
+
+
+def _spread_table(outcome: Outcome) -> Table:
     rows = []
     for name in outcome.measures:
         spread = outcome.spread(name)
-        if spread is None:
-            rows.append([name, *["–"] * 5, "", ""])
-            continue
-        figures = (spread.least, spread.low, spread.median, spread.high, spread.most)
-        ends = [_point(outcome, run) for run in (spread.least_at, spread.most_at)]
-        rows.append([name, *(f"{figure:.6g}" for figure in figures), *ends])
-    header = ["measure", "least", "5 %", "median", "95 %", "most", "least at", "most at"]
-    return table(rows, header, numbers=range(1, 6))
+        row: dict[str, Any] = {"measure": name}
+        for key in ("least", "low", "median", "high", "most"):
+            row[key] = None if spread is None else getattr(spread, key)
+        row |= {key: "" if spread is None else _point(outcome, getattr(spread, key)) for key in ("least_at", "most_at")}
+        rows.append(row)
+
+    def figure(value: float | None) -> str:
+        return "–" if value is None else f"{value:.6g}"
+
+    names = {"least": "least", "low": "5 %", "median": "median", "high": "95 %", "most": "most"}
+    columns = (
+        Column("measure", "measure", str, False),
+        *(Column(key, name, figure) for key, name in names.items()),
+        Column("least_at", "least at", str, False),
+        Column("most_at", "most at", str, False),
+    )
+    return Table("", "", columns, rows)
 
 
-def _influences(outcome: Outcome) -> list[str]:
-    """Which parameters a measure goes with, the strongest first."""
-    lines = []
+def _influences(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Which parameters a measure goes with (rank correlation), the strongest first."""
     for name in outcome.measures:
         spread = outcome.spread(name)
         found = {} if spread is None or len(outcome.parameters) < 2 else spread.correlations
         clear = [(parameter, value) for parameter, value in found.items() if value is not None and abs(value) >= CLEAR]
         if clear:
             strongest = sorted(clear, key=lambda pair: -abs(pair[1]))[:SHOWN]
-            lines.append(f"  {name} goes with " + ", ".join(f"{p} ({value:+.2f})" for p, value in strongest))
-    return ["", "rank correlations", *lines] if lines else []
+            yield name, ", ".join(f"{p} ({value:+.2f})" for p, value in strongest)
 
 
 def _point(outcome: Outcome, run: int) -> str:

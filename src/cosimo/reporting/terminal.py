@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from cosimo.core.document import Mark
+
 STYLES: Mapping[str, str] = {
     "bold": "1",
     "dim": "2",
@@ -19,8 +21,13 @@ STYLES: Mapping[str, str] = {
     "cyan": "36",
 }
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-_GOOD = re.compile(r"(?<![\w-])(stable)(?![\w-])")
-_BAD = re.compile(r"(?<![\w-])(UNSTABLE|unstable|NO|does not hold)(?![\w-])")
+MARKS: Mapping[Mark, tuple[str, ...]] = {
+    "good": ("green",),
+    "care": ("yellow",),
+    "bad": ("red", "bold"),
+    "open": ("dim",),
+}
+"""The styles of a headline by its mark."""
 
 
 def colourful(stream: TextIO) -> bool:
@@ -37,18 +44,9 @@ def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{';'.join(STYLES[style] for style in styles)}m{text}\x1b[0m"
 
 
-def highlight(text: str, stream: TextIO | None = None) -> str:
-    """Verdicts in green and red, the first of several lines in bold; as it is where no colours are shown."""
-    if not colourful(stream or sys.stdout):
-        return text
-
-    def coloured(line: str) -> str:
-        line = _BAD.sub(lambda found: paint(found[1], "red", "bold", stream=stream), line)
-        return _GOOD.sub(lambda found: paint(found[1], "green", stream=stream), line)
-
-    first, newline, rest = text.partition("\n")
-    head = first if not newline or _BAD.search(first) or _GOOD.search(first) else paint(first, "bold", stream=stream)
-    return "\n".join([coloured(head), *map(coloured, rest.split("\n"))]) if newline else coloured(head)
+def paint_mark(text: str, mark: Mark, stream: TextIO | None = None) -> str:
+    """A headline in the colour of its mark; as it is where no colours are shown."""
+    return paint(text, *MARKS[mark], stream=stream)
 
 
 def width_of(text: str) -> int:

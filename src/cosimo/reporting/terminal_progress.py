@@ -72,7 +72,7 @@ class RunProgress:
             self._asked = now + ASKED
             self.warnings = self._watched.warnings_now()
             # Growth is said first and once, at once; of other warnings the number changes while the run goes on.
-            if self.warnings and not self._told and " grows " in self.warnings[0].message:
+            if self.warnings and not self._told and self.warnings[0].grows:
                 self._told = 1
                 self._console.print(f"warning: {self.warnings[0]}", style="yellow", highlight=False, markup=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.errors import OutputError
-from cosimo.reporting.fields import number
+from cosimo.core.formatting import step_text
 from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, VERMILION, look, panels, require
-from cosimo.tuning import Point, Tuned, Verified
 from cosimo.tuning import Progress as Standing
+from cosimo.tuning import Tuned
 from cosimo.tuning.goals import MOST_ROBUST
 from cosimo.tuning.search import Report
-from cosimo.tuning.wording import step_text
 
 LABELS = {
     "error": "error of the worst output",
@@ -51,58 +50,6 @@ def progress_bar(evaluations: int) -> Iterator[Report | None]:
             bar.update(task, description=now.stage, completed=now.evaluations, front=now.front, volume=now.hypervolume)
 
         yield report
-
-
-def tuned_fields(tuned: Tuned, verified: Sequence[Verified], figure: str | None) -> dict[str, Any]:
-    """What `tune --json` prints."""
-    return {
-        "system": tuned.system,
-        "objectives": [goal.name for goal in tuned.goals],
-        "horizon": tuned.horizon,
-        "evaluations": tuned.evaluations,
-        "recommended": point_fields(tuned.chosen),
-        "reason": tuned.reason,
-        "knee": point_fields(tuned.knee),
-        "front": [point_fields(point) for point in tuned.front],
-        "verified": [
-            {
-                "master": entry.point.master.name,
-                "step_size": entry.point.step,
-                "predicted": number(entry.point.error),
-                "measured": number(entry.measured.error),
-                "deviation": number(entry.deviation),
-                "diverged_at": number(entry.measured.diverged),
-                "reference_error": number(entry.measured.reference_error),
-                "errors": {name: number(value) for name, value in entry.measured.errors.items()},
-            }
-            for entry in verified
-        ],
-        "confidence": None if tuned.confidence is None else vars(tuned.confidence),
-        "identified": {
-            unit.name: {"means": unit.means, "fit": number(unit.fit), "departure": number(unit.departure)}
-            for unit in tuned.units
-        },
-        "figure": figure,
-        "notes": list(tuned.notes),
-    }
-
-
-def point_fields(point: Point) -> dict[str, Any]:
-    """One entry of `front`."""
-    return {
-        "master": point.master.name,
-        "schedule": str(point.master),
-        "step_size": point.step,
-        "options": point.options,
-        "stable": point.stable,
-        "error": number(point.error),
-        "robustness": number(point.robustness),
-        "cost": number(point.cost),
-        "spectral_radius": number(point.radius),
-        "defect": number(point.defect),
-        "cheaper_than_jacobi": number(point.cheaper),
-        "sentence": point.sentence,
-    }
 
 
 def draw_front(tuned: Tuned, path: Path) -> Path:

@@ -1,8 +1,9 @@
 """What is kept of each run: one number per measure.
 
 Of a signal y at the communication points t_0 … t_K: `final` y_K, `min`, `max`, `mean` Σ y_k / (K + 1), `rms`
-√(Σ y_k² / (K + 1)), and `error`, the NRMS against a reference (tamellin2022, Eq. 42). Of the coupling: `radius` ρ(Φ),
-for linear units, and `stable` (1 or 0): by Φ for linear units, otherwise by whether the run was seen to grow.
+√(Σ y_k² / (K + 1)); `error`, the largest deviation from the true solution as a share of its largest value, measured in
+the run (`cosimo.analysis.truth`), and `nrms` (tamellin2022, Eq. 42). Of the coupling: `radius` ρ(Φ), for linear units,
+and `stable` (1 or 0): by the verdict where there is one, otherwise by whether the run was seen to grow.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SIGNALS: Mapping[str, Callable[[Array], float]] = {
     "mean": lambda y: float(y.mean()),
     "rms": lambda y: float(np.sqrt(np.mean(y * y))),
 }
-ERROR = "error"
+ERRORS = ("error", "nrms")
 COUPLING = ("stable", "radius")
 USUAL = ("final", "min", "max")
 
@@ -57,9 +58,9 @@ def find_measures(texts: Sequence[str], system: System) -> tuple[Measure, ...]:
                 raise ConfigurationError(f"'{text}': {kind} is of the whole coupling; leave '{pattern}' out.")
             found[Measure(kind)] = None
             continue
-        if kind not in (*SIGNALS, ERROR):
-            raise UnknownNameError("measure", kind, (*SIGNALS, ERROR, *COUPLING))
-        names = system.outputs if kind == ERROR or not colon else (*system.outputs, *system.input_names)
+        if kind not in (*SIGNALS, *ERRORS):
+            raise UnknownNameError("measure", kind, (*SIGNALS, *ERRORS, *COUPLING))
+        names = system.outputs if kind in ERRORS or not colon else (*system.outputs, *system.input_names)
         chosen = _matching(names, pattern, len(system.outputs)) if colon else system.outputs
         found |= dict.fromkeys(Measure(kind, name) for name in chosen)
     if not found:

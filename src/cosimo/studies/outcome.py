@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import UnknownNameError
-from cosimo.studies.rows import MESSAGE, RUN, STATUS, document_of, read_table
+from cosimo.studies.rows import MESSAGE, RUN, STATUS, TRUST, document_of, read_table
 from cosimo.studies.runner import STATUSES
 
 if TYPE_CHECKING:
@@ -89,10 +89,16 @@ class Outcome:
         found = Counter(self.table.column(STATUS).to_pylist())
         return {status: found.get(status, 0) for status in STATUSES}
 
+    @property
+    def trust(self) -> dict[str, int]:
+        """How many runs can be trusted, with care, not, or were not assessed."""
+        found = Counter(self.table.column(TRUST).to_pylist())
+        return {word: found.get(word, 0) for word in ("yes", "with care", "no", "not assessed")}
+
     def failures(self, most: int = 5) -> list[tuple[int, str, str]]:
         """Number, status and message of the first runs that have no result."""
         rows = zip(*(self.table.column(name).to_pylist() for name in (RUN, STATUS, MESSAGE)), strict=True)
-        return [row for row in rows if row[1] != "ok"][:most]
+        return [row for row in rows if row[1] != "ran"][:most]
 
     def point(self, run: int) -> dict[str, float]:
         """The parameter values of a run."""

@@ -15,7 +15,7 @@ from cosimo.core.system import System
 from cosimo.core.unit import Unit
 from cosimo.formats.loaded import Loaded
 from cosimo.formats.loading import SUFFIXES, load
-from cosimo.formats.masters import MasterOptions, build_master
+from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.study import STEP, Study
 from cosimo.units.fmu import Fmu
 from cosimo.units.fmu_reserve import Reserve

@@ -1,6 +1,6 @@
 """The rows of a study on disk: safe while it goes on, one file of the wanted format at its end.
 
-    run | parameters … | status | message | seconds | measures …
+    run | parameters … | status | trust | message | seconds | measures …
 
 Rows arrive in any order and go at once into an Arrow IPC stream beside the file (`study.parquet.partial`), of which
 every prefix can be read. A complete study is sorted by `run` and written as .parquet, .arrow, .arrows or .csv; the
@@ -25,7 +25,7 @@ from cosimo.studies.runner import Row
 if TYPE_CHECKING:
     import pyarrow
 
-RUN, STATUS, MESSAGE, SECONDS = "run", "status", "message", "seconds"
+RUN, STATUS, TRUST, MESSAGE, SECONDS = "run", "status", "trust", "message", "seconds"
 SUFFIXES = (".parquet", ".arrow", ".arrows", ".csv")
 
 
@@ -41,7 +41,13 @@ class Columns(NamedTuple):
 
         number, text = pyarrow.float64(), pyarrow.string()
         fields = [(RUN, pyarrow.int64()), *((name, number) for name in self.parameters)]
-        fields += [(STATUS, text), (MESSAGE, text), (SECONDS, number), *((name, number) for name in self.measures)]
+        fields += [
+            (STATUS, text),
+            (TRUST, text),
+            (MESSAGE, text),
+            (SECONDS, number),
+            *((name, number) for name in self.measures),
+        ]
         return pyarrow.schema(fields, {METADATA_KEY: dump(document)})
 
     def batch(self, rows: Sequence[Row], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -50,7 +56,7 @@ class Columns(NamedTuple):
 
         columns: list[Sequence[Any]] = [[row.run for row in rows]]
         columns += [[row.values[place] for row in rows] for place in range(len(self.parameters))]
-        columns += [[row.status for row in rows], [row.message for row in rows], [row.seconds for row in rows]]
+        columns += [[getattr(row, name) for row in rows] for name in (STATUS, TRUST, MESSAGE, SECONDS)]
         columns += [[row.measured[place] for row in rows] for place in range(len(self.measures))]
         arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

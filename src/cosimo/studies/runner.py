@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import (
-    ConfigurationError,
     CosimoError,
     Interrupted,
     NonFiniteError,
@@ -30,16 +29,20 @@ from cosimo.core.timing import timeline
 from cosimo.engines import EngineOptions
 from cosimo.execution import run
 from cosimo.formats.results import read_result
-from cosimo.studies.measures import ERROR, SIGNALS, Measure, find_measures
+from cosimo.studies.measures import ERRORS, SIGNALS, Measure, find_measures
 from cosimo.studies.recipe import Recipe
 from cosimo.studies.study import Study
 from cosimo.units.fmu import Fmu
 from cosimo.units.fmu_reserve import Reserve
 
-Status = Literal["ok", "diverged", "failed", "crashed"]
-"""`diverged`: left the range of numbers, or was stopped because it grows. `failed`: could not be built, or a unit gave
-an error. `crashed`: ended the process it ran in, its own or that of a unit."""
-STATUSES: tuple[Status, ...] = ("ok", "diverged", "failed", "crashed")
+if TYPE_CHECKING:
+    from cosimo.analysis.verdict import Verdict
+
+Status = Literal["ran", "diverged", "failed", "crashed"]
+"""`ran`: to its end, which says nothing of whether it can be trusted. `diverged`: left the range of numbers, or was
+stopped because it grows. `failed`: could not be built, or a unit gave an error. `crashed`: ended the process it ran in,
+its own or that of a unit."""
+STATUSES: tuple[Status, ...] = ("ran", "diverged", "failed", "crashed")
 LONG = 1.0
 """Seconds from which a run counts as long: instantiating takes milliseconds."""
 ONE_THREAD = EngineOptions(parallel=False, threads=1, interval=0.0)
@@ -47,11 +50,12 @@ ONE_THREAD = EngineOptions(parallel=False, threads=1, interval=0.0)
 
 
 class Row(NamedTuple):
-    """One run: its number, the status with a message, wall time, and the measures (None where there are none)."""
+    """One run: its number, status and trust with a message, wall time, and the measures (None where there are none)."""
 
     run: int
     values: tuple[float, ...]
     status: Status
+    trust: str
     message: str
     seconds: float
     measured: tuple[float | None, ...]
@@ -90,9 +94,9 @@ class Runner:
         values = self._values(number)
         begin = time.perf_counter()
 
-        def row(status: Status, message: str, measured: Sequence[float | None] = ()) -> Row:
+        def row(status: Status, trust: str, message: str, measured: Sequence[float | None] = ()) -> Row:
             found = tuple(measured) or (None,) * len(self.measures)
-            return Row(number, values, status, message, time.perf_counter() - begin, found)
+            return Row(number, values, status, trust, message, time.perf_counter() - begin, found)
 
         try:
             system, master = self.recipe.build(values)
@@ -100,21 +104,25 @@ class Runner:
             more = len(result.warnings) - 1
             warned = f"{result.warnings[0]}{f' (and {more} more)' if more else ''}" if result.warnings else ""
             if (stopped := result.info.get("stopped_at")) is not None:
-                return row("diverged", f"grows without bound; stopped at t = {stopped:g}", self._verdict(False))
-            return row("ok", warned, self._measure(system, master, result))
+                return row("diverged", "no", f"grows without bound; stopped at t = {stopped:g}", self._verdict(False))
+            verdict = self._judge(system, master)
+            trust = verdict.trust if verdict is not None else "no" if _grows(result) else "not assessed"
+            return row("ran", trust, warned, self._measure(system, master, result, verdict))
         except Interrupted:
             raise
         except NonFiniteError as error:
-            return row("diverged", str(error), self._verdict(False))
+            return row("diverged", "no", str(error), self._verdict(False))
         except UnitCrashed as error:
-            return row("crashed", str(error))
+            return row("crashed", "no", str(error))
         except Exception as error:  # the other points are not concerned
-            return row("failed", str(error) if isinstance(error, CosimoError) else f"{type(error).__name__}: {error}")
+            return row(
+                "failed", "no", str(error) if isinstance(error, CosimoError) else f"{type(error).__name__}: {error}"
+            )
 
     def crashed(self, number: int) -> Row:
         """The row of a run that never came back."""
         message = "the run ended the process it ran in, every time"
-        return Row(number, self._values(number), "crashed", message, 0.0, (None,) * len(self.measures))
+        return Row(number, self._values(number), "crashed", "no", message, 0.0, (None,) * len(self.measures))
 
     def _values(self, number: int) -> tuple[float, ...]:
         return tuple(self.study.table.values[number].tolist())
@@ -164,23 +172,40 @@ class Runner:
 
     # ---- measuring -----------------------------------------------------------------------------------------------
 
-    def _measure(self, system: System, master: Master, result: Result) -> list[float | None]:
-        found: dict[str, float | None] = {}
+    def _judge(self, system: System, master: Master) -> Verdict | None:
+        """The verdict at this point: made at once where equations are known, otherwise as it is remembered."""
+        from cosimo.analysis.analysing import FEW, analyse
+        from cosimo.analysis.memory import Memory
+
+        horizon, target = self.recipe.stop - self.recipe.start, self.study.target
+        units = system.units.values()
+        if all(unit.linear() is not None for unit in units):
+            if sum(len(unit.initial_state) for unit in units) > FEW:
+                return None
+            try:
+                return analyse(system, master, horizon=horizon, start=self.recipe.start, target=target, details=False)
+            except CosimoError:
+                return None
+        return Memory().recall(system, master, self.recipe.start, horizon, target)
+
+    def _measure(self, system: System, master: Master, result: Result, verdict: Verdict | None) -> list[float | None]:
         kinds = {measure.kind for measure in self.measures}
-        errors = self._errors(system, master, result) if ERROR in kinds else {}
-        if kinds & {"stable", "radius"}:
-            radius, stable = _coupling(system, master)
-            grows = bool((result.info.get("monitors") or {}).get("growing"))
-            found = {"radius": radius, "stable": float(not grows if stable is None else stable)}
+        errors = self._errors(system, master, result) if kinds & set(ERRORS) else {}
+        stable = verdict.stable if verdict is not None and verdict.stable is not None else not _grows(result)
+        radius = verdict.spectral_radius if verdict is not None else None
+        found = {"radius": radius, "stable": float(stable)}
         return [self._number(measure, result, errors, found) for measure in self.measures]
 
     @staticmethod
     def _number(
-        measure: Measure, result: Result, errors: dict[str, float], found: dict[str, float | None]
+        measure: Measure, result: Result, errors: dict[str, dict[str, float]], found: dict[str, float | None]
     ) -> float | None:
         if not measure.signal:
             return found[measure.kind]
-        value = errors[measure.signal] if measure.kind == ERROR else SIGNALS[measure.kind](result[measure.signal])
+        if measure.kind in ERRORS:
+            value = errors[measure.kind].get(measure.signal, np.nan)
+        else:
+            value = SIGNALS[measure.kind](result[measure.signal])
         return value if np.isfinite(value) else None
 
     def _verdict(self, stable: bool) -> list[float | None]:
@@ -190,31 +215,51 @@ class Runner:
     def _read_reference(self) -> Result | None:
         path = Path(self.study.reference)
         known = str(self.study.reference) in ("auto", "exact", "fine", "monolithic")
-        if not any(measure.kind == ERROR for measure in self.measures) or (known and not path.is_file()):
+        if not any(measure.kind in ERRORS for measure in self.measures) or (known and not path.is_file()):
             return None
         given = read_result(path)
         for measure in self.measures:
-            if measure.kind == ERROR:
+            if measure.kind in ERRORS:
                 given[measure.signal]
         return given
 
-    def _errors(self, system: System, master: Master, result: Result) -> dict[str, float]:
-        """NRMS per output; what is read before the step (early read) belongs to the row before."""
+    def _errors(self, system: System, master: Master, result: Result) -> dict[str, dict[str, float]]:
+        """Per kind and output: the error, and NRMS (tamellin2022, Eq. 42), against the true solution or a file."""
         # Not before it is needed: it takes a worker longer to load this than to make hundreds of runs.
         from cosimo.analysis.measures import nrms
+        from cosimo.analysis.truth import Truth, output_errors
         from cosimo.trials import reference
 
-        names = [measure.signal for measure in self.measures if measure.kind == ERROR]
         kind, start, stop = str(self.study.reference), self.recipe.start, self.recipe.stop
-        wanted = self._given or reference(_alone(system), step=master.step, start=start, stop=stop, kind=kind).result
+        if self._given is not None:
+            names = [name for name in system.outputs if name in self._given.names]
+            rows = np.column_stack([_at(result.time, self._given, name) for name in names])
+            truth = Truth(rows, np.abs(rows).max(axis=0))
+        else:
+            found = reference(_alone(system), step=master.step, start=start, stop=stop, kind=kind)
+            truth, names = found.truth, list(system.outputs)
+        if len(names) == len(system.outputs):
+            ours = np.column_stack([result[name] for name in names])[: len(truth.rows)]
+            cut = Truth(truth.rows[: len(ours)], truth.sizes, truth.own)
+            errors = dict(output_errors(system, master, ours, cut, stop - start, "measured").outputs)
+        else:
+            size = np.where(truth.sizes > 0, truth.sizes, np.nan)
+            errors = {
+                n: float(np.abs(result[n][: len(truth.rows)] - truth.rows[:, i]).max() / size[i])
+                for i, n in enumerate(names)
+            }
         clocks = timeline(system, master).clocks
-        found = {}
-        for name in names:
+        spread = {}
+        for place, name in enumerate(names):
             late = int(clocks[system.output(name).unit].read < 1)
-            times, ours = result.time[: len(result) - late], result[name][late:]
-            theirs = _at(times, wanted, name)
-            found[name] = nrms(ours[: len(theirs)], theirs)
-        return found
+            ours, theirs = result[name][late:], truth.rows[:, place]
+            count = min(len(ours), len(theirs))
+            spread[name] = nrms(ours[:count], theirs[:count])
+        return {"error": errors, "nrms": spread}
+
+
+def _grows(result: Result) -> bool:
+    return bool((result.info.get("monitors") or {}).get("growing"))
 
 
 def _alone(system: System) -> System:
@@ -230,18 +275,6 @@ def _at(times: Array, wanted: Result, name: str) -> Array:
     inside = times[times <= wanted.time[-1]]
     found: Array = np.interp(inside, wanted.time, wanted[name])
     return found
-
-
-def _coupling(system: System, master: Master) -> tuple[float | None, bool | None]:
-    """ρ(Φ), and whether it says stable; None where units or couplings have no known matrices."""
-    from cosimo.algebra import LinearSystem
-    from cosimo.analysis.spectrum import ROUNDING, Spectrum
-
-    try:
-        radius = float(Spectrum(LinearSystem(system, master)).radius)
-    except ConfigurationError:
-        return None, None
-    return radius, radius <= 1 + ROUNDING
 
 
 def _difference(one: Result, other: Result) -> str | None:

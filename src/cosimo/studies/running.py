@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cosimo.core.errors import ConfigurationError, Interrupted
 from cosimo.studies.outcome import Outcome
-from cosimo.studies.rows import Columns, Journal
+from cosimo.studies.rows import MESSAGE, RUN, SECONDS, STATUS, TRUST, Columns, Journal
 from cosimo.studies.runner import Row, Runner, Take
 from cosimo.studies.study import Study, describe, fingerprint
 
@@ -190,13 +190,13 @@ class _Progress:
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self.done += 1
-            self.failed += row.status != "ok"
+            self.failed += row.status != "ran"
         if self._tell is not None:
             self._tell(Standing(self.done, self.total, self.failed))
 
 
 def _require_different(columns: Columns) -> None:
-    names = ("run", "status", "message", "seconds", *columns.parameters, *columns.measures)
+    names = (RUN, STATUS, TRUST, MESSAGE, SECONDS, *columns.parameters, *columns.measures)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigurationError(f"a parameter must not be called like another column: {', '.join(twice)}.")

@@ -16,7 +16,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
-from cosimo.formats.masters import MasterOptions
+from cosimo.masters.words import MasterOptions
 from cosimo.studies.designs import Design, Points
 from cosimo.studies.measures import USUAL
 from cosimo.units.fmu import Fmu
@@ -35,7 +35,8 @@ class Study:
     `points` vary parameters of the problem, `"unit.variable"` (parameters and start values of FMUs, parameters of
     Python units, inputs that nothing is connected to) and `"step"`, the macro step. `master`, `step`, `start` and
     `stop` are those of the source where they are None. `measures` are words (`measures.py`); `reference` is what
-    `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file. `isolation`
+    `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file; `target` the
+    error that is small enough, for the trust of each run. `isolation`
     says which FMUs of a file are kept apart, and how, instead of what the file says of them; rows are the same.
     """
 
@@ -49,6 +50,7 @@ class Study:
     settings: Mapping[str, float] = field(default_factory=dict)
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
+    target: float = 0.01
     isolation: Mapping[str, Isolation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,6 +98,7 @@ def describe(study: Study, system: System) -> dict[str, Any]:
         "measures": list(study.measures),
         "reference": _digest(reference) if reference.is_file() else str(study.reference),
         "stop_on_divergence": study.stop_on_divergence,
+        "target": study.target,
         "content": _content(study.source, system),
     }
 

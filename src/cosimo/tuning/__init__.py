@@ -1,7 +1,8 @@
 """Choosing the master: the Pareto front of a space, how robust a master is, and in which order its units go."""
 
+from cosimo.analysis.cost import measured_weights
+from cosimo.analysis.recommendation import Point, Wanted
 from cosimo.tuning.choosing import Settings, tune
-from cosimo.tuning.costing import measured_weights
 from cosimo.tuning.objectives import Cost
 from cosimo.tuning.orders import (
     ErrorOfOrders,
@@ -12,7 +13,7 @@ from cosimo.tuning.orders import (
     feedback_order,
     orientations,
 )
-from cosimo.tuning.result import Point, Tuned, Verified, Wanted
+from cosimo.tuning.result import Tuned, Verified
 from cosimo.tuning.robustness import (
     Crossing,
     Radius,

@@ -8,24 +8,34 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from cosimo.analysis.model import Model
+from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.tuning.costing import side_by_side
+from cosimo.masters import gauss_seidel
+from cosimo.masters.words import describe
 from cosimo.tuning.finishing import Finish
-from cosimo.tuning.goals import find_goals
+from cosimo.tuning.fronts import nondominated
+from cosimo.tuning.goals import GOALS, Goal, find_goals
 from cosimo.tuning.memory import Memory, fingerprint
 from cosimo.tuning.objectives import Cost
 from cosimo.tuning.pool import Pool
-from cosimo.tuning.result import Tuned, Wanted
+from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.scene import scene
 from cosimo.tuning.search import Method, Options, Report, Search
 from cosimo.tuning.space import Space
-from cosimo.tuning.stand_in import needs_stand_in, stand_in
+from cosimo.tuning.structures import side_by_side
 
 
 @dataclass(frozen=True)
@@ -58,34 +68,36 @@ def tune(
     start: float = 0.0,
     settings: Settings | None = None,
     progress: Report | None = None,
+    present: Master | None = None,
+    model: Model | None = None,
 ) -> Tuned:
     """The Pareto front of masters, and a recommended one.
 
     `space` says what is open and `objectives` what counts, among "error", "robustness", "cost" (the default),
     "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results. Errors are over
-    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`.
-    Units whose equations are not known (FMUs, Python units) are identified first; the result says how well.
+    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`. The
+    `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units whose equations are not known
+    are identified first; where their models do not hold, the usual masters are run instead.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
     >>> print(best.chosen.words)
-    Gauss–Seidel tank → controller, inputs extrapolated linearly
+    Gauss–Seidel tank → controller (gauss-seidel), linear extrapolation (hold1)
     """
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
-    found = None
-    if needs_stand_in(system):
-        fixed = max(space.given, default=None)
-        found = stand_in(system, step=settings.identify_at or fixed, horizon=horizon, start=start)
-    situation = found.scene if found else scene(system, horizon, start=start)
-    linear = situation.system
-    resolved = space.resolve(linear, fastest=situation.fastest, horizon=situation.horizon)
+    step = settings.identify_at or max(space.given, default=None)
+    model = model or Model(system, step=step, horizon=horizon, start=start)
+    if not model.valid:
+        return run_front(model, space, goals, settings.cost, settings.wanted, present)
+    situation = scene(model)
+    resolved = space.resolve(situation.system, fastest=situation.fastest, horizon=situation.horizon)
     if settings.cost.workers > 1:
-        together = dict.fromkeys(side_by_side(linear, structure) for structure in resolved.structures)
+        together = dict.fromkeys(side_by_side(situation.system, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
     pool = Pool(situation, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
     options = Options(settings.method, evaluations, seed, settings.population)
-    memory = _memory(settings.resume, linear, pool, space)
+    memory = _memory(settings.resume, situation.system, pool, space)
     search = Search(pool, options, report=progress, save=memory.save if memory else None)
     try:
         search.run()
@@ -93,7 +105,50 @@ def tune(
         # Also of a search that is interrupted.
         if memory:
             memory.save(pool, now=True)
-    return Finish(pool, space, settings.wanted, settings.points, found).result(time.perf_counter() - begin)
+    return Finish(pool, space, settings.wanted, settings.points, present).result(time.perf_counter() - begin)
+
+
+def run_front(
+    model: Model, space: Space, goals: tuple[Goal, ...], cost: Cost, wanted: Wanted, present: Master | None
+) -> Tuned:
+    """Where no model can be believed: the usual masters at halved steps, each run and measured."""
+    begin = time.perf_counter()
+    first = present or gauss_seidel(model.system, max(space.given, default=model.step))
+    pilot = model.pilots.of(first)
+    if pilot.errors is None:
+        raise ConfigurationError(
+            f"no master can be chosen: {model.doubt}, and runs of {describe(first)} do not converge ({pilot.reason}); "
+            f"give a smaller --step-size or a shorter --stop-time."
+        )
+    steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
+    points, tried = list[Point](), 0
+    for step in steps:
+        for master in usual_masters(model.system, step):
+            if master.name.partition("(")[0] not in space.families or master.coupling.degree not in space.kinds:
+                continue
+            tried += 1
+            with suppress(CosimoError):
+                points.append(judge_point(model, master, cost))
+    points = [point for point in points if point.errors is not None and math.isfinite(point.error)]
+    points += usual_points(model, wanted, cost, first) if space == Space() else []
+    if not points:
+        raise ConfigurationError(f"no master could be measured: {model.doubt}; give a smaller --step-size.")
+    known = [goal for goal in goals if goal.name in ("error", "cost")] or [GOALS["error"], GOALS["cost"]]
+    kept = nondominated(goal_values(points, known))
+    here = judge_point(model, present, cost) if present is not None else None
+    note = f"{model.doubt[:1].upper()}{model.doubt[1:]}: every point shown was run, and its error measured."
+    return Tuned.of(
+        model,
+        tuple(known),
+        [point for point, keep in zip(points, kept, strict=True) if keep],
+        here,
+        wanted,
+        evaluations=tried,
+        seconds=time.perf_counter() - begin,
+        notes=(*model.notes, note),
+        values=np.array([[getattr(p, goal.name) for goal in known] for p in points]),
+        priced=bool(cost.weights),
+    )
 
 
 def _memory(path: Path | None, system: System, pool: Pool, space: Space) -> Memory | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
-from cosimo.analysis.accuracy import global_error
-from cosimo.analysis.consistency import consistency
-from cosimo.assessment.assessment import Confidence
+from cosimo.analysis.defects import consistency
+from cosimo.analysis.recommendation import Point, Wanted, judge_point, usual_points
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
@@ -21,21 +20,15 @@ from cosimo.masters import jacobi
 from cosimo.tuning.fronts import nondominated, thinned
 from cosimo.tuning.goals import MOST_ROBUST
 from cosimo.tuning.pool import COLUMNS, Pool
-from cosimo.tuning.predicting import Judge
-from cosimo.tuning.relative import relative_radius
-from cosimo.tuning.result import Point, Tuned, Wanted, goal_values, recommend
-from cosimo.tuning.scene import Scene
-from cosimo.tuning.space import Range, Resolved, Space
-from cosimo.tuning.stand_in import StandIn, StandInJudge
+from cosimo.tuning.result import Tuned, goal_values
+from cosimo.tuning.space import Range, Space
 
 COMPENSATED = 10
 """Steps at which a compensation is designed."""
-SHELLS = 32
-"""Sizes of change that the relative radius of a point of the front looks at in every direction."""
 SPARE = 6
 """Candidates beyond those that stand for the front: the cheapest that seem good enough."""
-
-
+SHELLS = 32
+"""Changes of the units up to `MOST_ROBUST` that are tried, evenly spaced by their logarithm."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """First digits of steps at which units are identified anew: points that share a step share the identification."""
 
@@ -53,17 +46,19 @@ def _round(step: float) -> float:
 
 
 class Finish:
-    """From what was evaluated to the result."""
+    """From what was evaluated to the result; `present` is the master in use, judged beside the others."""
 
-    def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int, found: StandIn | None = None) -> None:
-        self.pool, self.space, self.wanted, self.most = pool, space, wanted, points
-        self.scene: Scene = pool.scene
-        self.resolved: Resolved = pool.space
-        self.found = found
-        self.anew = found is not None and not found.base.exact
-        self.judge = StandInJudge(found) if found else Judge(self.scene.system, self.scene.horizon, self.scene.start)
+    def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int, present: Master | None = None) -> None:
+        self.pool, self.space, self.wanted, self.most, self.master = pool, space, wanted, points, present
+        self.scene, self.resolved, self.model = pool.scene, pool.space, pool.scene.model
+        self.anew = not (self.model.base is not None and self.model.base.exact)
         self.values = np.zeros((0, len(pool.goals)))
-        self.notes = [*(found.notes if found else ()), *self.resolved.notes]
+        self.notes = [*self.model.notes, *self.resolved.notes]
+        if self.anew:
+            self.notes.append(
+                f"Solvers of units depend on the macro step: the search converts maps from {self.model.local.step:.3g} "
+                f"s, and the points shown are identified anew at their own steps."
+            )
         names = {goal.name for goal in pool.goals}
         self.robust = "robustness" in names
         # What is shown is what is used; only an optimum of ρ or δ needs all its digits.
@@ -84,42 +79,35 @@ class Finish:
             self.notes.append("No stable master was found in this space; what is shown is unstable.")
         points = allowed or points
         points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
-        front = tuple(sorted(points, key=lambda p: tuple(goal_values([p], self.pool.goals)[0].tolist())))
-        chosen, bend, reason = recommend(front, self.pool.goals, self.wanted)
-        confidence = self.found.confidence if self.found else None
-        if confidence is not None and "error" in names and math.isnan(chosen.error):
-            confidence = Confidence("low", f"{confidence.reason}; no error can be predicted")
-            self.notes.append(
-                "No error can be predicted along this motion, so that the choice is by the other objectives alone: "
-                "measure errors by running, with --verify or 'cosimo compare'."
-            )
         if self.scene.worst_case and not self.scene.left_out:
             self.notes.append(
                 "The system is at rest and nothing drives it: errors are those of the worst initial state."
             )
         if self.scene.left_out:
             self.notes.append("External inputs that vary are left out while searching; the errors shown include them.")
-        return Tuned(
-            system=self.scene.system.name,
-            goals=self.pool.goals,
-            front=front,
-            chosen=chosen,
-            reason=reason,
-            knee=bend,
-            horizon=self.judge.horizon,
+        return Tuned.of(
+            self.model,
+            self.pool.goals,
+            points,
+            self._present(),
+            self.wanted,
             evaluations=self.pool.count,
             seconds=seconds + time.perf_counter() - begin,
             notes=tuple(self.notes),
-            judge=self.judge,
             values=self.values,
-            wanted=self.wanted,
             priced=bool(self.pool.cost.weights),
-            confidence=confidence,
-            units=self.found.units if self.found else (),
         )
 
+    def _present(self) -> Point | None:
+        if self.master is None:
+            return None
+        try:
+            return judge_point(self.model, self.master, self.pool.cost, robust=False)
+        except CosimoError:
+            return None
+
     def _points(self) -> list[Point]:
-        """What stands for the front, evaluated in full."""
+        """The points that represent the front, evaluated in full, and the usual masters that are good enough."""
         rows, columns = self.pool.rows, self.pool.columns
         violation = self.pool.violation(columns)
         good = violation == 0
@@ -138,20 +126,26 @@ class Finish:
         rows, columns, values = rows[best], columns[best], values[best]
         self.values = columns[:, [COLUMNS.index(goal.name) for goal in self.pool.goals]]
         chosen = list(dict.fromkeys([*thinned(values, self.most), *self._spare(columns)]))
-        return self._tried(rows[chosen])
+        return self._tried([self._master(row) for row in rows[chosen]]) + self._usual()
 
-    def _tried(self, rows: Array) -> list[Point]:
+    def _usual(self) -> list[Point]:
+        """What `analyse` would recommend, where the space is open to it: so that it never knows better."""
+        if self.space != Space() or not {"error", "robustness", "cost"} <= {goal.name for goal in self.pool.goals}:
+            return []
+        return self._tried([p.master for p in usual_points(self.model, self.wanted, self.pool.cost, self.master)])
+
+    def _tried(self, masters: list[Master]) -> list[Point]:
         """The points; those at whose step a unit could not be identified are left out."""
         found, refusals = dict[str, Point](), list[str]()
-        for row in rows:
+        for master in masters:
             try:
-                point = self._point(row)
+                point = self._judged(master)
                 found.setdefault(point.options, point)
             except IdentificationError as error:
                 refusals.append(str(error))
         if refusals:
             self.notes.append(f"{len(refusals)} points of the front are left out: {refusals[0]}")
-        if not found:
+        if masters and not found:
             raise ConfigurationError(f"no point of the front could be evaluated: {refusals[0]}")
         return list(found.values())
 
@@ -167,48 +161,21 @@ class Finish:
         places = np.flatnonzero(fine)
         return [int(i) for i in places[cost[places].argsort(kind="stable")][:SPARE]]
 
-    def _point(self, row: Array) -> Point:
+    def _master(self, row: Array) -> Master:
         structure = self.resolved.structures[int(self.resolved.structure_of(row[None])[0])]
         step = float(self.resolved.steps_of(row[None])[0])
         gains = {target: float(gain[0]) for target, gain in self.resolved.gains_of(row[None], structure).items()}
         if isinstance(self.resolved.steps, Range) and (self.rounded or self.anew):
             step = max(_round(step) if self.anew else _fewer_digits(step), self.resolved.steps.low)
         gains = {target: round(gain, 3) if self.rounded else gain for target, gain in gains.items()}
-        master = structure.master(self.scene.system, step, gains)
-        return self._judged(master, structure.words(gains), structure.options(step, gains))
+        return structure.without_idle(gains).master(self.model.system, step, gains)
 
-    def _judged(self, master: Master, words: str, options: str) -> Point:
-        system = self.found.at(master.step) if self.found else self.scene.system
-        linear = LinearSystem(system, master)
-        spectrum = Spectrum(linear)
-        stable = spectrum.stable or spectrum.radius <= 1 + self.scene.slack * master.step
-        cost = self.pool.cost.per_step(system, master) / master.step
-        error = self._error(linear)
-        robustness = np.nan
-        if self.robust:
-            robustness = relative_radius(system, master, limit=MOST_ROBUST, shells=SHELLS).change if stable else 0.0
-        defect = np.nan
+    def _judged(self, master: Master) -> Point:
+        point = judge_point(self.model, master, self.pool.cost, robust=self.robust, limit=MOST_ROBUST, shells=SHELLS)
         if any(goal.name == "defect" for goal in self.pool.goals):
-            defect = consistency(linear, k=2, norm=2)
-        return Point(
-            master=master,
-            words=words,
-            options=options,
-            stable=stable,
-            error=error,
-            robustness=float(robustness),
-            cost=cost,
-            radius=spectrum.radius,
-            defect=float(defect),
-            cheaper=self._cheaper(error, cost),
-        )
-
-    def _error(self, linear: LinearSystem) -> float:
-        """Of the run from the start of the system; where that is at rest and nothing drives it, of the worst start."""
-        if not self.scene.worst_case or self.scene.left_out:
-            return self.judge.predicted(linear.master)
-        worst = global_error(linear, steps=self.judge.steps(linear.master))
-        return max(worst.outputs.values(), default=0.0)
+            linear = LinearSystem(self.model.at(master.step), master)
+            point = replace(point, defect=float(consistency(linear, k=2, norm=2)))
+        return replace(point, cheaper=self._cheaper(point.error, point.cost))
 
     def _cheaper(self, error: float, cost: float) -> float:
         """How many times cheaper than plain Jacobi at the same error, by its candidates: between them, and up to a
@@ -247,7 +214,7 @@ class Finish:
                 corrected = compensate(self.scene.system, jacobi(self.scene.system, step), target="exact")
                 if not corrected.stable:
                     continue
-                point = self._judged(corrected.master, "Jacobi, compensated (target exact)", "")
+                point = self._judged(corrected.master)
             except CosimoError as error:
                 refusal = str(error)
                 continue

@@ -6,19 +6,16 @@ An objective is a small frozen object. To add one, derive from `Objective` and p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cosimo.algebra.batch import Norm
-from cosimo.analysis.spectrum import ROUNDING
+from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.stability import NEAR_ONE, is_stable, moving_radius
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.master import Master
-from cosimo.core.schedule import Convergence, Operation, Repeat, Step
-from cosimo.core.system import System
+from cosimo.core.errors import ConfigurationError
 from cosimo.tuning.backends import Backend, Stack
 from cosimo.tuning.binding import Bound
 from cosimo.tuning.norms import norms
@@ -47,26 +44,24 @@ class Stability(Objective):
     def compute(self, bound: Bound) -> Columns:
         found = spectral_radii(bound.cycle, bound.backend, accuracy=self.accuracy)
         host = bound.backend.host(found.stable).copy()
-        return {"spectral_radius": found.value, "stable": self._with_rigid_motion(bound, found.value, host)}
+        return {"spectral_radius": found.value, "stable": self._without_rest(bound, found.value, host)}
 
     @staticmethod
-    def _with_rigid_motion(bound: Bound, value: Stack, stable: Any) -> Any:
-        """Multiple eigenvalues 1 of rigid motion are rounded no better than in exp(A_c h): as in `Spectrum.stable`."""
-        for number in bound.program.rigid:
-            coupled = bound.program.linear[number].coupled
-            which = bound.varied.which
-            own = np.ones(bound.count, dtype=bool) if which is None else which == number
-            radius = bound.backend.host(value)
-            doubtful = np.flatnonzero(own & ~stable & (radius < 1 + 1e-3))
-            for place in doubtful.tolist():
-                flow = np.abs(np.linalg.eigvals(coupled.flow(bound.varied.steps[place]))).max(initial=0.0)
-                stable[place] = radius[place] <= 1 + ROUNDING + 10 * max(0.0, float(flow) - 1)
+    def _without_rest(bound: Bound, value: Stack, stable: Any) -> Any:
+        """Modes at rest do not count (`cosimo.analysis.stability`): where ρ is near 1, they are divided out of Φ."""
+        radius = bound.backend.host(value)
+        doubtful = np.flatnonzero(~stable & (radius < 1 + NEAR_ONE))
+        which = bound.varied.which
+        for place in doubtful.tolist() if any(rest.count for rest in bound.program.rest) else ():
+            rest = bound.program.rest[0 if which is None else int(which[place])]
+            Phi = bound.backend.host(bound.cycle)[:, :, place]
+            stable[place] = is_stable(moving_radius(Phi, rest, float(bound.varied.steps[place])))
         return stable
 
 
 @dataclass(frozen=True)
 class Consistency(Objective):
-    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.consistency`)."""
+    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.defects`)."""
 
     k: int = 2
     norm: Norm = 2
@@ -149,44 +144,8 @@ def _powers(stack: Stack, exponents: Array, backend: Backend) -> Stack:
 
 
 @dataclass(frozen=True)
-class Cost(Objective):
-    """`cost` per simulated second: the units' steps, weighted, over the macro step.
-
-    `weights` is the cost of one step of each unit (1 where not given). Steps that stand side by side in the schedule
-    run in parallel on `workers`. An iteration until convergence counts as `sweeps` sweeps.
-    """
-
-    weights: Mapping[str, float] = field(default_factory=dict)
-    workers: int = 1
-    sweeps: float | None = None
+class Cost(UnitSteps, Objective):
+    """`cost` per simulated second, as `cosimo.analysis.cost.UnitSteps` counts it."""
 
     def compute(self, bound: Bound) -> Columns:
         return {"cost": self.per_step(bound.program.systems[0], bound.program.master) / bound.steps}
-
-    def per_step(self, system: System, master: Master) -> float:
-        """The cost of one macro step."""
-        for name in self.weights:
-            if name not in system.units:
-                raise UnknownNameError("unit", name, system.units)
-        return self._of(master.schedule.operations)
-
-    def _of(self, operations: Iterable[Operation]) -> float:
-        total, side_by_side = 0.0, []
-        for operation in operations:
-            if isinstance(operation, Step):
-                side_by_side.append(float(self.weights.get(operation.unit, 1.0)))
-                continue
-            total += self._together(side_by_side)
-            side_by_side = []
-            if isinstance(operation, Repeat):
-                times = self.sweeps if isinstance(operation.times, Convergence) else operation.times
-                if times is None:
-                    raise ConfigurationError(
-                        "the master iterates until convergence; say with Cost(sweeps=…) how many sweeps that takes."
-                    )
-                total += times * self._of(operation.body)
-        return total + self._together(side_by_side)
-
-    def _together(self, weights: list[float]) -> float:
-        """Steps in parallel take as long as the longest, or as all of them shared out."""
-        return max(max(weights), sum(weights) / self.workers) if weights else 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.tuning.evaluation import Evaluation
@@ -149,7 +150,7 @@ class _Batch:
         objectives: list[Objective] = [Stability()]
         objectives += [Consistency(2, 2)] if "defect" in names else []
         table = again(self._plain, steps, gains).compute(*objectives)
-        stable = table.stable | (table["spectral_radius"] <= 1 + self.pool.scene.slack * steps)
+        stable = table.stable | is_stable(table["spectral_radius"], identified=not self.pool.scene.model.known)
         found[:, columns["stable"]] = stable
         found[:, columns["radius"]] = table["spectral_radius"]
         if "defect" in names:

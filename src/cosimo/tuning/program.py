@@ -22,6 +22,7 @@ from cosimo.algebra.batch import require_gains
 from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.operations import Operations, Update
 from cosimo.algebra.product import LinearSystem
+from cosimo.analysis.stability import Rest, find_rest
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
@@ -140,16 +141,9 @@ class Program:
         return Flow.of([_dense(linear.coupled.A) for linear in self.linear])
 
     @cached_property
-    def rigid(self) -> tuple[int, ...]:
-        """The systems that do not grow and have poles at 0: their eigenvalues 1 may be multiple."""
-        found = []
-        for number, linear in enumerate(self.linear):
-            poles = np.linalg.eigvals(_dense(linear.coupled.A))
-            size = np.abs(poles)
-            grows = poles.real.max(initial=-np.inf) > 1e-8 * max(1.0, size.max(initial=0.0))
-            if not grows and size.min(initial=1.0) < 1e-6:
-                found.append(number)
-        return tuple(found)
+    def rest(self) -> tuple[Rest, ...]:
+        """The poles 0 of every system."""
+        return tuple(find_rest(_dense(linear.coupled.A)) for linear in self.linear)
 
     def flow(self, unit: str) -> Flow:
         """The map of one step of a unit, for all step sizes."""

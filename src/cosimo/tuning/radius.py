@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from cosimo.analysis.spectrum import ROUNDING
+from cosimo.analysis.stability import ROUNDING
 from cosimo.core.arrays import Array
 from cosimo.tuning.backends import Backend, Stack
 

@@ -18,11 +18,11 @@ import numpy as np
 import scipy.linalg
 
 from cosimo.algebra import LinearSystem
+from cosimo.analysis.crossing import Crossing, first_crossing
+from cosimo.analysis.robustness import relative_radius
 from cosimo.core.arrays import ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.tuning.circle import largest_gain, lowest_second, scalings, stacked
-from cosimo.tuning.crossing import Crossing, first_crossing
-from cosimo.tuning.relative import relative_radius
 from cosimo.tuning.uncertainty import Structure, parameter_structure, unit_structure
 
 __all__ = [

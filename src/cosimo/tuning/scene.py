@@ -8,7 +8,7 @@ predictions for the points of the front have them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,8 @@ import scipy.sparse as sp
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.core.arrays import Array, BoolArray, ComplexArray
+from cosimo.analysis.model import Model
+from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.sources import Constant
 from cosimo.core.system import Connection, System
@@ -25,10 +26,6 @@ from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 from cosimo.units import StateSpace
 
 OUTSIDE = "(outside)"
-PERIODS = 10
-"""How many periods, or time constants, of the slowest mode the horizon covers unless it is given."""
-MOST_MODES = 3000
-"""The horizon is at most so many times 1/|λ| of the fastest mode, unless it is given."""
 GRID = 2000
 """Moments at which the sizes of the outputs are looked up."""
 
@@ -38,9 +35,7 @@ class Scene:
     """`free`: the system with everything constant inside; `columns` (n, c): the initial states that errors are for.
 
     One column, the start of the system; or, where it starts at rest and nothing drives it, all unit vectors: errors are
-    then those of the worst initial state. `left_out` tells that something else drives it. Of identified systems a mode
-    counts as growing only beyond `slack` (1/s), modes faster than `instant` are those gone after one step, and outputs
-    lack `offsets` (p,).
+    then those of the worst initial state. `left_out` tells that something else drives it.
     """
 
     system: System
@@ -48,10 +43,7 @@ class Scene:
     columns: Array
     horizon: float
     left_out: bool
-    start: float = 0.0
-    slack: float = 0.0
-    instant: float = np.inf
-    offsets: Array | float = 0.0
+    model: Model
 
     @property
     def worst_case(self) -> bool:
@@ -63,21 +55,16 @@ class Scene:
         """Whether something constant has joined the system."""
         return dict(self.free.units) != dict(self.system.units)
 
-    @cached_property
-    def poles(self) -> ComplexArray:
-        """The eigenvalues of the coupled system, in 1/s."""
-        return np.linalg.eigvals(_states(self.system)).astype(complex)
-
     @property
     def fastest(self) -> float:
         """|λ| of the fastest mode."""
-        sizes = np.abs(self.poles)
-        return float(sizes[sizes < self.instant].max(initial=0.0))
+        sizes = np.abs(self.model.poles)
+        return float(sizes[sizes < self.model.instant].max(initial=0.0))
 
-    @cached_property
+    @property
     def grows(self) -> bool:
         """Whether the coupled system itself is unstable."""
-        return bool(self.poles.real.max(initial=-np.inf) > max(self.slack, 1e-8 * max(1.0, self.fastest)))
+        return self.model.grows
 
     @cached_property
     def sizes(self) -> Array:
@@ -88,7 +75,7 @@ class Scene:
         count = GRID
         flow, x = scipy.linalg.expm(A * (self.horizon / count)), self.columns
         found, lacking = np.zeros(len(C)), np.zeros((len(C), 1))
-        lacking[len(C) - len(self.system.outputs) :, 0] = self.offsets
+        lacking[len(C) - len(self.system.outputs) :, 0] = self.model.local.offsets
         for _ in range(count + 1):
             found = np.maximum(found, np.linalg.norm(C @ x + lacking, axis=1))
             x = flow @ x
@@ -100,18 +87,9 @@ class Scene:
         return found
 
 
-def scene(
-    system: System,
-    horizon: float | None = None,
-    *,
-    start: float = 0.0,
-    slack: float = 0.0,
-    instant: float = np.inf,
-    offsets: Array | float = 0.0,
-) -> Scene:
-    """How masters of this system of linear units are compared, over `horizon` seconds from `start` on."""
-    if horizon is not None and not (np.isfinite(horizon) and horizon > 0):
-        raise ConfigurationError(f"the horizon must be a positive number of seconds, not {horizon}.")
+def scene(model: Model) -> Scene:
+    """How masters are compared on the linear picture of a model."""
+    system = model.local.linear
     constants: dict[str, float] = {}
     left_out = False
     for inlets in system.inlets.values():
@@ -125,18 +103,7 @@ def scene(
     moving = np.concatenate([unit.initial_state for unit in system.units.values()]).any()
     driven = bool(constants) or any(isinstance(unit, Pushed) for unit in free.units.values())
     columns = first[:, None] if moving or driven else np.eye(len(first))
-    found = Scene(system, free, columns, 1.0, left_out, start, slack, instant, offsets)
-    return replace(found, horizon=_horizon(found) if horizon is None else float(horizon))
-
-
-def _horizon(found: Scene) -> float:
-    """Ten periods or time constants of the slowest mode that is not a rigid motion."""
-    size = np.abs(found.poles)
-    moving = size[size > 1e-6 * max(found.fastest, 1e-300)]
-    if not moving.size:
-        return 1.0
-    slowest = 2 * np.pi * PERIODS / moving.min() if (np.abs(found.poles.imag) > 0).any() else PERIODS / moving.min()
-    return float(min(slowest, MOST_MODES / found.fastest))
+    return Scene(system, free, columns, model.horizon, left_out, model)
 
 
 class Pushed(Unit):
@@ -208,10 +175,6 @@ def _free(system: System, constants: dict[str, float]) -> System:
     outside = StateSpace(np.zeros((1, 1)), np.zeros((1, 0)), values, initial=[1.0], inputs=[], outputs=list(constants))
     given = [(f"{OUTSIDE}.{target}", target) for target in constants]
     return System({OUTSIDE: outside, **units}, [*connections, *given], inputs=rest, name=system.name)
-
-
-def _states(system: System) -> Array:
-    return _dense(LinearSystem(system, masters.jacobi(system, 1.0)).coupled.A)
 
 
 def _dense(matrix: object) -> Array:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from cosimo.algebra import LinearSystem, Operations
+from cosimo.analysis.robustness import rescaled
+from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import AlgebraicLoopError
@@ -22,13 +24,10 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings.nepce import nepce_matrices
 from cosimo.tuning.goals import MOST_ROBUST
-from cosimo.tuning.relative import rescaled
 
 SHELLS = 16
 PATTERNS_UP_TO = 3
 """Number of units up to which every pattern of faster and slower ones is tried."""
-STABLE = 1 + 1e-9
-"""ρ up to which a changed master counts as stable: systems without losses lie at 1."""
 WORK = 2_000_000
 """Numbers of Φ held at once."""
 
@@ -67,7 +66,7 @@ class Screen:
             open_ = np.flatnonzero(high - low > 1)
             middle = (low[open_] + high[open_]) // 2
             rho = self.radii(steps[open_], {t: g[open_] for t, g in gains.items()}, self.sizes[middle])
-            stable = rho <= STABLE
+            stable = is_stable(rho)
             low[open_[stable]], rho_low[open_[stable]] = middle[stable], rho[stable]
             high[open_[~stable]], rho_high[open_[~stable]] = middle[~stable], rho[~stable]
         left, right = self.sizes[low], self.sizes[np.minimum(high, SHELLS)]

@@ -238,8 +238,11 @@ def _points(space: Resolved, number: int, most: int) -> Array:
         steps = min(fixed, most)
         per = max(1, int((most / steps) ** (1 / len(gains)) + 1e-9)) if gains else 1
     axis = (np.arange(steps) + 0.5) / steps if choices is not None else _axis(steps)
-    axes = [axis, *([_axis(per)] * len(gains))]
-    mesh = np.stack([m.ravel() for m in np.meshgrid(*axes, indexing="ij")], axis=1)
+    if per == 1:  # also of more gains than a mesh may have axes
+        mesh = np.column_stack([axis, *([np.full(len(axis), 0.5)] * len(gains))])
+    else:
+        axes = [axis, *([_axis(per)] * len(gains))]
+        mesh = np.stack([m.ravel() for m in np.meshgrid(*axes, indexing="ij")], axis=1)
     rows = np.zeros((len(mesh), space.width))
     rows[:, 0] = space.place(number)
     rows[:, [1, *gains]] = mesh

@@ -15,6 +15,7 @@ from itertools import islice, product
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.analysis.recommendation import step_range
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
@@ -36,10 +37,6 @@ TRIED = 200
 """Orders that a search for the best ones looks at."""
 STRUCTURES = 2000
 """How many structures a space may have."""
-SHORTEST, LONGEST = 1e-3, 10.0
-"""The range of steps that is searched unless given, in units of 1/|λ| of the fastest mode of the coupled system."""
-MOST_STEPS = 200_000
-"""How many macro steps a run over the horizon has at most, unless steps are given."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +146,7 @@ class Space:
             return Range(self.steps.low, self.steps.high, logarithmic=True)
         if self.given:
             return tuple(sorted(float(h) for h in self.given))
-        scale = 1 / fastest if fastest > 0 else horizon / 100
-        high = min(LONGEST * scale, horizon / 4)
-        return Range(min(max(SHORTEST * scale, horizon / MOST_STEPS), high), high, logarithmic=True)
+        return Range(*step_range(fastest, horizon), logarithmic=True)
 
     def _structures(self, system: System, step: float, notes: list[str]) -> tuple[Structure, ...]:
         orders = self._orders(system, step, notes) if {"gauss-seidel", "iterative"} & set(self.families) else []

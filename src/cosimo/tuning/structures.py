@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cosimo import masters
@@ -12,14 +12,12 @@ from cosimo.core.errors import UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
+from cosimo.tuning.graph import coupling_graph
 
 Kind = int | Literal["nepce"]
 """The order of a hold, or NEPCE with a gain that is still open."""
 Kinds = tuple[tuple[str, Kind], ...]
 """The kinds of coupling of all connected inputs, by target."""
-NAMED = 4
-"""Up to how many gains are named in words."""
-HELD = {0: "inputs held", 1: "inputs extrapolated linearly", 2: "inputs extrapolated quadratically"}
 
 
 @dataclass(frozen=True)
@@ -82,54 +80,10 @@ class Structure:
         }
         return Hold(usual), special
 
-    def words(self, gains: Mapping[str, float] | None = None) -> str:
-        """For people: "Gauss–Seidel one → two, inputs held".
-
-        >>> Structure("iterative", (("one", "two"),), (("two.F", 1),), sweeps=2).words()
-        'Jacobi, 2 sweeps, inputs extrapolated linearly'
-        """
-        chain = " → ".join(", ".join(stage) for stage in self.stages)
-        name = "Jacobi" if len(self.stages) == 1 else f"Gauss–Seidel {chain}"
-        if self.family == "groups":
-            name = "Groups " + " → ".join(f"({', '.join(stage)})" for stage in self.stages)
-        if self.multiples:
-            name = "Multirate " + " and ".join(f"{unit} every {n}" for unit, n in self.multiples)
-        if self.family == "iterative":
-            name += f", {self.sweeps} sweep{'s' if self.sweeps > 1 else ''}"
-        return ", ".join([name, *self._coupling_words(gains or {})])
-
-    def _coupling_words(self, gains: Mapping[str, float]) -> list[str]:
-        holds = {kind for _, kind in self.kinds if kind != "nepce"}
-        found = []
-        if self.family == "interpolated":
-            return ["slower inputs interpolated"]
-        if len(holds) == 1:
-            found = [HELD[min(holds)]] if not self.targets else [f"other {HELD[min(holds)]}"]
-        elif holds:
-            found = [f"{target} {HELD[kind].removeprefix('inputs ')}" for target, kind in self.kinds if kind != "nepce"]
-        each = [f"{target} {gains[target]:.3g}" if target in gains else target for target in self.targets]
-        filtered = ", ".join(each) if len(each) <= NAMED else f"at {len(each)} inputs"
-        return [*([f"NEPCE {filtered}"] if filtered else []), *found]
-
-    def options(self, step: float, gains: Mapping[str, float]) -> str:
-        """For the command line."""
-        words = [f"--master {'multirate --inputs interpolated' if self.family == 'interpolated' else self.family}"]
-        if self.family == "gauss-seidel" or (self.family == "iterative" and len(self.stages) > 1):
-            words.append(f"--order {','.join(self.order)}")
-        if self.family == "groups":
-            words.append(f"--order '{';'.join(','.join(stage) for stage in self.stages)}'")
-        if self.family == "iterative":
-            words.append(f"--sweeps {self.sweeps}")
-        words += [f"--multiple {unit}={n}" for unit, n in self.multiples]
-        general, special = self._couplings(gains)
-        words += [f"--coupling {general}"] if str(general) != "hold0" else []
-        words += [f"--coupling {t}={_exactly(c)}" for t, c in special.items()]
-        return " ".join([*words, f"--step-size {step:.12g}"])
-
-
-def _exactly(coupling: Coupling) -> str:
-    """With all digits of a gain that matter."""
-    return f"nepce:{coupling.alpha:.12g}" if isinstance(coupling, Nepce) else str(coupling)
+    def without_idle(self, gains: Mapping[str, float]) -> Structure:
+        """The same with inputs held where the gain of NEPCE is 0, which is what such a filter does."""
+        kinds = tuple((t, 0 if kind == "nepce" and not gains.get(t, 0.0) else kind) for t, kind in self.kinds)
+        return replace(self, kinds=kinds)
 
 
 def parse_kinds(words: Sequence[str]) -> tuple[Kind, ...]:
@@ -143,3 +97,26 @@ def parse_kinds(words: Sequence[str]) -> tuple[Kind, ...]:
         if word not in known:
             raise UnknownNameError("coupling to try", word, known)
     return tuple(known[word] for word in words)
+
+
+def side_by_side(system: System, structure: Structure) -> Structure:
+    """The same Gauss–Seidel master with units that do not see each other stepped together; Φ is the same.
+
+    >>> from cosimo.problems import chain
+    >>> system = chain(n=4)
+    >>> order = tuple((name,) for name in system.names)
+    >>> [len(stage) for stage in side_by_side(system, Structure("gauss-seidel", order, ())).stages]
+    [1, 1, 1, 1]
+    """
+    if structure.family != "gauss-seidel":
+        return structure
+    graph = coupling_graph(system)
+    level: dict[str, int] = {}
+    for name in structure.order:
+        near = graph.neighbours[graph.number[name]]
+        earlier = [level[other] for other in level if near >> graph.number[other] & 1]
+        level[name] = 1 + max(earlier, default=-1)
+    stages = [tuple(n for n in structure.order if level[n] == k) for k in range(1 + max(level.values()))]
+    if len(stages) == len(structure.order):
+        return structure
+    return replace(structure, family="groups", stages=tuple(stages))

@@ -11,7 +11,7 @@ T(z) = H + F (zI − Φ)⁻¹ E, the number z is an eigenvalue of Φ(Δ) exactly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,16 +20,13 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.walking import Rows
+from cosimo.analysis.crossing import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError
-from cosimo.core.master import Master
-from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation, TimedRead, TimedRepeat, TimedStep
 
 Part = Literal["step", "read"]
 """Which map of a unit is uncertain: [A_d B_d] of its steps, or [C D] of its reads."""
-Build = Callable[[Mapping[str, float]], tuple[System, Master]]
-"""A system and its master from values of named parameters."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.units.fmu_component import Component
+from cosimo.units.fmu_component import WARNING, Component
 from cosimo.units.fmu_variables import MANTISSA, VariableInfo
 
 if TYPE_CHECKING:
@@ -19,24 +19,36 @@ if TYPE_CHECKING:
 
 
 class InputDerivatives:
-    """d^j u / dt^j = j! c_j / h^j of the continuous inputs, for the next step (FMI 2.0)."""
+    """d^j u / dt^j = j! c_j / h^j of the continuous inputs, for the next step (FMI 2.0).
+
+    Only the orders that the coupling forms are handed over, and never an empty list: some FMUs refuse either. An order
+    that an FMU refuses is left out from then on (`highest`), as in the compiled loop.
+    """
 
     def __init__(self, infos: Sequence[VariableInfo], degree: int) -> None:
         self._columns = [number for number, info in enumerate(infos) if info.continuous]
         references = [infos[column].value_reference for column in self._columns]
-        count = len(references) * degree
-        self._references = (ctypes.c_uint * count)(*references * degree)
-        self._orders = (ctypes.c_int * count)(*(order for order in range(1, degree + 1) for _ in references))
-        self._values = (ctypes.c_double * count)()
-        self._count = count
+        self._count, self.highest = len(references), degree
+        self._references = (ctypes.c_uint * (self._count * degree))(*references * degree)
+        orders = [order for order in range(1, degree + 1) for _ in references]
+        self._orders = (ctypes.c_int * len(orders))(*orders)
+        self._values = (ctypes.c_double * len(orders))()
 
     def set(self, component: Component, coefficients: Array, h: float) -> None:
-        """Hand all orders over in one call; orders above the polynomial's degree are 0."""
+        """Hand over all orders of the polynomial in one call."""
         powers = coefficients[1:, self._columns]
         scaled = [row * (math.factorial(j) / h**j) for j, row in enumerate(powers, 1)]
-        flat = np.concatenate([*scaled, np.zeros(self._count - powers.size)])
-        self._values[:] = flat.tolist()
-        component.call("fmi2SetRealInputDerivatives", self._references, self._count, self._orders, self._values)
+        while (orders := min(len(scaled), self.highest)) and self._count:
+            count = orders * self._count
+            self._values[:count] = np.concatenate(scaled[:orders]).tolist()
+            arguments = (self._references, count, self._orders, self._values)
+            status = component.status("fmi2SetRealInputDerivatives", *arguments)
+            if status <= WARNING:
+                return
+            if component.dead:
+                component.fail("fmi2SetRealInputDerivatives", status, "")
+            component.running = True  # the refusal concerns this call alone
+            self.highest = orders - 1
 
 
 def directional_derivative(

@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
 from cosimo.analysis.accuracy import global_error
-from cosimo.analysis.consistency import consistency
+from cosimo.analysis.defects import consistency
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.whole import rebuilt, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master

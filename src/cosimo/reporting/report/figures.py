@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cosimo.core.formatting import cost_text, percent, robustness_text, step_text
 from cosimo.reporting.report.colours import BLUE, GREEN, GREY, LINES, ORANGE, PURPLE, SYMBOLS
 from cosimo.reporting.report.drawing import Figure, finite, note, plain, shade
 from cosimo.tuning import Point, Tuned
 from cosimo.tuning.goals import MOST_ROBUST
-from cosimo.tuning.wording import cost_text, margin_text, percent, step_text
 
 POLES = {
     "monolithic": ("circle-open", GREY, 13, 2),
@@ -64,7 +64,7 @@ def front(tuned: Tuned) -> Figure:
     first, last = tuned.goals[0], tuned.goals[-1]
     families: dict[str, list[int]] = {}
     for number, point in enumerate(tuned.front):
-        families.setdefault(point.words.split(" ")[0].rstrip(","), []).append(number)
+        families.setdefault(point.master.name.partition("(")[0], []).append(number)
     data: list[dict[str, Any]] = []
     for place, (family, numbers) in enumerate(families.items()):
         points = [tuned.front[number] for number in numbers]
@@ -109,7 +109,7 @@ def _details(point: Point) -> str:
     if not math.isnan(point.error):
         rows.append(f"error {percent(point.error)}")
     if not math.isnan(point.robustness):
-        rows.append(margin_text(point.robustness))
+        rows.append(f"stable for changes of {robustness_text(point.robustness)}")
     if not math.isnan(point.cost):
         rows.append(f"cost {cost_text(point.cost)} per simulated second")
     if not math.isnan(point.radius):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from cosimo.analysis import Verdict, analyse
-from cosimo.assessment import Assessment, assess
+from cosimo.analysis.analysing import analyse
+from cosimo.analysis.trust import TARGET
+from cosimo.analysis.verdict import Verdict
 from cosimo.compensation import Compensation
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.reporting.assessing import FEW
 from cosimo.reporting.report.material import Material, Role, Run
 from cosimo.reporting.report.parameters import Variation
 from cosimo.tuning import Tuned
-from cosimo.tuning.wording import step_text
 
-ONCE = (System, Master, Verdict, Assessment, Tuned, Compensation)
-KNOWN = "systems, masters, verdicts, assessments, tuned fronts, compensations, results, and runs (a name and a result)"
+ONCE = (System, Master, Verdict, Tuned, Compensation)
+KNOWN = "systems, masters, verdicts, tuned fronts, compensations, results, and runs (a name and a result)"
 
 
 def gather(
@@ -29,6 +30,8 @@ def gather(
     reference: Result | Run | None = None,
     variation: Variation | None = None,
     horizon: float | None = None,
+    start: float = 0.0,
+    target: float = TARGET,
     seconds: Mapping[str, float] | None = None,
     command: str = "",
     source: Mapping[str, Any] | None = None,
@@ -52,18 +55,33 @@ def gather(
     compensation = found.get(Compensation)
     if compensation is not None:
         system, master = system or compensation.path.system, master or compensation.path.master
-    verdict, assessment = _judged(found.get(Verdict), found.get(Assessment), system, master, horizon)
+    verdict = found.get(Verdict)
+    if verdict is None and system is not None and master is not None:
+        verdict = analyse(system, master, horizon=horizon, start=start, target=target)
+    if verdict is not None and Tuned in found:
+        # One page, one recommendation: the search that looked at more.
+        verdict = replace(verdict, recommendation=found[Tuned].recommendation)
+    corrected = None
+    if compensation is not None and verdict is not None:
+        corrected = analyse(
+            compensation.path.system,
+            compensation.master,
+            horizon=verdict.horizon,
+            start=start,
+            target=verdict.target,
+            details=False,
+        )
     if not (found or runs):
         raise ConfigurationError(f"a report needs something to show: {KNOWN}.")
     wanted = None if reference is None else _run(reference, "reference")
     return Material(
-        title=title or _title(system, verdict, assessment, found.get(Tuned), runs),
+        title=title or _title(system, verdict, found.get(Tuned), runs),
         system=system,
         master=master,
         verdict=verdict,
-        assessment=assessment,
         tuned=found.get(Tuned),
         compensation=compensation,
+        corrected=corrected,
         runs=tuple(_distinct(run for run in runs if wanted is None or run.label != wanted.label)),
         reference=wanted,
         variation=variation,
@@ -71,33 +89,6 @@ def gather(
         command=command,
         source=source or {},
     )
-
-
-def _judged(
-    verdict: Verdict | None,
-    assessment: Assessment | None,
-    system: System | None,
-    master: Master | None,
-    horizon: float | None,
-) -> tuple[Verdict | None, Assessment | None]:
-    """The verdict of linear systems, the assessment of others and of small linear ones."""
-    if system is not None and master is not None and verdict is None and assessment is None:
-        linear = all(unit.linear() is not None for unit in system.units.values())
-        states = sum(len(unit.initial_state) for unit in system.units.values())
-        if linear:
-            try:
-                verdict = analyse(system, master, horizon=horizon)
-            except ConfigurationError:
-                verdict = None  # couplings that learn have no matrices; the assessment says what can be said
-        if verdict is None or states <= FEW:
-            try:
-                assessment = assess(system, master, horizon=horizon or (verdict.horizon if verdict else None))
-            except CosimoError:
-                if verdict is None:
-                    raise
-    if verdict is None and assessment is not None:
-        verdict = assessment.verdict
-    return verdict, assessment
 
 
 def _named(thing: Any) -> bool:
@@ -126,19 +117,18 @@ def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
     for run in runs:
         seen[run.label] = seen.get(run.label, 0) + 1
         number = seen[run.label]
-        yield run if number == 1 else Run(f"{run.label} ({number})", run.result, run.role)
+        yield run if number == 1 else replace(run, label=f"{run.label} ({number})")
 
 
 def _title(
     system: System | None,
     verdict: Verdict | None,
-    assessment: Assessment | None,
     tuned: Tuned | None,
     runs: list[Run],
 ) -> str:
     if system is not None:
         return system.name
-    for found in (verdict, assessment, tuned):
+    for found in (verdict, tuned):
         if found is not None:
             return found.system
     return str(next((run.result.info["system"] for run in runs if "system" in run.result.info), "co-simulation"))

@@ -154,15 +154,15 @@ def _arrows(
             path, here = _around(start, end, below + LANE * lane, lane), lane
             at = (start[0] / 2 + end[0] / 2, below + LANE * lane - 4)
         own = str(link.connection)
-        hurts = own == worst
-        kind = "link" + (" worst" if hurts else "") + (" loop" if link.number in looped else "")
-        arrow = "worst" if hurts else "plain"
+        critical = own == worst
+        kind = "link" + (" worst" if critical else "") + (" loop" if link.number in looped else "")
+        arrow = "worst" if critical else "plain"
         gain = link.connection.gain
         more = f" (gain {gain:g})" if gain != 1 else ""
         title = f"<title>{escape(own + more)}</title>"
         text = f'<path class="{kind}" d="{path}" marker-end="url(#arrow-{arrow})">{title}</path>'
-        if hurts:
-            text += f'<text class="mark" x="{at[0]:.1f}" y="{at[1]:.1f}">hurts most</text>'
+        if critical:
+            text += f'<text class="mark" x="{at[0]:.1f}" y="{at[1]:.1f}">most critical</text>'
         yield text, here
 
 

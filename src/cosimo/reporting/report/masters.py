@@ -10,8 +10,8 @@ import numpy as np
 
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
-from cosimo.analysis import CriticalStep
-from cosimo.analysis.spectrum import ROUNDING
+from cosimo.analysis.critical import CriticalStep
+from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
@@ -42,7 +42,7 @@ class Curve:
 
     def stable_ranges(self) -> Iterator[tuple[float, float]]:
         """The runs of steps at which ρ ≤ 1: there may be several."""
-        stable = self.radii <= 1 + ROUNDING
+        stable = is_stable(self.radii)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], stable, [False]]).astype(int)))
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             yield float(self.steps[begin]), float(self.steps[end - 1])
@@ -71,7 +71,7 @@ def step_grid(material: Material, points: int = POINTS) -> Array:
     """Macro steps around the given one, the critical one and the tuned one."""
     assert material.master is not None
     known = [material.master.step]
-    limits = material.assessment.limits if material.assessment else None
+    limits = material.verdict.limits if material.verdict else None
     critical = [material.verdict.critical_step if material.verdict else None]
     critical += [limits.jacobi, limits.gauss_seidel, limits.iterative] if limits else []
     known += [limit.step for limit in critical if isinstance(limit, CriticalStep) and 0 < limit.step < math.inf]
@@ -94,7 +94,7 @@ def _candidates(material: Material, system: System, master: Master) -> Iterator[
     step = master.step
     others = [masters.jacobi(system, step)]
     if len(system.units) > 1:
-        limits = material.assessment.limits if material.assessment else None
+        limits = material.verdict.limits if material.verdict else None
         order = limits.order if limits else system.names
         others.append(masters.gauss_seidel(system, step, order=order or system.names))
     if all(unit.can_restore for unit in system.units.values()):

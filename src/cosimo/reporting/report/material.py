@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cosimo.analysis import Verdict
-from cosimo.assessment import Assessment
+from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.verdict import Verdict
 from cosimo.compensation import Compensation
 from cosimo.core.master import Master
 from cosimo.core.result import Result
@@ -20,27 +20,29 @@ Role = Literal["given", "tuned", "compensated", "reference", "other"]
 
 @dataclass(frozen=True)
 class Run:
-    """A run with the name it has on the page, and what it is there for."""
+    """A run with the name it has on the page, what it is there for, and its errors where they were measured."""
 
     label: str
     result: Result
     role: Role = "other"
+    measured: OutputErrors | None = None
 
 
 @dataclass(frozen=True)
 class Material:
     """All that was given or worked out; what there is not is None or empty.
 
-    `seconds` are those that one step of each unit takes; `reference` is the run that the others are compared with.
+    `seconds` are those that one step of each unit takes; `reference` is the run that the others are compared with;
+    `corrected` the verdict on the compensated master.
     """
 
     title: str
     system: System | None = None
     master: Master | None = None
     verdict: Verdict | None = None
-    assessment: Assessment | None = None
     tuned: Tuned | None = None
     compensation: Compensation | None = None
+    corrected: Verdict | None = None
     runs: tuple[Run, ...] = ()
     reference: Run | None = None
     variation: Variation | None = None
@@ -53,8 +55,7 @@ class Material:
         """The algebraic loops, as far as they are known."""
         if self.system is not None:
             return tuple(self.system.loops())
-        found = self.verdict or self.assessment
-        return found.loops if found else ()
+        return self.verdict.loops if self.verdict else ()
 
     def run_of(self, role: Role) -> Run | None:
         """The run with this role."""

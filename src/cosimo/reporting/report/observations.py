@@ -1,17 +1,14 @@
-"""Parts of a page that come from runs and experiments: monitors, timing, identified units."""
+"""Parts of a page that come from runs: monitors and timing."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from cosimo.core.display import share as share_of
+from cosimo.core.formatting import amount, digits, minus, percent, step_text
 from cosimo.reporting.report import runs
 from cosimo.reporting.report.material import Material
-from cosimo.reporting.report.numbers import digits, minus
 from cosimo.reporting.report.packing import Pack
-from cosimo.tuning.wording import amount, percent, step_text
 
 MOST_ROWS = 60
 """Rows of a table; the rest is counted."""
@@ -46,7 +43,7 @@ def monitors(material: Material, pack: Pack) -> dict[str, Any] | None:
         "bonds": bonds[:MOST_ROWS],
         "watched": bool(defects or bonds),
         "missing": bool(material.runs) and not panels,
-        "energy": any("energy" in panel["title"] for panel in panels),
+        "energy": any(panel["kind"] == "energy" for panel in panels),
     }
 
 
@@ -74,37 +71,6 @@ def timing(material: Material) -> dict[str, Any] | None:
         for name, seconds in sorted(material.seconds.items(), key=lambda item: -item[1])
     ]
     return {"runs": rows, "units": alone[:MOST_ROWS]} if rows or alone else None
-
-
-def units(material: Material) -> dict[str, Any] | None:
-    """How units that are not known to be linear were identified."""
-    found = material.assessment
-    if found is None or all(unit.means == "known" for unit in found.units):
-        return None
-
-    def small(value: float) -> str:
-        return "–" if math.isnan(value) else f"{value:.1e}"
-
-    rows = [
-        {
-            "name": unit.name,
-            "means": unit.means or "not identified",
-            "valid": unit.valid,
-            "fit": small(unit.fit),
-            "linear": small(unit.linear),
-            "invariant": small(unit.invariant),
-            "departure": "–" if math.isnan(unit.departure) else share_of(unit.departure),
-            "steps": f"{unit.unit_steps:,}",
-            "reasons": [unit.error] if unit.error else list(unit.reasons),
-        }
-        for unit in found.units
-    ]
-    return {
-        "rows": rows[:MOST_ROWS],
-        "confidence": found.confidence,
-        "reasons": list(found.reasons),
-        "included": found.included,
-    }
 
 
 def _bond(label: str, entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result
 from cosimo.reporting.report.gathering import gather
@@ -28,7 +29,7 @@ class Report:
     >>> from cosimo import analyse, masters, problems
     >>> system = problems.two_mass()
     >>> [section.key for section in report(analyse(system, masters.jacobi(system, 4e-3))).sections]
-    ['verdict', 'modes', 'provenance']
+    ['verdict', 'modes', 'steps', 'provenance']
     """
 
     material: Material
@@ -71,14 +72,17 @@ def report(
     reference: Result | Run | None = None,
     variation: Variation | None = None,
     horizon: float | None = None,
+    start: float = 0.0,
+    target: float = TARGET,
     seconds: Mapping[str, float] | None = None,
     command: str = "",
     source: Mapping[str, Any] | None = None,
 ) -> Report:
-    """A report about `things`: a system, a master, a verdict, an assessment, a tuned front, a compensation, results.
+    """A report about `things`: a system, a master, a verdict, a tuned front, a compensation, results.
 
     A result may come with its name, `("plain", result)`. A system and a master without a verdict are analysed, errors
-    over `horizon` seconds. Runs are compared with `reference`; `variation` asks for the stability over a parameter;
+    over `horizon` seconds from `start` on, judged by the `target`. Runs are compared with `reference`; `variation` asks
+    for the stability over a parameter;
     `seconds` are those that a step of each unit takes (`cosimo.tuning.measured_weights`). `command` and `source` say
     where it all comes from.
 
@@ -90,6 +94,8 @@ def report(
         reference=reference,
         variation=variation,
         horizon=horizon,
+        start=start,
+        target=target,
         seconds=seconds,
         command=command,
         source=source,

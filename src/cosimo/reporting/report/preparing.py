@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from cosimo.analysis.model import Model
+from cosimo.analysis.trust import TARGET
+from cosimo.analysis.truth import OutputErrors
 from cosimo.compensation import Compensation, compensate
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
+from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -19,8 +23,7 @@ from cosimo.reporting.report.material import Role, Run
 from cosimo.reporting.report.parameters import Variation
 from cosimo.reporting.tuning import progress_bar
 from cosimo.trials import reference as reference_of
-from cosimo.tuning import Settings, Space, Tuned, measured_weights, tune
-from cosimo.tuning.wording import step_text
+from cosimo.tuning import Settings, Space, Tuned, Wanted, measured_weights, tune
 
 FINER = 4
 """Rows of an exact reference per shortest macro step of the runs that are compared with it."""
@@ -39,7 +42,8 @@ class Asked:
     space: Space | None = None
     evaluations: int = 600
     compensate: bool = False
-    target: Literal["monolithic", "exact"] = "monolithic"
+    aim: Literal["monolithic", "exact"] = "monolithic"
+    target: float = TARGET
     run: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,10 +81,12 @@ def prepare(asked: Asked) -> Prepared:
                 asked.space,
                 evaluations=asked.evaluations,
                 horizon=asked.horizon,
-                settings=settings,
+                start=asked.start,
+                settings=replace(settings, wanted=Wanted(asked.target), identify_at=asked.master.step),
                 progress=bar,
+                present=asked.master,
             )
-    design = compensate(asked.system, asked.master, target=asked.target) if asked.compensate else None
+    design = compensate(asked.system, asked.master, target=asked.aim) if asked.compensate else None
     if not asked.run:
         return Prepared(tuned, design)
     if asked.stop is None:
@@ -90,6 +96,7 @@ def prepare(asked: Asked) -> Prepared:
 
 
 def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation | None) -> Iterator[Run]:
+    model = Model(asked.system, step=asked.master.step, horizon=asked.horizon, start=asked.start, identify=False)
     masters: list[tuple[Role, Master]] = [("given", asked.master)]
     masters += [("tuned", tuned.recommended)] if tuned is not None else []
     masters += [("compensated", design.master)] if design is not None else []
@@ -100,7 +107,16 @@ def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation |
             if role == "given"
             else asked.start + int((stop - asked.start) / master.step * (1 + 1e-12)) * master.step
         )
-        yield Run(f"{role}: {master.name}, {step_text(master.step)}", _run(asked, master, end), role)
+        result = _run(asked, master, end)
+        yield Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master))
+
+
+def _measured(model: Model, master: Master) -> OutputErrors | None:
+    try:
+        errors = model.measure(master).errors
+    except CosimoError:
+        return None  # there is no true solution to measure against
+    return errors if errors.outputs else None
 
 
 def _run(asked: Asked, master: Master, stop: float) -> Result:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from cosimo.core.formatting import step_text
 from cosimo.reporting.report.material import Material
-from cosimo.tuning.wording import step_text
 
 PACKAGES = ("cosimo", "numpy", "scipy", "fmpy", "plotly")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from cosimo.analysis.measures import nrms
 from cosimo.bonds import power_bonds
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError
@@ -99,21 +97,6 @@ def difference(result: Result, reference: Result, name: str) -> tuple[Array, Arr
     return time[inside], result[name][inside] - np.interp(time[inside], reference.time, theirs)
 
 
-def largest_error(result: Result, reference: Result) -> tuple[str, float] | None:
-    """The output that is farthest off (NRMS, tamellin2022, Eq. 42), among signals that move in the reference."""
-    found = []
-    for name in result.names:
-        off = difference(result, reference, name)
-        if off is None or np.ptp(reference[name]) == 0:
-            continue
-        wanted = np.interp(off[0], reference.time, reference[name])
-        found.append((name, nrms(wanted + off[1], wanted)))
-    finite = [entry for entry in found if math.isfinite(entry[1])]
-    if len(finite) < len(found):
-        return next(entry for entry in found if not math.isfinite(entry[1]))
-    return max(finite, key=lambda entry: entry[1], default=None)
-
-
 def watched(material: Material, pack: Pack) -> list[dict[str, Any]]:
     """Panels over time: energy on which the units of a power bond disagree, and defects of the worst connections."""
     system = material.system
@@ -159,7 +142,7 @@ def _energy(system: System, runs: Styled, pack: Pack, buckets: int) -> dict[str,
         if all("force" in bond.why for bond in bonds)
         else "energy made by the coupling"
     )
-    return {"title": title, "lines": lines}
+    return {"kind": "energy", "title": title, "lines": lines}
 
 
 def _defect(link: Link, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:
@@ -173,7 +156,7 @@ def _defect(link: Link, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any
             lines.append(
                 {"name": run.label, "colour": colour, "dash": dash, "series": pack.signal(result.time, off, buckets)}
             )
-    return {"title": f"defect of {own}", "lines": lines}
+    return {"kind": "defect", "title": f"defect of {own}", "lines": lines}
 
 
 def _worst(system: System, material: Material) -> Iterator[Link]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.trust import Findings, judge
+from cosimo.analysis.truth import OutputErrors
 from cosimo.compensation import Compensation
+from cosimo.core.document import SIGNS, Column, Table
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import cost_text, minus, percent, pole
+from cosimo.masters.words import describe
 from cosimo.reporting.report import figures, graph, masters, observations, runs, step_figures, words
 from cosimo.reporting.report.drawing import Figure
-from cosimo.reporting.report.material import Material
-from cosimo.reporting.report.numbers import minus, pole, shift
+from cosimo.reporting.report.material import Material, Role
 from cosimo.reporting.report.observations import MOST_ROWS
 from cosimo.reporting.report.packing import Pack
 from cosimo.reporting.report.parameters import COLUMNS, radius_map
 from cosimo.reporting.report.provenance import provenance
-from cosimo.tuning.wording import cost_text, percent, step_text
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,11 @@ def sections(material: Material, pack: Pack) -> list[Section]:
         ("modes", "Modes", lambda: _modes(material)),
         ("steps", "Step size", lambda: _steps(material)),
         ("front", "Tuning", lambda: _front(material)),
+        ("compensation", "Compensation", lambda: _compensation(material)),
         ("runs", "Runs", lambda: runs.signals(material, pack) if material.runs else None),
         ("monitors", "Monitors", lambda: observations.monitors(material, pack)),
         ("timing", "Timing", lambda: observations.timing(material)),
-        ("units", "Units", lambda: observations.units(material)),
+        ("units", "Units", lambda: _units(material)),
         ("provenance", "Provenance", lambda: provenance(material)),
     ]
     return [Section(key, title, data) for key, title, make in made if (data := make())]
@@ -50,41 +54,52 @@ def sections(material: Material, pack: Pack) -> list[Section]:
 
 def _verdict(material: Material) -> dict[str, Any] | None:
     found = words.opening(material)
-    return {"opening": found, "alternatives": list(_alternatives(material))} if found else None
+    if found is None:
+        return None
+    return {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(material)}
 
 
-def _alternatives(material: Material) -> Iterator[dict[str, Any]]:
+def _alternatives(material: Material) -> Table | None:
     """The given master and what would do instead, side by side."""
-    verdict, tuned, compensation, master = material.verdict, material.tuned, material.compensation, material.master
+    verdict, tuned, compensation = material.verdict, material.tuned, material.compensation
     if verdict is None or not (tuned or compensation):
-        return
+        return None
     units = len(material.system.units) if material.system else None
-    given = verdict.stable
-    yield _row(material, "given", verdict.master, verdict.step_size, given, verdict.spectral_radius, units)
+    rows = [
+        _row(material, "given", verdict.description, verdict.headline, verdict.error)
+        | {"cost": units / verdict.step_size if units else math.nan}
+    ]
     if tuned is not None:
         point = tuned.chosen
-        yield _row(material, "tuned", point.words, point.step, point.stable, point.radius, None) | {
-            "cost": cost_text(point.cost) if not math.isnan(point.cost) else "–"
-        }
-    if compensation is not None and master is not None:
-        name, step = compensation.master.name, compensation.master.step
-        yield _row(material, "compensated", name, step, compensation.stable, compensation.radius_after, units)
+        found = judge(Findings(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
+        name = describe(point.master, point.system)
+        row = _row(material, "tuned", name, found.headline, point.errors)
+        rows.append(row | {"cost": point.cost})
+    if compensation is not None:
+        master = compensation.master
+        judged = material.corrected
+        word = judged.headline if judged is not None else compensation.document.headline
+        row = _row(material, "compensated", describe(master), word, judged.error if judged is not None else None)
+        rows.append(row | {"cost": units / master.step if units else math.nan})
+    columns = (
+        Column("role", " ", str, False),
+        Column("name", "master", str, False),
+        Column("verdict", "verdict", str, False),
+        Column("error", "predicted error", percent),
+        Column("measured", "measured error", percent),
+        Column("cost", "unit steps per s", cost_text),
+    )
+    return Table("", "", columns, rows)
 
 
-def _row(
-    material: Material, role: Any, name: str, step: float, stable: bool, radius: float, units: int | None
-) -> dict[str, Any]:
+def _row(material: Material, role: Role, name: str, verdict: str, errors: OutputErrors | None) -> dict[str, Any]:
     run = material.run_of(role)
-    error = runs.largest_error(run.result, material.reference.result) if run and material.reference else None
     return {
         "role": role,
         "name": name,
-        "step": step_text(step),
-        "stable": stable,
-        "radius": f"{radius:.9f}",
-        "error": percent(error[1]) if error else "–",
-        "output": error[0] if error else "",
-        "cost": cost_text(units / step) if units else "–",
+        "verdict": verdict,
+        "error": errors.worst if errors is not None else None,
+        "measured": run.measured.worst if run is not None and run.measured is not None else None,
     }
 
 
@@ -92,9 +107,9 @@ def _system(material: Material) -> dict[str, Any] | None:
     system = material.system
     if system is None:
         return None
-    assessment = material.assessment
-    effects = {effect.connection: effect for effect in assessment.connections} if assessment else {}
-    worst = assessment.worst_connection.connection if assessment and assessment.worst_connection else None
+    verdict = material.verdict
+    effects = {effect.connection: effect for effect in verdict.connections} if verdict else {}
+    worst = verdict.worst_connection.connection if verdict and verdict.worst_connection else None
     looped = graph.loop_links(system)
     rows = []
     for link in system.links:
@@ -121,7 +136,7 @@ def _system(material: Material) -> dict[str, Any] | None:
         "through": any(unit.feedthrough().any() for unit in system.units.values()),
         "worst": worst,
         "units": len(system.units),
-        "radius": f"{material.verdict.spectral_radius:.6f}" if material.verdict else "",
+        "radius": f"{verdict.spectral_radius:.6f}" if verdict and verdict.spectral_radius is not None else "",
     }
 
 
@@ -133,24 +148,11 @@ def _modes(material: Material) -> dict[str, Any] | None:
     poles = {"monolithic": [m.monolithic for m in modes], "co-simulated": [m.cosimulated for m in modes]}
     if design is not None and _same_modes(design, [m.monolithic for m in modes]):
         poles["compensated"] = [m.after for m in design.modes]
-    rows = [
-        {
-            "number": number,
-            "frequency": f"{mode.frequency:.5g}",
-            "damping": minus(f"{100 * mode.damping:.3g} %"),
-            "frequency_shift": shift(mode.frequency_shift),
-            "damping_shift": shift(mode.damping_shift),
-            "mac": "–" if mode.mac is None else f"{mode.mac:.5f}",
-            "poles": [pole(values[number - 1]) for values in poles.values()],
-            "grows": mode.cosimulated.real > 0,
-        }
-        for number, mode in enumerate(modes, 1)
-    ]
+    section = verdict.document.section("modes")
+    assert section is not None
     return {
         "figure": figures.poles(poles),
-        "rows": rows[:MOST_ROWS],
-        "more": max(0, len(rows) - MOST_ROWS),
-        "kinds": list(poles),
+        "table": section.tables[0],
         "foreign": None if verdict.foreign is None else pole(verdict.foreign),
     }
 
@@ -164,15 +166,7 @@ def _same_modes(design: Compensation, poles: list[complex]) -> bool:
 
 def _steps(material: Material) -> dict[str, Any] | None:
     found = masters.curves(material)
-    limits = material.assessment.limits if material.assessment else None
-    rows = []
-    if limits is not None and any((limits.own, limits.jacobi, limits.gauss_seidel, limits.iterative)):
-        order = f"gauss-seidel({','.join(limits.order)})"
-        known = (("the given master", limits.own), ("jacobi", limits.jacobi), (order, limits.gauss_seidel))
-        rows = [
-            {"name": name, "limit": words.limit_text(limit)}
-            for name, limit in (*known, ("iterative, two sweeps", limits.iterative))
-        ]
+    section = material.verdict.document.section("stability") if material.verdict else None
     drawn = []
     if found and material.system is not None and material.master is not None:
         spectrum = Spectrum(LinearSystem(material.system, material.master))
@@ -184,12 +178,12 @@ def _steps(material: Material) -> dict[str, Any] | None:
             f"parameter {material.variation.name} cannot be varied: the report shows no curves over the step size, for "
             f"which units must be linear and few; leave it out."
         )
-    moments = material.assessment.along if material.assessment else ()
+    moments = material.verdict.along if material.verdict else ()
     shown = [moment for moment in moments if math.isfinite(moment.critical_step)]
-    if len(shown) > 1 and material.assessment is not None:
-        step = material.assessment.step_size
+    if len(shown) > 1 and material.verdict is not None:
+        step = material.verdict.step_size
         drawn.append(figures.along([m.time for m in shown], [m.critical_step for m in shown], step))
-    return {"figures": drawn, "rows": rows} if drawn or rows else None
+    return {"figures": drawn, "section": section} if drawn or section else None
 
 
 def _map(material: Material) -> Figure:
@@ -206,29 +200,16 @@ def _front(material: Material) -> dict[str, Any] | None:
     tuned = material.tuned
     if tuned is None:
         return None
-    rows = [
-        {
-            "number": number,
-            "words": point.words,
-            "step": step_text(point.step),
-            "error": percent(point.error),
-            "margin": "–"
-            if math.isnan(point.robustness)
-            else "> ± 900 %"
-            if math.isinf(point.robustness)
-            else f"± {percent(point.robustness)}",
-            "cost": cost_text(point.cost),
-            "chosen": point is tuned.chosen,
-        }
-        for number, point in enumerate(tuned.front)
-    ]
-    return {
-        "figure": figures.front(tuned),
-        "rows": rows,
-        "sentence": tuned.chosen.sentence,
-        "reason": tuned.reason,
-        "options": tuned.chosen.options,
-        "notes": list(tuned.notes),
-        "evaluations": tuned.evaluations,
-        "priced": tuned.priced,
-    }
+    section = tuned.document.section("tuning")
+    assert section is not None
+    return {"figure": figures.front(tuned), "document": tuned.document, "table": tuned.front_table(len(tuned.front))}
+
+
+def _compensation(material: Material) -> dict[str, Any] | None:
+    return {"document": material.compensation.document} if material.compensation is not None else None
+
+
+def _units(material: Material) -> dict[str, Any] | None:
+    if material.verdict is None or all(unit.means == "known" for unit in material.verdict.units):
+        return None
+    return {"section": material.verdict.document.section("units")}

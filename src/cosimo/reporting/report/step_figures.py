@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
+from cosimo.core.formatting import step_text
 from cosimo.reporting.report.colours import DASHES, GREY, LINES, SYMBOLS
 from cosimo.reporting.report.drawing import Figure, listed, note, plain, shade
 from cosimo.reporting.report.masters import Curve
-from cosimo.tuning.wording import step_text
 
 
 def steps(curves: Sequence[Curve], exact_growth: float) -> Figure:

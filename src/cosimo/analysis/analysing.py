@@ -1,0 +1,322 @@
+"""`analyse`: the one call that judges a coupling, whatever its units are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.accuracy import convergence_order
+from cosimo.analysis.along import follow
+from cosimo.analysis.connections import effects, worst_connection
+from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.critical import CriticalStep, critical_step
+from cosimo.analysis.defects import consistency
+from cosimo.analysis.limits import critical_steps
+from cosimo.analysis.model import Model
+from cosimo.analysis.pilots import Budget, bounded
+from cosimo.analysis.recommendation import Point, Wanted, master_cost, recommend, usual_points
+from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
+from cosimo.analysis.stability import is_stable
+from cosimo.analysis.trust import TARGET
+from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.verdict import Verdict
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.formatting import step_text
+from cosimo.core.joint import joints
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.identification import Means
+from cosimo.masters.words import describe
+
+FEW = 60
+"""States up to which critical steps, single connections and other masters are looked at."""
+AGREE = 1.25
+"""Factor within which a predicted and a measured error agree."""
+NEGLIGIBLE = 0.1
+"""Part of the target below which it does not matter by what factor two errors differ."""
+
+T = TypeVar("T")
+
+
+def analyse(
+    system: System,
+    master: Master,
+    *,
+    horizon: float | None = None,
+    start: float = 0.0,
+    target: float = TARGET,
+    at: Sequence[float] = (),
+    along: int | None = None,
+    means: Means | None = None,
+    pilots: bool = True,
+    budget: Budget | None = None,
+    model: Model | None = None,
+    details: bool = True,
+) -> Verdict:
+    """Judge `system` under `master` from `start` on, over `horizon` seconds: stable, how wrong, and what to do.
+
+    Units whose equations are known are analysed from Φ alone; others are identified, and `pilots` (short runs of the
+    coupling itself, within `budget`) confirm or replace what their models say. `target` is the error that is small
+    enough. `at` asks for the verdict at these times of a reference run as well, `along` at so many of them. `means`
+    prescribes how to identify where a unit offers it. Without a `horizon` it follows from the slowest mode. `model` is
+    what is known already; without `details` only trust, stability and error are worked out.
+
+    >>> from cosimo import masters, problems
+    >>> system = problems.quarter_truck()
+    >>> verdict = analyse(system, masters.jacobi(system, 0.05), horizon=3.0)
+    >>> verdict.trust, verdict.headline
+    ('no', 'Do not trust: unstable')
+    """
+    _check(at, along, target)
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            model = model or Model(system, step=master.step, horizon=horizon, start=start, means=means, budget=budget)
+            return _Analysis(model, master, target, pilots, details).verdict(at, along)
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
+        raise ConfigurationError(
+            f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
+            f"double precision ({error}); check parameters and step size."
+        ) from None
+
+
+def _check(at: Sequence[float], along: int | None, target: float) -> None:
+    if along is not None and along < 2:
+        raise ConfigurationError(f"a run is followed at two times or more, not {along}.")
+    for time in at:
+        if not math.isfinite(time):
+            raise ConfigurationError(f"an operating point needs a finite time, not {time}.")
+    if not target > 0:
+        raise ConfigurationError(f"the target of the error must be a positive share, not {target}.")
+
+
+class _Analysis:
+    """One analysis; what fails leaves its figure out and the others alone."""
+
+    def __init__(self, model: Model, master: Master, target: float, pilots: bool, details: bool) -> None:
+        self.details = details
+        self.model, self.master, self.target, self.use_pilots = model, master, target, pilots
+        self.reasons: dict[str, str] = {}
+        self.notes = list(model.notes)
+        self.system = model.system
+
+    def attempt(self, what: str, make: Callable[[], T]) -> T | None:
+        """A figure, or None with the reason."""
+        try:
+            return make()
+        except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
+            self.reasons.setdefault(what, str(error) or type(error).__name__)
+            return None
+
+    def verdict(self, at: Sequence[float], along: int | None) -> Verdict:
+        model, master = self.model, self.master
+        empty = Verdict(
+            system=self.system.name,
+            master=master.name,
+            description=describe(master, self.system),
+            schedule=str(master),
+            step_size=master.step,
+            horizon=model.horizon,
+            target=self.target,
+            evidence="none",
+            loops=tuple(self.system.loops()),
+        )
+        learns = bool(joints(self.system, master))
+        verdict = self._linear(empty) if model.valid and not learns else empty
+        if learns:
+            self.reasons["model"] = "a coupling that learns while running has no matrices"
+        if model.known and learns:
+            verdict = self._measured(empty)
+        elif not model.known:
+            verdict = self._piloted(verdict)
+        if not model.valid:
+            self.reasons["model"] = model.doubt
+        if verdict.spectral_radius is None:
+            unknown = f"no linear model is believed: {self.reasons.get('model', 'there is none')}"
+            for name in ("critical_step", "limits", "modes", "connections"):
+                self.reasons.setdefault(name, unknown)
+        if verdict.stable is None and verdict.evidence == "measured":
+            self.reasons.setdefault("stable", "the run stays bounded as far as it was followed, and does not fade")
+        if verdict.evidence != "none" and self.details:
+            verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
+        if at or along is not None:
+            moments, wrong = follow(model, master, at, along)
+            self.notes += wrong
+            verdict = replace(verdict, along=moments)
+        return replace(
+            verdict,
+            units=model.units,
+            reasons=self.reasons,
+            notes=tuple(self.notes),
+            unit_steps=model.linearisation.unit_steps,
+            seconds=model.linearisation.seconds,
+        )
+
+    # ---- from the linear picture ---------------------------------------------------------------------------------
+
+    def _linear(self, verdict: Verdict) -> Verdict:
+        """All that follows from Φ."""
+        model, master = self.model, self.master
+        linear = model.linear(master)
+        system = linear.system
+        here = Spectrum(linear)
+        # Modes are those of models that are no aliases; the radius is that of the maps at this very step.
+        picture = model.local.linear if not model.known and model.local.step != master.step else system
+        spectrum = here if picture is system else Spectrum(LinearSystem(picture, master))
+        factor = sweep_factor(linear)
+        converging = converges(master, factor)
+        stable = here.stable or bool(is_stable(here.moving_radius, identified=not model.known))
+        large = sum(len(unit.initial_state) for unit in system.units.values()) > FEW
+        error = self.attempt("error", lambda: model.predict(master))
+        verdict = replace(
+            verdict,
+            evidence="proved" if model.known else "none",
+            stable=stable and converging is not False,
+            error=error,
+            spectral_radius=here.radius,
+            exact_spectral_radius=spectrum.exact_radius,
+            exact_stable=not model.grows,
+            sweep_factor=factor,
+            converges=converging,
+            loops=verdict.loops if system is self.system else tuple(system.loops()),
+        )
+        if not self.details:
+            return verdict
+        verdict = replace(
+            verdict,
+            modes=self.attempt("modes", spectrum.modes) or (),
+            foreign=self.attempt("foreign", spectrum.foreign),
+            defect=self.attempt("defect", lambda: consistency(linear, k=2, norm=2)),
+        )
+        if large:
+            left = f"left out: more than {FEW} states"
+            self.reasons |= {"limits": left, "connections": left, "recommendation": left}
+            if not linear.sparse:
+                verdict = replace(verdict, critical_step=self.attempt("critical_step", self._own_step))
+            return verdict
+        limits = self.attempt("limits", self._limits)
+        if limits is not None:
+            self.notes += limits.reasons
+        found = self.attempt("connections", lambda: effects(system, master, model)) or []
+        typical = error.typical if error is not None else math.nan
+        return replace(
+            verdict,
+            limits=limits,
+            critical_step=limits.own if limits is not None else None,
+            order=self.attempt("order", self._order) if model.known else None,
+            connections=tuple(found),
+            worst_connection=worst_connection(found, here.radius, typical),
+        )
+
+    def _own_step(self) -> CriticalStep | None:
+        return critical_step(self.system, self.master)
+
+    def _limits(self) -> Any:
+        assert self.model.base is not None
+        return critical_steps(
+            self.model.linearisation, self.model.base, self.master, lambda _, step: self.master.with_step(step)
+        )
+
+    def _order(self) -> float | None:
+        seconds = min(self.model.horizon, 100 * self.master.step)
+        order = convergence_order(self.system, self.master, horizon=seconds)
+        return order if math.isfinite(order) else None
+
+    def _measured(self, verdict: Verdict) -> Verdict:
+        """Of known units under a coupling without matrices: one run against the exact solution."""
+        measured = self.attempt("error", lambda: self.model.measure(self.master))
+        if measured is None:
+            self.reasons["evidence"] = self.reasons["error"]
+            return verdict
+        rows, diverged, grows = self.model.pilots.rows(self.master, 1)
+        stable = bounded(rows, self.model.truth(self.master.step), diverged, grows)
+        return replace(verdict, evidence="measured", stable=stable, error=measured.errors, pilot_runs=1)
+
+    # ---- from pilot runs -----------------------------------------------------------------------------------------
+
+    def _piloted(self, verdict: Verdict) -> Verdict:
+        """Confirm the prediction by runs, or replace it."""
+        if not self.use_pilots:
+            why = "pilot runs were switched off, and identified models alone prove nothing"
+            self.reasons["evidence"] = why if self.model.valid else f"{self.model.doubt}, and {why}"
+            return self._nothing(verdict)
+        pilot = self.model.pilots.of(self.master)
+        verdict = replace(verdict, pilot_runs=pilot.runs + 1)
+        self.notes += [
+            f"unit '{name}' steps by {step_text(step)} inside; shorter macro steps change nothing"
+            for name, step in self.model.pilots.internal.items()
+        ]
+        if pilot.errors is None and pilot.bounded is not False:
+            why = f"pilot runs did not converge ({pilot.reason})"
+        elif pilot.errors is not None and not pilot.errors.outputs and not self.model.valid:
+            why = "nothing moves from the given start, so that pilot runs show nothing"
+        else:
+            why = ""
+        if why:
+            self.reasons["evidence"] = why if self.model.valid else f"{self.model.doubt}, and {why}"
+            return self._nothing(verdict)
+        if self.model.valid and verdict.error is not None and self._agrees(verdict, pilot.bounded, pilot.errors):
+            measured = pilot.errors if pilot.errors is not None and pilot.errors.outputs else None
+            return replace(verdict, evidence="confirmed", measured_error=measured)
+        if self.model.valid:
+            self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
+        if pilot.errors is None:
+            self.reasons["error"] = pilot.reason or "the run diverges"
+        return replace(
+            self._nothing(verdict),
+            evidence="measured",
+            stable=pilot.bounded,
+            exact_stable=False if pilot.itself else None,
+            error=pilot.errors,
+            order=pilot.order,
+        )
+
+    def _nothing(self, verdict: Verdict) -> Verdict:
+        """A model that is not confirmed is used for no statement."""
+        kept = {"pilot_runs": verdict.pilot_runs, "loops": verdict.loops, "evidence": "none"}
+        names = ("system", "master", "description", "schedule", "step_size", "horizon", "target")
+        return Verdict(**{name: getattr(verdict, name) for name in names}, **kept)  # type: ignore[arg-type]
+
+    def _agrees(self, verdict: Verdict, bounded: bool | None, measured: OutputErrors | None) -> bool:
+        predicted = verdict.error
+        if measured is None:
+            return verdict.stable is False and bounded is False
+        assert predicted is not None
+        if (
+            bounded is not None
+            and verdict.exact_stable
+            and bounded != verdict.stable
+            and not (verdict.stable is False and measured.worst < 1)
+        ):
+            return False
+        for name, value in measured.outputs.items():
+            other = predicted.outputs.get(name, 0.0)
+            low, high = sorted((value, other))
+            if high > max(AGREE * low, NEGLIGIBLE * self.target) and not (low > 10 and high > 10):
+                return False
+        return True
+
+    # ---- what to do ----------------------------------------------------------------------------------------------
+
+    def _advice(self, verdict: Verdict) -> Any:
+        if "recommendation" in self.reasons:
+            raise ConfigurationError(self.reasons["recommendation"])
+        if verdict.error is None and verdict.evidence != "measured":
+            raise ConfigurationError(self.reasons.get("error", "no error is known"))
+        model, wanted, cost = self.model, Wanted(self.target), UnitSteps()
+        believed = model.known or (model.valid and verdict.evidence in ("proved", "confirmed"))
+        model = model if believed else model.distrusted()
+        radius = verdict.spectral_radius or math.nan
+        price = master_cost(model, self.master, cost)
+        present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
+        points = usual_points(model, wanted, cost, self.master)
+        searched = "within the budget of pilot runs" if model.pilots.exhausted else ""
+        grows = verdict.exact_stable is False
+        if not any(point.meets(wanted, grows=grows) for point in points):
+            # A system at the edge of stability has no robust master; one that is accurate is still better than none.
+            wanted = replace(wanted, robustness=0.0)
+        return recommend(points, present, wanted, grows=grows, searched=searched)

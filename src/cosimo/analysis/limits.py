@@ -1,0 +1,264 @@
+"""Critical steps of masters over units whose maps are known only where they were identified.
+
+A one-step map converted to another step by its continuous model is right only if the unit's solver is exact or its
+micro step fixed. The first crossing g(h) found with an identification at h is therefore only where to identify next;
+the search ends where g(h) = h.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.critical import CriticalStep, critical_step
+from cosimo.analysis.local import Linearisation, LocalSystem
+from cosimo.analysis.responses import apart
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.stability import is_stable
+from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.masters import gauss_seidel, iterative, jacobi
+
+SETTLED = 4e-3
+"""Relative distance between the crossing and the step at which the units were identified, to be content with."""
+SAME = 1e-5
+"""Relative difference of answers up to which a converted map is that identified at the other step."""
+ALIKE = 0.1
+"""Relative difference of answers up to which a continuous model is that of the unit and not of an alias."""
+FARTHEST = 3.0
+"""How many times the step at which the units were identified the next one may be."""
+OUTWARD = 4
+"""How many times as far a master is followed that seems stable at all steps, before it is believed."""
+ROUNDS = 12
+FINEST = 6
+"""How many times the step is halved in search of one at which the units can be told apart from their aliases."""
+MOST_ORDERS = 24
+SWEEPS = 2
+
+Builder = Callable[[System, float], Master]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Critical steps: of the master assessed, Jacobi, Gauss–Seidel in its best `order`, two sweeps of an iteration.
+
+    None where there is none to be had (the coupled system itself is unstable, or units cannot restore their states);
+    `reasons` says why. A step of 0 means unstable however small, infinity stable as far as was searched.
+    """
+
+    own: CriticalStep | None
+    jacobi: CriticalStep | None
+    gauss_seidel: CriticalStep | None
+    order: tuple[str, ...]
+    iterative: CriticalStep | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The system at the step from which it is converted to others; `exact`: what conversion gives is what is there."""
+
+    local: LocalSystem
+    exact: bool
+
+
+def find_base(linearisation: Linearisation, step: float) -> Base:
+    """The system at the largest of `step`, `step` / 2, … whose continuous models also hold at half the step.
+
+    A mode that turns by more than half a period per step looks slower than it is; at half the step it shows. A solver
+    whose error depends on the step shows there too.
+    """
+    local = linearisation.at(step)
+    if all(found.means == "known" for found in local.units.values()):
+        return Base(local, True)
+    for _ in range(FINEST):
+        finer = linearisation.at(local.step / 2)
+        difference = max(apart(found, finer.units[name]) for name, found in local.units.items())
+        if difference <= ALIKE:
+            return Base(local, difference <= SAME)
+        local = finer
+    return Base(local, False)
+
+
+class Search:
+    """Critical steps of several masters with as few identifications as they need."""
+
+    def __init__(self, linearisation: Linearisation, base: Base) -> None:
+        self._linearisation, self._base = linearisation, base
+        self._tried: dict[float, LocalSystem] = {base.local.step: base.local}
+
+    def crossing(self, build: Builder) -> CriticalStep | None:
+        """The first crossing of the master that `build` makes of a system and a step."""
+        found = self._first(self._base.local, build)
+        if found is None or found.step == 0 or self._base.exact:
+            return found
+        bracket, guesses = _Bracket(), list[tuple[float, float]]()
+        step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.local.step
+        for _ in range(ROUNDS):
+            local = self._try(step)
+            bracket.add(step, self._excess(local, build))
+            predicted = self._predict(local, build)
+            if predicted is not None:
+                guesses.append((step, predicted.step))
+                if abs(predicted.step / step - 1) <= SETTLED:
+                    return predicted
+            following = bracket.inside() or _follow(guesses, bracket, step)
+            if bracket.narrow or (bracket.closed and abs(following / bracket.high - 1) <= SETTLED):
+                return CriticalStep(following, found.searched)
+            if not bracket.closed and following > farthest:
+                return CriticalStep(math.inf, (found.searched[0], bracket.low))
+            step = following
+        return CriticalStep(step, found.searched)
+
+    def _nearest(self, wanted: float) -> float:
+        """Of the steps tried, that nearest to the one wanted; the first where none is known."""
+        if not math.isfinite(wanted):
+            return self._base.local.step
+        return min(self._tried, key=lambda tried: abs(math.log(tried / wanted)))
+
+    def _predict(self, local: LocalSystem | None, build: Builder) -> CriticalStep | None:
+        if local is None or not local.convertible:
+            return None
+        found = self._first(local, build)
+        return found if found is not None and math.isfinite(found.step) and found.step > 0 else None
+
+    def _first(self, local: LocalSystem, build: Builder) -> CriticalStep | None:
+        return critical_step(local.linear, build(local.linear, local.step))
+
+    def _excess(self, local: LocalSystem | None, build: Builder) -> float:
+        """ρ(Φ) − 1 with the units as identified at this step; infinite where they do not bear it."""
+        if local is None:
+            return math.inf
+        return Spectrum(LinearSystem(local.linear, build(local.linear, local.step))).moving_radius - 1
+
+    def _try(self, step: float) -> LocalSystem | None:
+        """The system identified at `step`; None where a unit does not bear such a step."""
+        if step in self._tried:
+            return self._tried[step]
+        try:
+            self._tried[step] = self._linearisation.at(step)
+        except IdentificationError:
+            return None
+        return self._tried[step]
+
+
+class _Bracket:
+    """The largest stable step tried and the unstable ones above it, and the root of ρ(h) − 1 between them.
+
+    Below the crossing another mode may be the largest, so that ρ has a kink there; the secant through two unstable
+    points sees only the mode that crosses.
+    """
+
+    def __init__(self) -> None:
+        self.low, self._unstable = 0.0, list[tuple[float, float]]()
+
+    @property
+    def high(self) -> float:
+        """The smallest unstable step tried."""
+        return self._unstable[0][0] if self._unstable else math.inf
+
+    @property
+    def closed(self) -> bool:
+        """Whether both ends are known."""
+        return self.low > 0 and bool(self._unstable)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the ends are as near as is wanted."""
+        return self.closed and self.high / self.low < 1 + SETTLED
+
+    def add(self, step: float, excess: float) -> None:
+        """Take in ρ − 1 at a step."""
+        if not is_stable(1 + excess):
+            self._unstable = sorted([*self._unstable, (step, excess)])
+        else:
+            self.low = max(self.low, step)
+
+    def inside(self) -> float | None:
+        """The next step to try, where both ends are known."""
+        if not self.closed:
+            return None
+        (high, excess), *others = self._unstable
+        if others and excess < others[0][1] < math.inf:
+            root = high - excess * (others[0][0] - high) / (others[0][1] - excess)
+            if self.low < root < high:
+                return root
+        return math.sqrt(self.low * high)
+
+
+def _follow(guesses: list[tuple[float, float]], bracket: _Bracket, last: float) -> float:
+    """Where to identify next: the secant of log g(h) − log h, else g(h), not too far and on the open side."""
+    step = guesses[-1][1] if guesses else FARTHEST * bracket.low if bracket.low else last / 2
+    if len(guesses) > 1:
+        (a, ga), (b, gb) = ((math.log(h), math.log(g / h)) for h, g in guesses[-2:])
+        if gb != ga:
+            step = math.exp(b - gb * (b - a) / (gb - ga))
+    step = min(max(step, last / FARTHEST), FARTHEST * last)
+    if bracket.low and step <= bracket.low:
+        step = FARTHEST * bracket.low
+    return min(step, bracket.high / 2) if step >= bracket.high else step
+
+
+def critical_steps(linearisation: Linearisation, base: Base, master: Master, own: Builder) -> Limits:
+    """The critical steps of the usual masters and of the given one, which `own` builds for other steps."""
+    system, search = linearisation.system, Search(linearisation, base)
+    reasons: list[str] = []
+
+    def find(what: str, build: Builder) -> CriticalStep | None:
+        try:
+            return search.crossing(build)
+        except CosimoError as error:
+            reasons.append(f"critical step of {what}: {error}")
+            return None
+
+    plain = find("jacobi", jacobi)
+    order = best_order(base.local, orders(system))
+    seidel = find("gauss-seidel", lambda s, h: gauss_seidel(s, h, order=order))
+    stuck = [name for name, unit in system.units.items() if not unit.can_restore]
+    if stuck:
+        reasons.append(f"no iterative master: {', '.join(stuck)} cannot restore the state")
+    swept = None if stuck else find("iterative", lambda s, h: iterative(s, h, sweeps=SWEEPS))
+    mine = plain if master.name == "jacobi" and not _special(master) else find(master.name, own)
+    return Limits(mine, plain, seidel, order, swept, tuple(reasons))
+
+
+def _special(master: Master) -> bool:
+    couplings = (master.coupling, *master.couplings.values())
+    return bool(master.mixers) or any(c.degree or c.history > 1 for c in couplings)
+
+
+def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The calling order with the largest critical step, the first of equals."""
+    best, largest = candidates[0], -1.0
+    for order in candidates:
+        try:
+            found = critical_step(base.linear, gauss_seidel(base.linear, base.step, order=order))
+        except ConfigurationError:
+            continue
+        step = found.step if found is not None else 0.0
+        if step > largest * (1 + 1e-9):
+            best, largest = order, step
+    return best
+
+
+def orders(system: System) -> list[tuple[str, ...]]:
+    """Calling orders that differ: of two orders with the same unit first on every connection, one.
+
+    All of them for few units; beyond, the order of the system, its reverse, and units with feedthrough last or first.
+    """
+    names = system.names
+    if len(names) <= 4:
+        candidates: Iterator[tuple[str, ...]] = itertools.permutations(names)
+    else:
+        late = [name for name, unit in system.units.items() if unit.feedthrough().any()]
+        early = [name for name in names if name not in late]
+        candidates = iter([names, names[::-1], (*early, *late), (*late, *early)])
+    pairs = sorted({(link.source.unit, link.target.unit) for link in system.links})
+    different: dict[tuple[bool, ...], tuple[str, ...]] = {}
+    for order in candidates:
+        different.setdefault(tuple(order.index(a) < order.index(b) for a, b in pairs), order)
+    return list(different.values())[:MOST_ORDERS]

@@ -1,0 +1,367 @@
+"""What is known of a system before it is run: linear models of all units, how far they hold, and errors of masters.
+
+Units whose equations are known are taken as they are. Others are identified at the start of the run
+(`cosimo.identification`); where their models pass their own checks and hold over the whole motion, the coupling is
+analysed as that of linear units. A model that failed a check is used for nothing: then only runs are believed
+(`cosimo.analysis.pilots`). `analyse`, `tune`, `compare` and the report all ask the same model.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.limits import Base, find_base
+from cosimo.analysis.local import Linearisation, LocalSystem
+from cosimo.analysis.operating import Situation, at_start
+from cosimo.analysis.pilots import Budget, Pilots, limit
+from cosimo.analysis.replaying import BOUND, departures
+from cosimo.analysis.reports import UnitReport, known_unit, unit_report
+from cosimo.analysis.stability import IDENTIFIED, grows
+from cosimo.analysis.truth import (
+    OutputErrors,
+    Truth,
+    cosimulated,
+    count_steps,
+    default_horizon,
+    exact_truth,
+    output_errors,
+    output_sizes,
+    undivided,
+    worst_start_errors,
+)
+from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.master import Master
+from cosimo.core.system import System
+from cosimo.identification import Identified, Means
+
+STEPS = 1000
+"""Parts of the horizon that units are identified at unless a step is known."""
+HALVINGS = 5
+"""How often the step of identification is halved to see what the units' own solvers tend to."""
+ENOUGH = 0.02
+"""Part of the error by which the truth may still move when that step is halved."""
+COARSER = 1.5
+"""How much longer than the master's the first step may be at which the truth is looked for."""
+INSTANT = 20.0
+"""A mode that decays by more than e to this power within the step of identification counts as instantaneous."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run gave: the `errors`, the `seconds` that the stepping took, and when it `diverged`, None if it did not.
+
+    `reference_error` is how wrong, relative, the reference may be: 0 for the exact solution.
+    """
+
+    errors: OutputErrors
+    seconds: float
+    diverged: float | None = None
+    reference_error: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Of the worst output."""
+        return self.errors.worst if self.errors.outputs else math.nan
+
+
+class Model:
+    """`system` from `start` on, over `horizon` seconds; units are identified at `step`, or near it.
+
+    `means` prescribes how to identify where a unit offers it; without `identify` only runs are made of units whose
+    equations are not known, and a horizon is needed. `failure` says why there is no linear picture of the
+    coupled system, empty where there is one; `valid` whether it can be believed.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        *,
+        step: float | None = None,
+        horizon: float | None = None,
+        start: float = 0.0,
+        means: Means | None = None,
+        budget: Budget | None = None,
+        identify: bool = True,
+    ) -> None:
+        if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
+            raise ConfigurationError(f"the horizon must be a positive number of seconds, not {horizon}.")
+        self.system, self.start, self._asked = system, start, horizon
+        self.known = all(unit.linear() is not None for unit in system.units.values())
+        self.step = self._first_step(step)
+        self.notes: list[str] = []
+        self.failure = "" if identify or self.known else "no unit was identified"
+        self.base: Base | None = None
+        self.linearisation = Linearisation(system, self._situation(), means=means)
+        self._departures: dict[str, float] = {}
+        self._look()
+        self.horizon = horizon if horizon is not None else self._default_horizon()
+        if not self.failure and not self.known:
+            self._lead()
+        self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget)
+        self._truths: dict[float, Truth] = {}
+        self._converted: dict[float, Truth] = {}
+        self._linear: LinearSystem | None = None
+
+    # ---- identification ------------------------------------------------------------------------------------------
+
+    def _first_step(self, step: float | None) -> float:
+        if step is not None or self.known:
+            return step or 1.0
+        suggested = [getattr(unit, "default_experiment", {}).get("stepSize") for unit in self.system.units.values()]
+        known = [float(h) for h in suggested if h]
+        if known:
+            return min(known)
+        if self._asked is not None:
+            return self._asked / STEPS
+        names = ", ".join(name for name, unit in self.system.units.items() if unit.linear() is None)
+        raise ConfigurationError(
+            f"the equations of {names} are not known, and trial steps need a length: give a horizon (--stop-time), a "
+            f"step to try (--step-size), or Settings(identify_at=…)."
+        )
+
+    def _situation(self) -> Situation:
+        """Consistent inputs; where the units do not get so far together, each with its own start values."""
+        units = self.system.units
+        if not self.known and not self.failure:
+            try:
+                return at_start(self.system, self.start)
+            except CosimoError as error:
+                self.notes.append(f"the system does not initialise: {error}")
+        inputs = {name: {v: float(u.start.get(v, 0.0)) for v in u.inputs} for name, u in units.items()}
+        outputs = {name: np.zeros(len(unit.outputs)) for name, unit in units.items()}
+        return Situation(self.start, self.start, inputs, outputs)
+
+    def _look(self) -> None:
+        """Identify the units and couple their models."""
+        if self.known:
+            self.base = Base(self.linearisation.at(self.step), True)
+        if self.known or self.failure:
+            return
+        outcomes = self.linearisation.outcomes(self.step)
+        failed = [name for name, outcome in outcomes.items() if not isinstance(outcome, Identified)]
+        if failed:
+            self.failure = f"{', '.join(failed)} could not be identified"
+            return
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.base = find_base(self.linearisation, self.step)
+        except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
+            self.failure = f"the coupled system cannot be analysed: {error}"
+
+    def _default_horizon(self) -> float:
+        # A model that failed its checks says nothing, not even how long to look.
+        if self.base is None or not all(unit.valid for unit in self.units):
+            return STEPS * self.step
+        return default_horizon(self.poles)
+
+    def _lead(self) -> None:
+        """Lead every unit through the motion that the linear picture predicts."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._departures = departures(self.system, self.local, start=self.start, horizon=self.horizon)
+        except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
+            self.failure = f"the motion of the coupled system cannot be predicted: {error}"
+
+    # ---- what is known -------------------------------------------------------------------------------------------
+
+    @property
+    def local(self) -> LocalSystem:
+        """The system of linear units from which it is converted to other steps."""
+        if self.base is None:
+            raise ConfigurationError(f"there is no linear model of '{self.system.name}': {self.failure}.")
+        return self.base.local
+
+    def at(self, step: float) -> System:
+        """The linear system for a master with this macro step."""
+        if self.known:
+            return self.system
+        local = self.local if self.base is not None and self.base.exact else self.linearisation.at(step)
+        return local.linear
+
+    def linear(self, master: Master) -> LinearSystem:
+        """The linear system under a master; the last one is kept, as several figures are read off it."""
+        if self._linear is None or self._linear.master is not master:
+            self._linear = LinearSystem(self.at(master.step), master)
+        return self._linear
+
+    @cached_property
+    def units(self) -> tuple[UnitReport, ...]:
+        """How every unit is known."""
+        found = []
+        asked = not self.known and self.failure != "no unit was identified"
+        outcomes = self.linearisation.outcomes(self.step) if asked else {}
+        for name, unit in self.system.units.items():
+            if unit.linear() is not None:
+                found.append(known_unit(name, unit))
+                continue
+            if not asked:
+                continue
+            like = self.base.local.units.get(name) if self.base is not None else None
+            found.append(unit_report(name, outcomes[name], like, self._departures.get(name, math.nan)))
+        return tuple(found)
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """The units that the motion leads out of the range where their models hold."""
+        return tuple(name for name, share in self._departures.items() if not share <= BOUND)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the linear picture can be believed: all models passed all their checks, over the whole motion."""
+        return not self.failure and not self.away and all(unit.valid for unit in self.units)
+
+    def distrusted(self) -> Model:
+        """The same without its linear picture, after pilot runs have shown that it is wrong."""
+        other = copy(self)
+        other.failure = other.failure or "pilot runs do not agree with it"
+        return other
+
+    @property
+    def doubt(self) -> str:
+        """Why the linear picture cannot be believed."""
+        if self.failure:
+            return self.failure
+        if self.away:
+            worst = max(self._departures.values())
+            names = ", ".join(self.away)
+            return (
+                f"the motion leaves the range where the linear model of {names} holds (outputs differ by {worst:.0%})"
+            )
+        failed = [unit.name for unit in self.units if not unit.valid]
+        return f"the linear models of {', '.join(failed)} do not pass their checks" if failed else ""
+
+    @cached_property
+    def poles(self) -> ComplexArray:
+        """The eigenvalues of the coupled system, in 1/s."""
+        A = self.local.coupled.A
+        return np.linalg.eigvals(np.asarray(A.toarray() if hasattr(A, "toarray") else A)).astype(complex)
+
+    @property
+    def slack(self) -> float:
+        """Growth rates, in 1/s, that identification may make up."""
+        return 0.0 if self.known else IDENTIFIED / self.local.step
+
+    @property
+    def instant(self) -> float:
+        """Rates, in 1/s, of modes that are gone after one step of identification."""
+        return math.inf if self.known else INSTANT / self.local.step
+
+    @cached_property
+    def grows(self) -> bool:
+        """Whether the coupled system itself grows."""
+        return grows(self.poles, slack=self.slack)
+
+    @cached_property
+    def rests(self) -> bool:
+        """Whether nothing moves: from the given start, with the given inputs, every output stays 0."""
+        return not self._sizes.any()
+
+    # ---- errors --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _sizes(self) -> Array:
+        return output_sizes(self.local, start=self.start, horizon=self.horizon)
+
+    def predict(self, master: Master) -> OutputErrors:
+        """The error of a master, without running it: that of the coupling and of the units' own solvers."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.rests:
+                return worst_start_errors(self.linear(master), self.horizon)
+            exact = self.base is not None and self.base.exact
+            local = self.local if exact else self.linearisation.at(master.step)
+            steps = count_steps(self.horizon, master.step)
+            linear = self.linear(master)
+            rows = cosimulated(local, master, start=self.start, steps=steps, linear=linear)
+            truth = self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
+            clocks = linear.operations.timeline.clocks
+            return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks)
+
+    def predict_coupling(self, master: Master) -> OutputErrors:
+        """The error of the coupling alone, with models converted to the master's step: quick, for searches."""
+        local, step = self.local, master.step
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = count_steps(self.horizon, step)
+            if step not in self._converted:
+                rows = undivided(local, step=step, start=self.start, steps=steps, coupled=local.converted)
+                self._converted[step] = Truth(rows, self._sizes)
+            rows = cosimulated(local, master, start=self.start, steps=steps)
+            return output_errors(local.linear, master, rows, self._converted[step], self.horizon, "predicted")
+
+    def measure(self, master: Master) -> Measured:
+        """The error of a master by running it: against the exact solution where that is known, else by pilot runs."""
+        if not self.known:
+            pilot = self.pilots.of(master)
+            errors = pilot.errors or OutputErrors({}, self.horizon, "measured")
+            return Measured(errors, self.pilots.stepping(master), pilot.diverged, pilot.own_error)
+        if self.rests:
+            raise ConfigurationError(
+                f"'{self.system.name}' is at rest and nothing drives it: a run shows nothing; give it initial states."
+            )
+        rows, diverged, _ = self.pilots.rows(master, 1)
+        errors = output_errors(self.system, master, rows, self.truth(master.step), self.horizon, "measured")
+        return Measured(errors, self.pilots.stepping(master), diverged)
+
+    def truth(self, step: float) -> Truth:
+        """The true solution of the linear picture at the communication points of a master."""
+        if step not in self._truths:
+            self._truths[step] = exact_truth(
+                self.local, step=step, start=self.start, horizon=self.horizon, sizes=self._sizes
+            )
+        return self._truths[step]
+
+    def _solvers_truth(self, local: LocalSystem, master: Master, rows: Array) -> Truth:
+        """What the units' own solvers tend to as the step of identification is halved again and again."""
+        steps = len(rows) - 1
+
+        def flow(system: LocalSystem) -> Array:
+            return undivided(system, step=master.step, start=self.start, steps=steps)
+
+        def sized(found: Array) -> Truth:
+            return Truth(found, np.maximum(np.abs(found).max(axis=0), self._sizes * (self._sizes > 0)))
+
+        if local.own:
+            return sized(flow(local))
+        levels: list[Array] = []
+        base = self.local.step
+        step = base / 2.0 ** max(0, math.ceil(math.log2(base / (COARSER * master.step))))
+        for _ in range(HALVINGS + 1):
+            finer = self._try(step)
+            if finer is not None and finer.continuous:
+                levels.append(flow(finer))
+                if len(levels) > 1 and _settled(levels, rows):
+                    return sized(levels[-1])
+                if len(levels) > 2 and (extrapolated := _extrapolate(levels)) is not None:
+                    return sized(extrapolated)
+            step /= 2
+        if not levels:
+            raise ConfigurationError("the units have no continuous model at any step tried; give another step.")
+        return sized(levels[-1])
+
+    def _try(self, step: float) -> LocalSystem | None:
+        try:
+            return self.linearisation.at(step)
+        except CosimoError:
+            return None
+
+
+def _settled(levels: list[Array], rows: Array) -> bool:
+    """Whether the last halving changed little compared with the error that is to be measured."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved, error = np.abs(levels[-1] - levels[-2]).max(axis=0), np.abs(rows - levels[-1]).max(axis=0)
+        size = np.abs(levels[-1]).max(axis=0)
+        return bool((moved <= np.maximum(ENOUGH * error, 1e-9 * size)).all())
+
+
+def _extrapolate(levels: list[Array]) -> Array | None:
+    """What the last three levels tend to, if they shrink towards it by a constant factor 2^p; else None."""
+    if not all(np.isfinite(level).all() for level in levels[-3:]):
+        return None
+    truth, _ = limit(levels[-3:])
+    return truth.rows if truth.rows is not levels[-1] else None

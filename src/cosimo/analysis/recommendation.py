@@ -1,0 +1,426 @@
+"""One recommender: which master to use, by the same candidates, costs, errors and words for `analyse` and `tune`.
+
+Candidates are the usual masters (Jacobi, Gauss–Seidel in all orders that differ, two sweeps of an iteration where all
+units can restore their states), with held inputs and, where units take slopes, linear extrapolation, at round steps.
+`tune` searches far more; its front contains these, so that what `tune` recommends `analyse` keeps.
+
+Rule. Of the points that are stable, within the target error and robust enough, the cheapest; of those that cost at most
+25 % more, the most robust, then the most accurate. The present master is kept if it meets the target, unless another
+that does is at least 1.5 × cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.limits import SWEEPS, orders
+from cosimo.analysis.model import Model
+from cosimo.analysis.robustness import relative_radius
+from cosimo.analysis.spectrum import Spectrum, sweep_factor
+from cosimo.analysis.stability import is_stable
+from cosimo.analysis.trust import TARGET
+from cosimo.analysis.truth import OutputErrors
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text
+from cosimo.core.master import Master
+from cosimo.core.schedule import Convergence, Repeat
+from cosimo.core.system import System
+from cosimo.couplings import Hold
+from cosimo.masters import gauss_seidel, iterative, jacobi
+from cosimo.masters.words import command_options, describe, scenario_lines
+
+SHORTEST, LONGEST = 1e-3, 10.0
+"""The range of steps that is searched, in units of 1/|λ| of the fastest mode of the coupled system."""
+MOST_STEPS = 200_000
+"""Macro steps that a run over the horizon has at most at the shortest step."""
+ABOUT = 1.25
+"""Costs up to this factor count as equal when the cheapest is chosen."""
+CHEAPER = 1.5
+"""How many times cheaper another master must be to be advised where the present one meets the target."""
+MARGIN = 0.97
+"""Part of the target that the search asks for: full errors differ a little from those of the search."""
+HOPEFUL = 1.5
+"""How much better than its order a master may do from one step to a shorter one."""
+CONFIRMATIONS = 6
+"""Points that are judged in full before the search gives up."""
+ENOUGH_ROBUST = 1.0
+"""Beyond a change of ± 100 % robustness counts alike in the choice."""
+HALVINGS = 6
+"""How often the present step is halved where candidates must be run."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is good enough: the error of the worst output, and the change of the units that must not matter."""
+
+    error: float = TARGET
+    robustness: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not (self.error > 0 and self.robustness >= 0):
+            raise ConfigurationError("a wanted error must be positive, a wanted robustness must not be negative.")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A master and what is known of it: `errors` of its outputs, `robustness` (relative radius), `cost` per simulated
+    second, `radius` ρ(Φ), `defect` δ; None or NaN where not computed. `cheaper` is how many times cheaper it is than
+    plain Jacobi at the same error.
+    """
+
+    master: Master
+    stable: bool | None
+    errors: OutputErrors | None = None
+    robustness: float = math.nan
+    cost: float = math.nan
+    radius: float = math.nan
+    defect: float = math.nan
+    cheaper: float = math.nan
+    system: System | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def error(self) -> float:
+        """The error of the worst output; NaN where it is not known."""
+        return self.errors.worst if self.errors is not None else math.nan
+
+    @property
+    def step(self) -> float:
+        """The macro step in seconds."""
+        return self.master.step
+
+    @property
+    def words(self) -> str:
+        """The master, without its step."""
+        return describe(self.master, self.system, step=False)
+
+    @property
+    def options(self) -> str:
+        """The options of the command line; empty where there are none."""
+        return command_options(self.master, self.system)
+
+    @property
+    def sentence(self) -> str:
+        """The point in plain words."""
+        facts = [] if self.stable is not False else ["UNSTABLE"]
+        if self.errors is not None:
+            facts.append(f"error {percent(self.error)} ({self.errors.kind})")
+        if not math.isnan(self.robustness) and self.stable:
+            facts.append(f"stable for changes of {robustness_text(self.robustness)} in rates and gains of the units")
+        if not math.isnan(self.defect):
+            facts += [f"ρ {self.radius:.6g}", f"δ {self.defect:.6g}"]
+        if self.cheaper >= 1.1:
+            facts.append(f"{amount(self.cheaper)} × cheaper than Jacobi with held inputs at the same error")
+        return f"{describe(self.master, self.system)}: {', '.join(facts)}"
+
+    def meets(self, wanted: Wanted, *, grows: bool = False) -> bool:
+        """Whether it is bounded (or the system itself grows), accurate and, where that is known, robust enough."""
+        robust = not self.robustness < wanted.robustness
+        settled = self.errors is not None and not self.errors.unsettled
+        return (self.stable is not False or grows) and settled and self.error <= wanted.error and robust
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do: `text` in words; `keep` the present master, or use `master`; None where none was found.
+
+    `error` is that of the worst output then; `output` names one whose errors before and after can be compared.
+    `options` and `lines` write the master for the command line and for a scenario file, empty where it is kept.
+    """
+
+    text: str
+    keep: bool = False
+    name: str | None = None
+    step_size: float | None = None
+    error: float | None = None
+    output: str | None = None
+    output_error_before: float | None = None
+    output_error: float | None = None
+    cost: float | None = None
+    cost_before: float | None = None
+    options: str = ""
+    lines: str = ""
+    point: Point | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def master(self) -> Master | None:
+        """The master to use; None where none was found, or where this was read from a file."""
+        return self.point.master if self.point is not None else None
+
+    def fields(self) -> dict[str, object]:
+        """For JSON."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "point"}
+
+
+def _recommendation(text: str, point: Point | None, present: Point | None, *, keep: bool = False) -> Recommendation:
+    before = present.errors.outputs if present is not None and present.errors is not None else {}
+    after = point.errors.outputs if point is not None and point.errors is not None else {}
+    output = _output(point, present) if point is not None else None
+    return Recommendation(
+        text,
+        keep,
+        name=point.master.name if point else None,
+        step_size=point.step if point else None,
+        error=point.error if point else None,
+        output=output,
+        output_error_before=before.get(output or ""),
+        output_error=after.get(output or ""),
+        cost=point.cost if point else None,
+        cost_before=present.cost if present else None,
+        options=point.options if point and not keep else "",
+        lines=scenario_lines(point.master, point.system) if point and not keep else "",
+        point=point,
+    )
+
+
+def choose(points: Sequence[Point], wanted: Wanted, *, grows: bool = False) -> Point | None:
+    """The point to recommend among those that are good enough; None where none is."""
+    good = [point for point in points if point.meets(wanted, grows=grows)]
+    if not good:
+        return None
+    least = min(point.cost for point in good)
+    near = [point for point in good if point.cost <= ABOUT * least]
+    # Errors that read the same count alike: rounding decides nothing, the simplest comes first.
+    return min(near, key=lambda p: (-min(_or(p.robustness, 0.0), ENOUGH_ROBUST), float(f"{p.error:.2g}"), p.cost))
+
+
+def recommend(
+    points: Sequence[Point], present: Point | None, wanted: Wanted, *, grows: bool = False, searched: str = ""
+) -> Recommendation:
+    """The recommendation: keep the present master, or change to the best of the `points`."""
+    best = choose(points, wanted, grows=grows)
+    if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
+        if best is None or not present.cost >= CHEAPER * best.cost:
+            within = f"every output within {percent(present.error)} until {_horizon(present)}"
+            return _recommendation(f"keep {_named(present)}: {within}.", present, present, keep=True)
+        factor = present.cost / best.cost
+        text = f"use {_named(best)}: {_effect(best, present)}, {amount(factor)} × cheaper."
+        return _recommendation(text, best, present)
+    if best is None:
+        where = f" {searched}" if searched else ""
+        return _recommendation(
+            f"no master was found that keeps every output within {percent(wanted.error)}{where}; the units' own "
+            f"solvers, or outputs that jump, may set this limit.",
+            None,
+            present,
+        )
+    price = ""
+    if present is not None and present.cost > 0 and math.isfinite(best.cost / present.cost):
+        ratio = best.cost / present.cost
+        price = f", at {amount(ratio)} × the cost" if abs(ratio - 1) > 0.005 else ", at the same cost"
+    return _recommendation(f"use {_named(best)}: {_effect(best, present)}{price}.", best, present)
+
+
+def _named(point: Point) -> str:
+    return describe(point.master, point.system)
+
+
+def _horizon(point: Point) -> str:
+    return f"{point.errors.horizon:g} s" if point.errors is not None else "the end"
+
+
+def _output(best: Point, present: Point | None) -> str:
+    """The output whose error is told before and after: the one that is worst now."""
+    after = best.errors.outputs if best.errors is not None else {}
+    if present is not None and present.errors is not None and present.errors.output in after:
+        return present.errors.output
+    return best.errors.output if best.errors is not None else ""
+
+
+def _effect(best: Point, present: Point | None) -> str:
+    text = f"every output within {percent(best.error)} until {_horizon(best)}"
+    name = _output(best, present)
+    if (
+        present is not None
+        and present.errors is not None
+        and best.errors is not None
+        and name in present.errors.outputs
+    ):
+        before = present.errors.outputs[name]
+        instead = percent(before) if before < DIVERGED else "diverging"
+        text += f" ({name} {percent(best.errors.outputs[name])} instead of {instead})"
+    return text
+
+
+def _or(value: float, other: float) -> float:
+    return other if math.isnan(value) else value
+
+
+# ---- judging one master ----------------------------------------------------------------------------------------------
+
+
+def judge_point(
+    model: Model, master: Master, cost: UnitSteps, *, robust: bool = True, limit: float = 1.0, shells: int = 16
+) -> Point:
+    """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
+
+    Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`).
+    """
+    price = master_cost(model, master, cost)
+    if not model.valid:
+        pilot = model.pilots.of(master)
+        return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
+    spectrum = Spectrum(model.linear(master))
+    stable = spectrum.stable or bool(is_stable(spectrum.moving_radius, identified=not model.known))
+    errors = model.predict(master)
+    margin = math.nan
+    if robust:
+        margin = relative_radius(model.at(master.step), master, limit=limit, shells=shells).change if stable else 0.0
+    return Point(master, stable, errors, float(margin), price, spectrum.radius, system=model.system)
+
+
+def master_cost(model: Model, master: Master, cost: UnitSteps) -> float:
+    """The cost of a master; of an iteration until convergence with the sweeps that it is expected to take."""
+    repeats = [op.times for op in master.schedule.operations if isinstance(op, Repeat)]
+    until = next((times for times in repeats if isinstance(times, Convergence)), None)
+    if until is not None and cost.sweeps is None:
+        cost = replace(cost, sweeps=_sweeps(model, master, until))
+    return cost.per_second(model.system, master)
+
+
+def _sweeps(model: Model, master: Master, until: Convergence) -> float:
+    """How many sweeps it takes: as it was run, else the tolerance by the factor per sweep, within its limit."""
+    if (taken := model.pilots.sweeps(master)) is not None:
+        return taken
+    try:
+        factor = sweep_factor(model.linear(master)) if model.valid else None
+    except CosimoError:
+        factor = None
+    if factor is None or not 0 < factor < 1:
+        return float(until.limit if factor is None or factor >= 1 else 1)
+    return float(min(max(math.ceil(math.log(until.tolerance) / math.log(factor)), 1), until.limit))
+
+
+# ---- the usual candidates --------------------------------------------------------------------------------------------
+
+
+def usual_masters(system: System, step: float) -> Iterator[Master]:
+    """The usual masters that the units of the system can be run with, at one step."""
+    takes_slopes = any(unit.input_degree > 0 for unit in system.units.values())
+    restores = all(unit.can_restore for unit in system.units.values())
+    for hold in (Hold(0), Hold(1)) if takes_slopes else (Hold(0),):
+        yield jacobi(system, step, coupling=hold)
+        if len(system.units) > 1:
+            for order in orders(system):
+                yield gauss_seidel(system, step, order=order, coupling=hold)
+        if restores:
+            yield iterative(system, step, sweeps=SWEEPS, coupling=hold)
+
+
+def round_steps(shortest: float, longest: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten between two steps, longest first.
+
+    >>> round_steps(0.03, 0.7)
+    [0.5, 0.2, 0.1, 0.05]
+    """
+    powers = range(math.ceil(math.log10(longest)), math.floor(math.log10(shortest)) - 1, -1)
+    steps = [float(f"{digit}e{power}") for power in powers for digit in (5, 2, 1)]
+    return [step for step in steps if shortest * (1 - 1e-9) <= step <= longest * (1 + 1e-9)]
+
+
+def step_range(fastest: float, horizon: float) -> tuple[float, float]:
+    """The shortest and longest step that are searched for a system whose fastest mode has |λ| = `fastest`."""
+    scale = 1 / fastest if fastest > 0 else horizon / 100
+    longest = min(LONGEST * scale, horizon / 4)
+    return min(max(SHORTEST * scale, horizon / MOST_STEPS), longest), longest
+
+
+def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master | None = None) -> list[Point]:
+    """Points of the usual masters that are good enough, the cheapest of them first; few, each judged in full.
+
+    Where the model can be believed, errors are predicted at round steps. Elsewhere candidates are run, at halves of the
+    step of the `present` master, whose pilot runs give the true solution.
+    """
+    if model.valid:
+        speeds = np.abs(model.poles)
+        fastest = float(speeds[speeds < model.instant].max(initial=0.0))
+        rungs = round_steps(*step_range(fastest, model.horizon))
+        exact = model.rests or (model.base is not None and model.base.exact)
+        quick: Predict = model.predict if exact else model.predict_coupling
+    else:
+        first = present or gauss_seidel(model.system, model.step)
+        pilot = model.pilots.of(first)
+        truth = pilot.truth
+        if truth is None or pilot.errors is None:
+            return []
+        rungs = [first.step / 2**halving for halving in range(HALVINGS + 1)]
+        quick = partial(model.pilots.against, truth=truth)
+    found: list[Point] = []
+    tried, longest = 0, math.inf
+    for master, error in _search(model, rungs, cost, quick, wanted.error):
+        good = [point for point in found if point.meets(wanted, grows=_grows(model))]
+        if good and master_cost(model, master, cost) > ABOUT * min(point.cost for point in good):
+            break
+        if tried >= CONFIRMATIONS and not good:
+            break
+        if master.step > longest:
+            continue
+        tried += 1
+        try:
+            point = judge_point(model, master, cost)
+        except _FAILS:
+            continue
+        found.append(point)
+        if point.error > 2 * error and point.error > wanted.error:
+            # The units' own solvers set the limit: only a step that makes these good enough helps.
+            longest = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
+    return found
+
+
+Predict = Callable[[Master], OutputErrors]
+_FAILS = (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError)
+"""What a master that does not fit the system may raise."""
+
+
+def _grows(model: Model) -> bool:
+    return model.valid and model.grows
+
+
+def _search(
+    model: Model, rungs: Sequence[float], cost: UnitSteps, quick: Predict, target: float
+) -> Iterator[tuple[Master, float]]:
+    """Masters that seem good enough, with their errors, cheapest first and then best first."""
+    ready: list[tuple[float, float, int, Master]] = []
+    promising: dict[str, float] = {}
+    least: dict[str, float] = {}
+    for rung, following in zip(rungs, [*rungs[1:], 0.0], strict=True):
+        for number, master in enumerate(usual_masters(model.system, rung)):
+            kind, price = f"{master} {master.coupling}", master_cost(model, master, cost)
+            least[kind] = price * rung
+            if rung > promising.get(kind, math.inf) or not _seems_stable(model, master):
+                continue
+            try:
+                error = quick(master).worst
+            except _FAILS:
+                continue
+            if error < MARGIN * target:
+                ready.append((round(price, 9), error, number, master))
+                promising[kind] = 0.0
+            elif error < 1:
+                # An error of second order at best: no use in trying before it can be small enough.
+                promising[kind] = HOPEFUL * rung * math.sqrt(target / error)
+        ready.sort(key=lambda entry: entry[:3])
+        # What costs no more than the cheapest candidates of all further rungs cannot be beaten by them.
+        cheapest = min(least.values(), default=0.0) / following if following else math.inf
+        while ready and ready[0][0] <= cheapest * (1 + 1e-9):
+            _, error, _, master = ready.pop(0)
+            promising[f"{master} {master.coupling}"] = rung  # to be tried again, finer
+            yield master, error
+
+
+def _seems_stable(model: Model, master: Master) -> bool:
+    """Where the model can be believed, whether Φ is stable; otherwise the run will tell."""
+    if not model.valid or model.grows:
+        return True
+    system = model.system if model.known else model.local.linear
+    try:
+        radius = Spectrum(LinearSystem(system, master)).moving_radius
+    except _FAILS:
+        return False
+    return bool(is_stable(radius, identified=not model.known))

@@ -1,0 +1,415 @@
+"""The true solution, the horizon and the error: each defined here, once, for every verb.
+
+**Horizon.** The stop time of the scenario where there is one; otherwise `default_horizon`.
+
+**True solution.** Of linear units the exact one: ẋ = A_c x + …, with nothing between communication points
+(`undivided`). Of other units what runs with ever smaller steps tend to (`cosimo.analysis.pilots`).
+
+**Error.** Of every output j, the largest deviation from the true solution over the horizon, as a share of the largest
+true value of that output:
+
+    e_j = max_k |y_j,k − y_j(t_k)| / max_t |y_j(t)|
+
+*predicted* from Φ (`cosimulated`), or *measured* in a run. Co-simulation and true solution are both a recursion,
+
+    v_{k+1} = F v_k + G e_k,   y_k = C v_k + D e_k,
+
+for the co-simulation with F = Φ, G = Γ and e_k the samples that the master takes of external inputs; for the coupled
+system with F = exp(A_c h / s) over s parts of a macro step, in each of which external inputs are parabolas through
+three samples. Rows are computed in blocks of L: L steps are one product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from cosimo.algebra import CoupledModel, LinearSystem
+from cosimo.analysis.local import LocalSystem
+from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import DIVERGED, percent
+from cosimo.core.master import Master
+from cosimo.core.polynomial import external_fit
+from cosimo.core.signals import ONE
+from cosimo.core.sources import Constant, Source
+from cosimo.core.system import System
+from cosimo.core.timing import Clock, timeline
+from cosimo.core.unit import LinearModel
+from cosimo.units.integrators import Exact, discretise
+
+BLOCK = 32
+PARTS = 8
+"""Parts of a macro step over each of which an external input that varies is taken as a parabola."""
+PERIODS = 10
+"""Periods, or time constants, of the slowest mode that the default horizon covers."""
+FAST_MODES = 3000
+"""The default horizon is at most so many times 1/|λ| of the fastest mode."""
+RIGID = 1e-6
+"""Modes slower than this share of the fastest one are rigid motion and do not set the horizon."""
+MOST_STEPS = 2_000_000
+"""Macro steps that an error is followed over at most."""
+GRID = 2000
+"""Moments, beside the communication points, at which the largest true value of an output is looked for."""
+STILL = 1e-12
+"""An output whose true value stays below this share of what its terms could add up to is taken to be at rest."""
+
+
+def default_horizon(poles: ComplexArray) -> float:
+    """Seconds that errors are followed over where no stop time is given.
+
+    Ten periods 2π/|λ| of the slowest mode that moves (ten time constants 1/|λ| where nothing oscillates), at most
+    3000/|λ| of the fastest one; 1 s where nothing moves. It depends on the system alone, not on the master, so that
+    errors of all masters can be compared.
+
+    >>> round(default_horizon(np.array([-0.1 + 2j, -0.1 - 2j, -50.0])), 3)
+    31.377
+    """
+    speeds = np.abs(poles)
+    fastest = float(speeds.max(initial=0.0))
+    moving = speeds[speeds > RIGID * fastest]
+    if not moving.size:
+        return 1.0
+    cycle = 2 * math.pi if (np.abs(poles.imag) > RIGID * fastest).any() else 1.0
+    return float(min(PERIODS * cycle / moving.min(), FAST_MODES / fastest))
+
+
+def count_steps(horizon: float, step: float) -> int:
+    """The whole macro steps of a horizon, at least one."""
+    count = horizon / step * (1 + 1e-12)
+    if not count <= MOST_STEPS:
+        raise ConfigurationError(
+            f"a horizon of {horizon:g} s is more than {MOST_STEPS:,} macro steps of {step:g} s; shorten it."
+        )
+    return max(1, math.floor(count))
+
+
+ErrorKind = Literal["predicted", "measured"]
+
+
+@dataclass(frozen=True)
+class OutputErrors:
+    """e_j of every output that moves, over `horizon` seconds, `kind` says how it is known.
+
+    `typical` is the root mean square over time and outputs, each relative to its size. `any_start`: nothing moves from
+    the given start, and the errors are those from the worst initial state. `unsettled` are outputs whose true solution
+    finer runs did not settle (switches that jump at other times, say), and which have no figure.
+    """
+
+    outputs: Mapping[str, float]
+    horizon: float
+    kind: ErrorKind = "predicted"
+    typical: float = math.nan
+    any_start: bool = False
+    unsettled: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> str:
+        """The worst output."""
+        return max(self.outputs, key=lambda name: self.outputs[name], default="")
+
+    @property
+    def worst(self) -> float:
+        """The error of the worst output: what is printed as *error*."""
+        return max(self.outputs.values(), default=0.0)
+
+    def __float__(self) -> float:
+        return self.worst
+
+    @property
+    def words(self) -> str:
+        """The error of the worst output with its horizon."""
+        if self.worst >= DIVERGED:
+            return f"{self.output} diverges within {self.horizon:g} s"
+        return f"{percent(self.worst)} of {self.output} until {self.horizon:g} s"
+
+    def __str__(self) -> str:
+        return f"{self.words} ({self.kind})"
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The true solution at the communication points of one master: `rows` (N + 1, p), and the `sizes` (p,) over time.
+
+    `own` (p,) is how wrong, relative to the sizes, the rows may be themselves; None for the exact solution.
+    """
+
+    rows: Array
+    sizes: Array
+    own: Array | None = None
+
+    @property
+    def own_error(self) -> float:
+        """The largest of them; 0 for the exact solution."""
+        return 0.0 if self.own is None else float(self.own.max(initial=0.0))
+
+
+def output_errors(
+    system: System,
+    master: Master,
+    rows: Array,
+    truth: Truth,
+    horizon: float,
+    kind: ErrorKind,
+    clocks: Mapping[str, Clock] | None = None,
+) -> OutputErrors:
+    """The errors of `rows` (N + 1, p), each output compared at the time at which the master reads it.
+
+    `clocks` are those of the master's timeline where that is there already.
+    """
+    clocks = clocks or timeline(system, master).clocks
+    wanted = truth.rows.copy()
+    for place, name in enumerate(system.outputs):
+        if clocks[system.output(name).unit].read < 1:  # read before the step: it belongs to the row before
+            wanted[1:, place] = truth.rows[:-1, place]
+    moving = truth.sizes > 0
+    names = [name for name, moves in zip(system.outputs, moving, strict=True) if moves]
+    with np.errstate(over="ignore", invalid="ignore"):
+        shares = np.abs(rows - wanted)[:, moving] / truth.sizes[moving]
+        # A number that overflows when it is squared is as good as infinite.
+        if not (shares < 1e100).all():
+            return OutputErrors(dict.fromkeys(names, math.inf), horizon, kind, math.inf)
+    typical = float(np.sqrt(np.mean(shares**2))) if shares.size else 0.0
+    return OutputErrors(dict(zip(names, shares.max(axis=0, initial=0.0).tolist(), strict=True)), horizon, kind, typical)
+
+
+def worst_start_errors(linear: LinearSystem, horizon: float) -> OutputErrors:
+    """The same for the worst initial state, where nothing moves from the given one: rows of matrices, in the 2-norm."""
+    from cosimo.analysis.accuracy import OPERATOR_UP_TO, global_error
+
+    found = global_error(linear, steps=count_steps(horizon, linear.master.step))
+    if not found.worst_case:
+        raise ConfigurationError(
+            f"nothing moves in '{linear.system.name}' from the given start, and with more than {OPERATOR_UP_TO} states "
+            f"the error from any other is not computed; give it initial states."
+        )
+    return OutputErrors(found.outputs, horizon, any_start=True)
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """v' = F v + G e, y = C v + D e: F (n, n), G (n, m), C (p, n), D (p, m)."""
+
+    F: Array
+    G: Array
+    C: Array
+    D: Array
+
+    def rows(self, start: Array, given: Array) -> Array:
+        """y_0 … y_N (N + 1, p) for `given` e_0 … e_N (N + 1, m); overflow gives infinities, not errors."""
+        (p, n), m, count = self.C.shape, self.G.shape[1], len(given)
+        if m and (given == given[0]).all():
+            return self._steady(given[0]).rows(np.append(start, 1.0), np.zeros((count, 0)))
+        blocks = -(-count // BLOCK)
+        with np.errstate(over="ignore", invalid="ignore"):
+            powers = [np.eye(n)]
+            for _ in range(BLOCK):
+                powers.append(self.F @ powers[-1])
+            seen = np.vstack([self.C @ power for power in powers[:BLOCK]])
+            answers = [self.D, *(self.C @ power @ self.G for power in powers[: BLOCK - 1])]
+            driven = np.zeros((BLOCK, p, BLOCK, m))
+            for lag, answer in enumerate(answers if m else ()):
+                columns = np.arange(BLOCK - lag)
+                driven[columns + lag, :, columns] = answer
+            pushed = np.hstack([power @ self.G for power in powers[BLOCK - 1 :: -1]])
+            inputs = np.vstack([given, np.zeros((blocks * BLOCK - count, m))]).reshape(blocks, BLOCK * m)
+            push = inputs @ pushed.T
+            if blocks > BLOCK >= n:  # the states at the beginning of all blocks follow a recursion too
+                first = Recursion(powers[BLOCK], np.eye(n), np.eye(n), np.zeros((n, n))).rows(start, push)
+            else:
+                first, v = np.empty((blocks, n)), start
+                for block in range(blocks):
+                    first[block] = v
+                    v = powers[BLOCK] @ v + push[block]
+            found = first @ seen.T + inputs @ driven.reshape(BLOCK * p, BLOCK * m).T
+        return found.reshape(blocks * BLOCK, p)[:count]
+
+    def _steady(self, given: Array) -> Recursion:
+        """The same with constant inputs inside: [v; 1]' = [F  G e; 0  1] [v; 1]."""
+        n, p = len(self.F), len(self.C)
+        F = np.block([[self.F, (self.G @ given)[:, None]], [np.zeros((1, n)), np.ones((1, 1))]])
+        C = np.column_stack([self.C, self.D @ given])
+        return Recursion(F, np.zeros((n + 1, 0)), C, np.zeros((p, 0)))
+
+
+def cosimulated(
+    local: LocalSystem, master: Master, *, start: float, steps: int, linear: LinearSystem | None = None
+) -> Array:
+    """All outputs (steps + 1, p) of the linear co-simulation, from the initial states, with external inputs.
+
+    `linear` is `local.linear` under the master where that is there already.
+    """
+    linear = linear or LinearSystem(local.linear, master)
+    if linear.sparse:
+        return _sparse_rows(linear, start, steps) + local.offsets
+    Phi, Gamma = _dense(linear.one_step.Phi), _dense(linear.one_step.Gamma)
+    selector = np.eye(linear.size)[linear.layout.indices("y")]
+    process = Recursion(Phi, Gamma, selector, np.zeros((len(selector), Gamma.shape[1])))
+    return process.rows(linear.start(start), _given(linear, start, steps)) + local.offsets
+
+
+def _sparse_rows(linear: LinearSystem, start: float, steps: int) -> Array:
+    """Step after step, for systems whose Φ is too large to be multiplied with itself."""
+    Phi, Gamma, places = linear.one_step.Phi, linear.one_step.Gamma, linear.layout.indices("y")
+    given, z = _given(linear, start, steps), linear.start(start)
+    rows = np.empty((steps + 1, len(places)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(steps + 1):
+            rows[k] = z[places]
+            z = Phi @ z + Gamma @ given[k]
+    return rows
+
+
+def _given(linear: LinearSystem, start: float, steps: int) -> Array:
+    """e_k of all macro steps (steps + 1, m)."""
+    given = np.ones((steps + 1, len(linear.given)))
+    for column, block in enumerate(linear.given):
+        if block == ONE:
+            continue
+        source = linear.system.inputs[str(block.owner)]
+        moments: Array = start + (np.arange(steps + 1.0) + float(block.time or 0)) * linear.master.step
+        given[:, column] = _samples(source, moments)
+    return given
+
+
+def undivided(
+    local: LocalSystem, *, step: float, start: float, steps: int, coupled: CoupledModel | None = None
+) -> Array:
+    """All outputs (steps + 1, p) of the coupled system itself (or of `coupled`) at t_k = start + k step.
+
+    With b(t) what is given to all inputs from outside, and y = C x + (I − D L)⁻¹ D b:
+
+        ẋ = A_c x + B (I + L (I − D L)⁻¹ D) b(t)
+    """
+    drive = _Drive(local.linear, start)
+    parts = PARTS if drive.varying else 1
+    if sp.issparse(local.coupled.A):
+        return _sparse_flow(local, drive, step, steps) + local.offsets
+    process = _flow(coupled or local.coupled, drive, step / parts)
+    x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
+    rows = process.rows(x, drive.samples(start, step / parts, steps * parts + 1))
+    return rows[::parts] + local.offsets
+
+
+def _sparse_flow(local: LocalSystem, drive: _Drive, step: float, steps: int) -> Array:
+    """exp(A_c h) acts on one vector after the other; the constant drive b joins it as [A_c  B b; 0  0]."""
+    if drive.varying:
+        raise ConfigurationError("external inputs of a large system vary; its true solution is not computed.")
+    coupled = local.coupled
+    through = coupled.solve_loop(coupled.D @ drive.constant)
+    push = coupled.B @ (drive.constant + coupled.L @ through)
+    n = coupled.A.shape[0]
+    joined = sp.bmat(
+        [[coupled.A * step, sp.csr_array(push[:, None] * step)], [None, sp.csr_array((1, 1))]], format="csc"
+    )
+    x = np.append(np.concatenate([unit.initial_state for unit in local.linear.units.values()]), 1.0)
+    rows = np.empty((steps + 1, len(local.linear.outputs)))
+    for k in range(steps + 1):
+        rows[k] = coupled.C @ x[:n] + through
+        x = spl.expm_multiply(joined, x)
+    return rows
+
+
+def _flow(coupled: CoupledModel, drive: _Drive, duration: float) -> Recursion:
+    """The exact step of the coupled system; inputs e = [1, b(0), b(½), b(1) of every input that varies]."""
+    A, B, C, D, L = (_dense(part) for part in (coupled.A, coupled.B, coupled.C, coupled.D, coupled.L))
+    through: Array = coupled.solve_loop(D)
+    m = B.shape[1]
+    discrete = discretise(LinearModel(A, B @ (np.eye(m) + L @ through), C, through), Exact(), 1, duration)
+    fit = external_fit(2, Fraction(1))[1] if drive.varying else np.zeros((3, 3))
+    constant = drive.constant[:, None]
+    G, now = [discrete.B[:, :m] @ constant], [through @ constant]
+    for i in drive.varying:
+        G.append(discrete.B[:, [i, m + i, 2 * m + i]] @ fit)
+        now.append(np.hstack([through[:, [i]], np.zeros((len(C), 2))]))
+    return Recursion(discrete.A, np.hstack(G), C, np.hstack(now))
+
+
+class _Drive:
+    """What is given to the inputs of a system from outside: `constant` (m,) and the places of those that `varying`."""
+
+    def __init__(self, system: System, start: float) -> None:
+        inlets = [inlet for name in system.units for inlet in system.inlets[name]]
+        sources = [inlet.source for inlet in inlets]
+        self.varying = [i for i, source in enumerate(sources) if source and not isinstance(source, Constant)]
+        self._sources: list[Source | None] = sources
+        self.constant: Array = np.array(
+            [
+                inlet.link.connection.offset if inlet.link else inlet.source(start) if inlet.source else inlet.start
+                for inlet in inlets
+            ]
+        )
+        self.constant[self.varying] = 0.0
+
+    def samples(self, start: float, duration: float, count: int) -> Array:
+        """e at the beginning of `count` parts: 1, then three samples of each input that varies."""
+        given = np.ones((count, 1 + 3 * len(self.varying)))
+        moments: Array = start + np.arange(2.0 * count + 1) * (duration / 2)
+        for place, i in enumerate(self.varying):
+            source = self._sources[i]
+            assert source is not None
+            values = _samples(source, moments)
+            for s in range(3):
+                given[:, 1 + 3 * place + s] = values[s : s + 2 * count - 1 : 2]
+        return given
+
+
+def _samples(source: Source, moments: Array) -> Array:
+    if isinstance(source, Constant):
+        return np.full(len(moments), source.value)
+    return np.array([source(moment) for moment in moments.tolist()], dtype=float)
+
+
+def _dense(matrix: Any) -> Array:
+    dense: Array = matrix.toarray() if sp.issparse(matrix) else matrix
+    return dense
+
+
+def exact_truth(local: LocalSystem, *, step: float, start: float, horizon: float, sizes: Array | None = None) -> Truth:
+    """The exact solution at the communication points; `sizes` from `output_sizes` where they are known already."""
+    steps = count_steps(horizon, step)
+    rows = undivided(local, step=step, start=start, steps=steps)
+    if not np.isfinite(rows).all():
+        raise ConfigurationError(
+            f"the exact solution of '{local.linear.name}' grows beyond all numbers within {horizon:g} s; choose a "
+            f"shorter horizon."
+        )
+    if sizes is None:
+        sizes = output_sizes(local, start=start, horizon=horizon)
+    return Truth(rows, np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0))
+
+
+def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
+    """The largest true value of every output (p,) on a grid of its own, as communication points may be few; 0: rests.
+
+    An output whose terms cancel but for rounding, |y| ≤ 1e-12 Σ_i |C_i| max |x_i|, is at rest.
+    """
+    large = sp.issparse(local.coupled.A)
+    count = 200 if large else GRID
+    if large:
+        sizes: Array = np.abs(undivided(local, step=horizon / count, start=start, steps=count)).max(axis=0)
+        return sizes
+    drive = _Drive(local.linear, start)
+    parts = PARTS if drive.varying else 1
+    part = horizon / count / parts
+    flow = _flow(local.coupled, drive, part)
+    n, p = len(flow.F), len(flow.C)
+    joined = Recursion(
+        flow.F, flow.G, np.vstack([flow.C, np.eye(n)]), np.vstack([flow.D, np.zeros((n, flow.D.shape[1]))])
+    )
+    x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = joined.rows(x, drive.samples(start, part, count * parts + 1))[::parts]
+        sizes = np.abs(rows[:, :p] + local.offsets).max(axis=0)
+        if not np.isfinite(sizes).all():
+            return sizes
+        moved = np.abs(rows[:, p:]).max(axis=0, initial=0.0)
+        terms = np.abs(flow.C) @ moved + np.abs(flow.D).sum(axis=1) + np.abs(local.offsets)
+    return np.where(sizes > STILL * terms, sizes, 0.0)

@@ -1,0 +1,184 @@
+"""A scenario: a system with its master, step, stop time, inputs and target, and the verbs that use them.
+
+    truck = co.load("quarter_truck.ssp")
+    verdict = truck.analyse()
+    result = truck.run(master=verdict.recommendation)
+
+Every verb of the command line is a method here, and every value of the file can be overridden in a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cosimo.analysis.memory import Memory
+from cosimo.analysis.recommendation import Recommendation
+from cosimo.analysis.trust import TARGET
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
+from cosimo.core.result import Result
+from cosimo.core.system import System
+from cosimo.formats.loaded import Loaded
+from cosimo.formats.loading import load as load_file
+from cosimo.masters.words import MasterOptions, build_master
+from cosimo.units.archives import ArchiveLimits
+
+if TYPE_CHECKING:
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.reporting.report import Report
+    from cosimo.tuning import Space, Tuned
+
+FEW = 60
+"""States up to which a run makes its own verdict where all equations are known: it takes about a second."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a file or a built-in problem describes; None where it does not say.
+
+    `step`, `start` and `stop` are in seconds, `target` is the error that is small enough. `options` is the master in
+    words; `outputs` are patterns of what to record; `warnings` tell what was odd in the file. `provenance` says where
+    it came from and goes into results.
+    """
+
+    system: System
+    options: MasterOptions = field(default_factory=MasterOptions)
+    step: float | None = None
+    start: float = 0.0
+    stop: float | None = None
+    target: float = TARGET
+    outputs: tuple[str, ...] | None = None
+    power_pairs: tuple[tuple[str, str], ...] = ()
+    source: Path | None = None
+    warnings: tuple[Any, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, loaded: Loaded, provenance: Mapping[str, Any] | None = None) -> Scenario:
+        """From what a file says."""
+        return cls(
+            loaded.system,
+            loaded.master or MasterOptions(),
+            loaded.step,
+            loaded.start or 0.0,
+            loaded.stop,
+            loaded.target or TARGET,
+            loaded.outputs,
+            loaded.power_pairs,
+            loaded.source,
+            loaded.warnings,
+            provenance or {},
+        )
+
+    @cached_property
+    def master(self) -> Master:
+        """The master of the scenario at its step."""
+        return build_master(self.system, self._step, self.options)
+
+    @property
+    def _step(self) -> float:
+        if self.step is None:
+            raise ConfigurationError(f"'{self.system.name}' does not say the macro step; give --step-size or step=.")
+        return self.step
+
+    @property
+    def horizon(self) -> float | None:
+        """Seconds from start to stop."""
+        return self.stop - self.start if self.stop is not None and self.stop > self.start else None
+
+    def changed(self, **values: Any) -> Scenario:
+        """The same with other values of its fields."""
+        return replace(self, **values)
+
+    # ---- verbs ---------------------------------------------------------------------------------------------------
+
+    def analyse(self, master: Master | Recommendation | None = None, **options: Any) -> Verdict:
+        """Judge the coupling (`cosimo.analyse`); the verdict is remembered."""
+        from cosimo.analysis.analysing import analyse
+
+        chosen = self._chosen(master)
+        options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
+        verdict = analyse(self.system, chosen, **options)
+        Memory().remember(verdict, self.system, chosen, options["start"])
+        return verdict
+
+    def known_verdict(self, master: Master | None = None, stop: float | None = None) -> Verdict | None:
+        """The verdict that is remembered, or can be had at once because all equations are known; else None."""
+        chosen, horizon = self._chosen(master), self.horizon if stop is None else stop - self.start
+        if horizon is None or horizon <= 0:
+            return None
+        found = Memory().recall(self.system, chosen, self.start, horizon, self.target)
+        units = self.system.units.values()
+        known = all(unit.linear() is not None for unit in units)
+        if found is None and known and sum(len(unit.initial_state) for unit in units) <= FEW:
+            found = self.analyse(chosen, horizon=horizon)
+        return found
+
+    def run(
+        self, master: Master | Recommendation | None = None, *, stop: float | None = None, **options: Any
+    ) -> Result:
+        """Run the system (`cosimo.run`); the result carries the verdict where it is known."""
+        from cosimo.execution import run
+
+        stop = self.stop if stop is None else stop
+        if stop is None:
+            raise ConfigurationError(f"'{self.system.name}' does not say when to stop; give --stop-time or stop=.")
+        chosen = self._chosen(master)
+        options = {"start": self.start, "power_pairs": self.power_pairs, **options}
+        scenario = self.changed(start=options["start"])
+        verdict = scenario.known_verdict(chosen, stop) if options.get("adaptive") is None else None  # of fixed steps
+        known = {} if verdict is None else {"verdict": verdict.brief()}
+        options["metadata"] = {**self.provenance, **known, **options.get("metadata", {})}
+        return run(self.system, chosen, stop=stop, **options)
+
+    def tune(self, space: Space | None = None, **options: Any) -> Tuned:
+        """Search for the master (`cosimo.tune`), the present one among them."""
+        from cosimo.tuning import Settings, Wanted, tune
+
+        settings = options.pop("settings", None) or Settings(wanted=Wanted(self.target))
+        if settings.identify_at is None:
+            settings = replace(settings, identify_at=self.step)
+        options = {"horizon": self.horizon, "start": self.start, "present": self._present(), **options}
+        return tune(self.system, space, settings=settings, **options)
+
+    def report(self, path: str | Path | None = None, *things: Any, **options: Any) -> Report:
+        """The page about this scenario and more `things` (`cosimo.report`), written to `path` where it is given."""
+        from cosimo.reporting.report import report
+
+        options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
+        page = report(self.system, self.master, *things, **options)
+        if path is not None:
+            page.write(path)
+        return page
+
+    def _chosen(self, master: Master | Recommendation | None) -> Master:
+        if isinstance(master, Recommendation):
+            if master.master is None:
+                raise ConfigurationError(f"there is no master to use: {master.text}")
+            return master.master
+        return self.master if master is None else master
+
+    def _present(self) -> Master | None:
+        return self.master if self.step is not None else None
+
+    def __str__(self) -> str:
+        lines = [f"{self.system.name}: {len(self.system.units)} units, {len(self.system.connections)} connections"]
+        told = {"step": self.step, "start": self.start, "stop": self.stop, "target": self.target}
+        lines += [f"  {name:<8} {value:g}" for name, value in told.items() if value is not None]
+        return "\n".join([*lines, f"  {'master':<8} {self.options.name}"])
+
+
+def load(
+    target: str | Path, *, settings: Mapping[str, float] | None = None, limits: ArchiveLimits | None = None
+) -> Scenario:
+    """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
+
+    >>> truck = load("quarter-truck")
+    >>> truck.step, truck.stop, truck.master.name
+    (0.001, 3.0, 'jacobi')
+    """
+    return Scenario.of(load_file(target, settings=settings, limits=limits))
