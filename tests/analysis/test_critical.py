@@ -1,0 +1,138 @@
+"""First crossings that can be worked out by hand, and what is searched for them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cosimo import masters
+from cosimo.algebra import Batch, LinearSystem, product
+from cosimo.analysis import critical
+from cosimo.analysis.critical import critical_step
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.core.system import Connection, System
+from cosimo.units import Exact, ForwardEuler, StateSpace
+
+
+def fed_back(gain: float, rate: float = 1.0) -> System:
+    """ẋ = −r x + r u with u = −gain x through a unit that only passes it on.
+
+    Held over a step, x' = e^{−rh} x − gain (1 − e^{−rh}) x_before.
+    """
+    lag = StateSpace(-rate, rate, 1.0, initial=1.0, integrator=Exact(), inputs=["u"], outputs=["y"])
+    passing = StateSpace(np.zeros((0, 0)), np.zeros((0, 1)), np.zeros((1, 0)), 1.0, inputs=["u"], outputs=["y"])
+    return System({"lag": lag, "gain": passing}, [Connection("lag.y", "gain.u", gain=-gain), ("gain.y", "lag.u")])
+
+
+def crossing(gain: float, build: Any = masters.gauss_seidel, rate: float = 1.0, step: float = 0.1) -> Any:
+    system = fed_back(gain, rate)
+    return critical_step(system, build(system, step))
+
+
+@pytest.mark.parametrize("gain", [2.0, 3.0, 10.0])
+@pytest.mark.parametrize("rate", [1.0, 250.0])
+def test_a_delayed_feedback_by_hand(gain: float, rate: float) -> None:
+    """Gauss–Seidel (lag, gain) feeds back x_k itself: x' = (a − g (1 − a)) x, a = e^{−rh}; −1 at a = (g−1)/(g+1)."""
+    found = crossing(gain, rate=rate, step=0.1 / rate)
+    assert found.step == pytest.approx(-math.log((gain - 1) / (gain + 1)) / rate, rel=1e-9)
+
+
+@pytest.mark.parametrize("gain", [2.0, 3.0, 10.0])
+def test_one_delay_more_by_hand(gain: float) -> None:
+    """Jacobi feeds back x_{k−1}: μ² − a μ + g (1 − a) = 0 leaves the circle as a pair when g (1 − a) = 1."""
+    assert crossing(gain, masters.jacobi).step == pytest.approx(-math.log(1 - 1 / gain), rel=1e-9)
+
+
+@pytest.mark.parametrize("step", [1e-3, 0.1, 5.0])
+def test_its_own_step_only_sets_the_scale(step: float) -> None:
+    assert crossing(3.0, step=step).step == pytest.approx(math.log(2), rel=1e-9)
+
+
+def test_forward_euler_by_hand() -> None:
+    """1 − 4 h = −1."""
+    unit = StateSpace(-4.0, 1.0, 1.0, initial=1.0, integrator=ForwardEuler())
+    system = System({"a": unit}, inputs={"a.u1": 0.0})
+    assert critical_step(system, masters.jacobi(system, 0.1)).step == pytest.approx(0.5, rel=1e-9)
+
+
+def test_a_loop_gain_below_one_is_stable_at_every_step() -> None:
+    found = crossing(0.5)
+    assert math.isinf(found.step)
+    # A ten-thousandth to a hundred times 1/|λ| of the fastest mode, 1.5 1/s here.
+    assert found.searched == pytest.approx((1e-4 / 1.5, 100 / 1.5))
+
+
+@pytest.mark.parametrize(("step", "searched"), [(1e-6, (1e-6, 100 / 1.5)), (30.0, (1e-4 / 1.5, 300.0))])
+def test_the_search_reaches_beyond_the_step_of_the_master(step: float, searched: tuple[float, float]) -> None:
+    assert crossing(0.5, step=step).searched == pytest.approx(searched)
+
+
+def test_the_points_searched_lie_six_per_cent_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[np.ndarray] = []
+
+    class Spy(Batch):
+        def __init__(self, system: Any, master: Any, steps: Any) -> None:
+            tried.append(steps)
+            super().__init__(system, master, steps)
+
+    monkeypatch.setattr(critical, "Batch", Spy)
+    crossing(3.0)
+    assert tried[0][1:] / tried[0][:-1] == pytest.approx(np.full(239, 10 ** (6 / 239)))
+
+
+def test_nothing_that_moves_takes_the_step_of_the_master_as_its_scale() -> None:
+    unit = StateSpace(0.0, 1.0, 1.0, initial=1.0)
+    system = System({"a": unit, "b": StateSpace(0.0, 1.0, 1.0)}, [("a.y1", "b.u1")], inputs={"a.u1": 0.0})
+    found = critical_step(system, masters.jacobi(system, 0.2))
+    assert math.isinf(found.step)
+    assert found.searched == pytest.approx((0.2e-4, 20.0))
+
+
+def test_a_system_that_grows_has_none() -> None:
+    unit = StateSpace(0.5, 1.0, 1.0, initial=1.0)
+    system = System({"a": unit}, inputs={"a.u1": 0.0})
+    assert critical_step(system, masters.jacobi(system, 0.1)) is None
+
+
+def test_unstable_however_small() -> None:
+    """An oscillator cut between position and velocity: ρ = 1 + O(h²)."""
+    units = {name: StateSpace(0.0, 1.0, 1.0, initial=1.0, integrator=Exact()) for name in ("x", "v")}
+    system = System(units, [Connection("v.y1", "x.u1"), Connection("x.y1", "v.u1", gain=-1.0)])
+    found = critical_step(system, masters.jacobi(system, 0.1))
+    assert (found.step, found.searched) == (0.0, pytest.approx((1e-4, 100.0)))
+
+
+@pytest.mark.parametrize("gain", [1.2, 2.0, 7.0])
+def test_just_below_stable_and_just_above_not(gain: float) -> None:
+    system = fed_back(gain)
+    step = crossing(gain).step
+    for factor, stable in ((1 - 1e-6, True), (1 + 1e-6, False)):
+        master = masters.gauss_seidel(system, step * factor)
+        assert Spectrum(LinearSystem(system, master)).stable is stable
+
+
+def test_a_meter_does_not_change_it() -> None:
+    system = fed_back(3.0)
+    meter = StateSpace(0.0, 1.0, 1.0, integrator=Exact(), inputs=["u"], outputs=["y"])
+    more = System({**system.units, "meter": meter}, [*system.connections, ("lag.y", "meter.u")])
+    assert critical_step(more, masters.gauss_seidel(more, 0.1)).step == pytest.approx(math.log(2), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0.1, math.log(2)), (0.5, math.log(2)), (5.0, math.log(2)), (10.0, 0.0), (0.05, math.inf)],
+)
+def test_large_systems_by_octaves_and_bisection(step: float, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an eighth to eight times the step, to 1 %."""
+    monkeypatch.setattr(product, "SPARSE_FROM", 0)
+    system = fed_back(3.0)
+    assert LinearSystem(system, masters.gauss_seidel(system, step)).sparse
+    found = critical_step(system, masters.gauss_seidel(system, step))
+    assert found.searched == pytest.approx((step / 8, 8 * step))
+    if math.isfinite(expected) and expected:
+        assert found.step <= expected <= 1.01 * found.step
+    else:
+        assert found.step == expected
