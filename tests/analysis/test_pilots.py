@@ -1,0 +1,490 @@
+"""Pilot runs of Python units whose exact solution is known, and every rule by which they are read."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cosimo.analysis import pilots as piloting
+from cosimo.analysis.local import LocalSystem
+from cosimo.analysis.pilots import Budget, Pilots, bounded, limit
+from cosimo.analysis.truth import Truth, exact_truth, output_errors
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.system import Connection, System
+from cosimo.couplings import Hold
+from cosimo.masters import gauss_seidel, jacobi
+from cosimo.units import Exact, PythonUnit, StateSpace
+
+
+class Lag:
+    """ẋ = −x + u, exact for a held u."""
+
+    inputs, outputs = ("u",), ("x",)
+    rate, begin = 1.0, 1.0
+
+    def __init__(self) -> None:
+        self.u, self.x = 0.0, self.begin
+
+    def step(self, time: float, duration: float) -> None:
+        self.x = self.u + (self.x - self.u) * math.exp(-self.rate * duration)
+
+
+class Other(Lag):
+    rate, begin = 2.0, 0.0
+
+
+def loop(gain: float = -1.0, first: type = Lag) -> System:
+    units = {"a": PythonUnit(first), "b": PythonUnit(Other)}
+    return System(units, [Connection("b.x", "a.u", gain=gain), ("a.x", "b.u")], name="loop")
+
+
+def known(gain: float = -1.0) -> System:
+    """The same equations, known."""
+    units = {
+        "a": StateSpace(-1.0, 1.0, 1.0, initial=1.0, inputs=["u"], outputs=["x"], integrator=Exact()),
+        "b": StateSpace(-2.0, 2.0, 1.0, initial=0.0, inputs=["u"], outputs=["x"], integrator=Exact()),
+    }
+    return System(units, [Connection("b.x", "a.u", gain=gain), ("a.x", "b.u")], name="loop")
+
+
+def exact(step: float, horizon: float, gain: float = -1.0) -> Truth:
+    local = LocalSystem(known(gain), np.zeros(2), 1.0, {})
+    return exact_truth(local, step=step, start=0.0, horizon=horizon)
+
+
+# ---- what runs tend to -----------------------------------------------------------------------------------------------
+
+TIME = np.linspace(0, 1, 21)[:, None]
+FINAL = np.hstack([np.cos(3 * TIME), 5 + TIME])
+SHAPE = np.hstack([TIME * (1 - TIME), TIME**2])
+
+
+def levels(order: float, size: float, count: int) -> list[np.ndarray]:
+    return [FINAL + size * SHAPE / 2 ** (order * k) for k in range(count)]
+
+
+@given(st.floats(0.65, 6.0), st.floats(1e-6, 0.3), st.integers(3, 5))
+def test_an_error_of_one_order_is_extrapolated_away(order: float, size: float, count: int) -> None:
+    truth, seen = limit(levels(order, size, count))
+    assert seen == pytest.approx(order, rel=1e-3)
+    assert truth.rows == pytest.approx(FINAL, abs=1e-9)
+    assert truth.sizes == pytest.approx(np.abs(truth.rows).max(axis=0))
+
+
+def test_how_far_the_limit_still_is() -> None:
+    """Three levels of order 1 with the error 0.08 t (1 − t), relative to the sizes 1 and 6."""
+    coarse, middle, fine = levels(1.0, 0.08, 3)
+    truth, _ = limit([coarse, middle, fine])
+    change = 0.02 * np.abs(SHAPE / np.abs(fine).max(axis=0)).max()
+    # The same shape exactly: a tenth of what the extrapolation adds.
+    assert truth.own_error == pytest.approx(0.1 * change, rel=1e-6)
+    # A shape that differs by 20 % is believed by 20 % less.
+    bent = middle + 0.2 * 0.04 * np.hstack([TIME * (1 - TIME) * (1 - 2 * TIME), 0 * TIME])
+    again, _ = limit([coarse, bent, fine])
+    before, after = ((one - other) / np.abs(fine).max(axis=0) for one, other in ((bent, coarse), (fine, bent)))
+    factor = (before * before).sum() / (before * after).sum()
+    off = np.linalg.norm(before - factor * after) / np.linalg.norm(before)
+    assert 0.1 < off < 0.25
+    doubt = max(off / (factor - 1), abs(1 / (factor - 1) - 1))
+    assert again.own_error == pytest.approx(np.abs(after).max() * doubt, rel=1e-9)
+
+
+@pytest.mark.parametrize(("factor", "tends"), [(1.7, 2), (2.4, 2), (2.8, 2), (2.9, 4), (3.5, 4), (5.0, 4), (7.0, 8)])
+def test_an_order_that_is_no_whole_number_yet_is_doubted(factor: float, tends: int) -> None:
+    """By what the limit would move if the changes went on to shrink by the factor 2, 4, 8 …"""
+    size = np.abs(FINAL + 0.1 * SHAPE / factor**2).max(axis=0)
+    change = 0.1 * (1 / factor - 1 / factor**2) * np.abs(SHAPE / size).max()
+    truth, _ = limit([FINAL + 0.1 * SHAPE / factor**k for k in range(3)])
+    expected = change * max(0.1 / (factor - 1), abs(1 / (factor - 1) - 1 / (tends - 1)))
+    assert truth.own_error == pytest.approx(expected, rel=1e-9)
+
+
+def test_two_runs_tell_only_how_far_they_are_apart() -> None:
+    coarse, fine = levels(1.0, 0.08, 2)
+    truth, order = limit([coarse, fine])
+    assert order is None
+    assert truth.rows is fine
+    assert truth.own_error == pytest.approx(np.abs((fine - coarse) / np.abs(fine).max(axis=0)).max())
+
+
+@pytest.mark.parametrize(
+    ("factor", "believed"), [(1.4, False), (1.55, True), (2.0, True), (64.0, True), (69.0, True), (75.0, False)]
+)
+def test_only_plausible_orders_are_extrapolated(factor: float, believed: bool) -> None:
+    truth, order = limit([FINAL + 0.1 * SHAPE / factor**k for k in range(3)])
+    assert order == pytest.approx(math.log2(factor), rel=1e-6)
+    last = FINAL + 0.1 * SHAPE / factor**2
+    assert np.allclose(truth.rows, FINAL if believed else last, rtol=0, atol=1e-12)
+    if not believed:
+        assert truth.own_error == pytest.approx(
+            0.1 * (1 / factor - 1 / factor**2) * np.abs(SHAPE / np.abs(last).max(axis=0)).max()
+        )
+
+
+@pytest.mark.parametrize(("bend", "believed"), [(0.2, True), (0.35, False)])
+def test_only_changes_alike_in_shape_are_extrapolated(bend: float, believed: bool) -> None:
+    """The second change has a part of another shape: relative to the first, `bend` of it."""
+    t, flat = TIME, np.zeros_like(TIME)
+    first, odd = np.hstack([np.sin(math.pi * t), flat]), np.hstack([np.sin(2 * math.pi * t), flat])
+    last = np.hstack([flat, flat + 1.0])
+    second = (first + bend * odd) / 2
+    truth, order = limit([last - second - first, last - second, last])
+    assert order is not None
+    assert (truth.rows is not last) is believed
+
+
+def test_runs_that_do_not_approach_each_other_have_no_order() -> None:
+    last = FINAL
+    truth, order = limit([last, last + 0.1 * SHAPE, last])
+    assert order is None
+    assert truth.rows is last
+    same, _ = limit([last, last, last])
+    assert (same.own_error, same.rows is last) == (0.0, True)
+
+
+def test_outputs_at_rest_are_no_division_by_zero() -> None:
+    rows = [np.hstack([level, np.zeros((21, 1))]) for level in levels(1.0, 0.1, 3)]
+    truth, order = limit(rows)
+    assert order == pytest.approx(1.0, rel=1e-6)
+    assert truth.sizes[2] == 0
+
+
+# ---- bounded ---------------------------------------------------------------------------------------------------------
+
+STEADY = Truth(np.ones((40, 1)), np.ones(1))
+
+
+def deviating(*quarters: float) -> np.ndarray:
+    return np.ones((40, 1)) + np.repeat(quarters, 10)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("quarters", "grows", "answer"),
+    [
+        ((0.2, 0.1, 0.1, 0.09), False, True),  # it fades
+        ((0.2, 0.1, 0.1, 0.11), False, None),
+        ((0.1, 0.1, 0.1, 0.1), False, None),  # it stays as near, for now
+        ((0.0, 0.0, 0.0, 0.0), False, True),
+        ((0.1, 0.1, 0.1, 0.1), True, False),  # a monitor of the run saw it grow
+        ((0.1, 0.2, 0.4, 1.0), False, None),  # off by no more than the signal itself
+        ((0.1, 0.2, 0.4, 2.1), False, False),  # more than twice the third quarter, taken as 1 at least
+        ((0.1, 0.2, 0.4, 1.9), False, None),
+        ((0.5, 1.0, 3.0, 6.1), False, False),
+        ((0.5, 1.0, 3.0, 5.9), False, None),
+        ((5.0, 3.0, 2.0, 2.6), False, None),
+        ((5.0, 3.0, 2.0, 2.5), False, True),
+        ((0.5, 1.0, 3.0, 5.9), True, False),
+    ],
+)
+def test_growth_is_seen_in_the_last_quarters(quarters: tuple[float, ...], grows: bool, answer: bool | None) -> None:
+    assert bounded(deviating(*quarters), STEADY, None, grows) is answer
+
+
+def test_a_run_that_left_the_range_of_numbers_is_not_bounded() -> None:
+    assert bounded(np.full((40, 1), np.nan), STEADY, 1.5, False) is False
+
+
+def test_few_rows_say_nothing_of_growth() -> None:
+    rows = np.ones((15, 1)) * np.geomspace(1, 1e6, 15)[:, None]
+    assert bounded(rows, Truth(np.ones((15, 1)), np.ones(1)), None, False) is None
+    longer = np.ones((16, 1)) * np.geomspace(1, 1e6, 16)[:, None]
+    assert bounded(longer, Truth(np.ones((16, 1)), np.ones(1)), None, False) is False
+
+
+def test_outputs_at_rest_do_not_count() -> None:
+    rows = np.hstack([np.ones((40, 1)), 1e3 * np.geomspace(1, 1e6, 40)[:, None]])
+    truth = Truth(np.hstack([np.ones((40, 1)), np.zeros((40, 1))]), np.array([1.0, 0.0]))
+    assert bounded(rows, truth, None, False) is True
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "build"), [(0.1, jacobi), (0.05, jacobi), (0.1, gauss_seidel)], ids=["0.1", "0.05", "gauss-seidel"]
+)
+def test_the_measured_error_is_the_true_one(step: float, build: Any) -> None:
+    system = loop()
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    pilot = pilots.of(build(system, step))
+    rows, diverged, grows = pilots.rows(build(system, step), 1)
+    assert (diverged, grows) == (None, False)
+    true = output_errors(system, build(system, step), rows, exact(step, 4.0), 4.0, "measured")
+    assert pilot.errors is not None
+    for name, value in true.outputs.items():
+        assert value / 1.05 <= pilot.errors.outputs[name] <= 1.05 * value
+    assert pilot.errors.kind == "measured"
+    assert pilot.errors.horizon == 4.0
+    assert pilot.order == pytest.approx(1.0, abs=0.15)
+    assert pilot.bounded is True
+    assert pilot.own_error <= 0.1 * pilot.errors.worst
+    assert pilot.reason == ""
+    assert pilot.runs >= 2
+    assert pilot.truth is not None
+    assert pilot.truth.rows == pytest.approx(exact(step, 4.0).rows, abs=0.05 * true.worst)
+
+
+@pytest.mark.parametrize("gain", [-1.0, -3.0, 0.75])
+@pytest.mark.parametrize("build", [jacobi, gauss_seidel])
+def test_the_true_solution_is_known_as_well_as_is_said(gain: float, build: Any) -> None:
+    system = loop(gain)
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    for step in (0.2, 0.1, 0.05):
+        pilot, true = pilots.of(build(system, step)), exact(step, 4.0, gain)
+        assert pilot.truth is not None
+        assert pilot.errors is not None
+        off = (np.abs(pilot.truth.rows - true.rows) / true.sizes).max()
+        assert off <= pilot.own_error <= 0.1 * pilot.errors.worst
+
+
+def test_linear_extrapolation_is_seen_as_second_order() -> None:
+    system = known()
+    pilot = Pilots(system, start=0.0, horizon=4.0).of(jacobi(system, 0.1, coupling=Hold(1)))
+    assert pilot.order == pytest.approx(2.0, abs=0.25)
+
+
+def test_what_was_run_is_remembered() -> None:
+    system = loop()
+    pilots = Pilots(system, start=0.0, horizon=2.0)
+    first = pilots.of(jacobi(system, 0.1))
+    assert pilots.of(jacobi(system, 0.1)) is first
+    assert pilots.of(jacobi(system, 0.2)) is not first
+    assert pilots.of(jacobi(system, 0.1, coupling=Hold(0))) is first
+    assert pilots.rows(jacobi(system, 0.1), 2)[0] is pilots.rows(jacobi(system, 0.1), 2)[0]
+    assert pilots.of(gauss_seidel(system, 0.1)) is not first
+
+
+def test_finer_runs_show_the_rows_of_the_coarse_one() -> None:
+    system = loop()
+    pilots = Pilots(system, start=1.0, horizon=2.05)
+    rows, _, _ = pilots.rows(jacobi(system, 0.1), 4)
+    assert rows.shape == (21, 2)
+    assert rows[0].tolist() == [1.0, 0.0]
+    assert pilots.stepping(jacobi(system, 0.1)) == 0.0  # only a run at the step itself is timed
+    pilots.rows(jacobi(system, 0.1), 1)
+    assert pilots.stepping(jacobi(system, 0.1)) > 0.0
+
+
+def test_another_master_against_the_same_truth() -> None:
+    system = loop()
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    truth = pilots.of(jacobi(system, 0.05)).truth
+    assert truth is not None
+    for every in (1, 2, 4):
+        step = 0.05 / every
+        master = gauss_seidel(system, step)
+        found = pilots.against(master, truth)
+        fine = exact(step, 4.0)
+        rows = pilots.rows(master, 1)[0][::every]
+        true = output_errors(system, master, rows, Truth(fine.rows[::every], fine.sizes), 4.0, "measured")
+        assert found.worst == pytest.approx(true.worst, abs=1e-3)
+        assert found.worst > 3e-3
+        assert (found.kind, found.horizon) == ("measured", 4.0)
+
+
+def test_a_step_longer_than_that_of_the_truth_cannot_be_compared() -> None:
+    system = loop()
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    truth = pilots.of(jacobi(system, 0.2)).truth
+    assert truth is not None
+    assert math.isinf(pilots.against(jacobi(system, 0.4), truth).worst)
+
+
+def test_a_run_that_diverges() -> None:
+    """With a gain of 400 the delay of 0.2 s makes it grow from step to step; short steps do not."""
+    system = loop(gain=-400.0)
+    pilots = Pilots(system, start=0.0, horizon=200.0)
+    master = jacobi(system, 0.2)
+    rows, diverged, grows = pilots.rows(master, 1)
+    assert diverged is not None
+    assert 0 < diverged < 200.0
+    assert grows
+    assert np.isnan(rows).all()
+    pilot = pilots.of(master)
+    assert pilot.bounded is False
+    assert pilot.diverged == diverged
+    for step in (0.2, 0.4):  # at the step of the truth, or at half of it
+        found = pilots.against(master, exact(step, 200.0, -400.0))
+        assert found.outputs == {"a.x": math.inf, "b.x": math.inf}
+
+
+def test_growth_within_the_range_of_numbers_is_seen() -> None:
+    system = loop(gain=-60.0)
+    pilot = Pilots(system, start=0.0, horizon=8.0).of(jacobi(system, 0.2))
+    assert pilot.diverged is None
+    assert pilot.bounded is False
+    assert pilot.errors is not None
+    assert pilot.errors.worst > 10
+
+
+class Failing(Lag):
+    def step(self, time: float, duration: float) -> None:
+        raise ValueError("out of order")
+
+
+def test_a_run_that_fails_says_why() -> None:
+    system = loop(first=Failing)
+    pilot = Pilots(system, start=0.0, horizon=2.0).of(jacobi(system, 0.1))
+    assert (pilot.errors, pilot.bounded, pilot.runs) == (None, None, 0)
+    assert "out of order" in pilot.reason
+
+
+class Fragile(Lag):
+    """Bears no short steps."""
+
+    def step(self, time: float, duration: float) -> None:
+        if duration < 0.04:
+            raise ValueError("too short")
+        super().step(time, duration)
+
+
+def test_finer_runs_that_fail_leave_no_error() -> None:
+    system = loop(first=Fragile)
+    pilot = Pilots(system, start=0.0, horizon=2.0).of(jacobi(system, 0.1))
+    assert pilot.errors is None
+    assert pilot.bounded is None
+    assert "0.025 s failed" in pilot.reason
+    assert "too short" in pilot.reason
+
+
+class Noisy(Lag):
+    """An output that does not depend on the step in any orderly way."""
+
+    def step(self, time: float, duration: float) -> None:
+        super().step(time, duration)
+        self.x += 0.3 * math.sin(1e9 * (time + duration) * (1 + duration))
+
+
+def test_runs_that_do_not_converge_leave_no_error() -> None:
+    system = loop(first=Noisy)
+    pilot = Pilots(system, start=0.0, horizon=2.0).of(jacobi(system, 0.1))
+    assert pilot.errors is None
+    assert pilot.bounded is None
+    assert "finer runs would cost more than the budget" in pilot.reason
+    assert "the last two runs differ by" in pilot.reason
+
+
+# ---- budget ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_usual_budget() -> None:
+    assert (Budget().multiples, Budget().seconds) == (20, 10.0)
+    assert Pilots(loop(), start=0.0, horizon=1.0).budget == Budget()
+
+
+def counted(steps: int, multiples: float, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many finer runs are made of something that never converges."""
+    rng = np.random.default_rng(1)
+    system = loop()
+    pilots = Pilots(system, start=0.0, horizon=0.1 * steps, budget=Budget(multiples=multiples, seconds=1e9))
+    monkeypatch.setattr(pilots, "_fit", lambda _: None)
+    monkeypatch.setattr(pilots, "_run", lambda *_: (rng.normal(size=(steps + 1, 2)), None, False))
+    return pilots.of(jacobi(system, 0.1)).runs
+
+
+@pytest.mark.parametrize(
+    ("steps", "multiples", "runs"),
+    [
+        (10_000, 20, 3),  # 2 + 4 + 8 = 14 runs as long as the one asked for; 16 more are too many
+        (10_000, 30, 4),
+        (10_000, 29, 3),
+        (10_000, 1, 2),  # two are needed in any case
+        (7_000, 13, 3),  # 14 × 7,000 steps are few
+        (8_000, 13, 2),
+        (1_000, 1, 5),  # 62 × 1,000 too, 126 × 1,000 not
+    ],
+)
+def test_finer_runs_end_with_the_budget(
+    steps: int, multiples: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert counted(steps, multiples, monkeypatch) == runs
+
+
+class Clock:
+    """Time that only units move."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float, horizon: float, budget: Budget) -> tuple[Pilots, Clock]:
+    """Pilot runs in which a macro step takes so many seconds, on a clock of their own."""
+    clock = Clock()
+    real = piloting.run
+
+    def run(system: System, master: Any, *, start: float, stop: float) -> Any:
+        result = real(system, master, start=start, stop=stop)
+        spent = (len(result) - 1) * seconds
+        clock.now += spent
+        result.info["stepping_time"] = spent
+        return result
+
+    monkeypatch.setattr(piloting, "run", run)
+    monkeypatch.setattr(piloting, "time", clock)
+    return Pilots(loop(), start=0.0, horizon=horizon, budget=budget), clock
+
+
+@pytest.mark.parametrize(
+    ("seconds", "horizon", "reach"),
+    [
+        (1e-3, 60.0, 60.0),  # 15 × 600 steps of 1 ms: 9 s of 10
+        (2e-3, 60.0, 20.0),  # 333 steps are 33.3 s: 20 of 1, 2, 5 and their powers of ten
+        (1.2e-3, 60.0, 50.0),  # 555 steps
+        (5e-2, 60.0, 10.0),  # 13 steps are too few to tell anything: 100 steps
+        (5e-2, 4.0, 2.0),  # 40 steps in all, and less than these are allowed for
+        (5e-2, 2.0, 2.0),
+    ],
+)
+def test_only_a_part_of_the_horizon_is_run_where_units_are_slow(
+    seconds: float, horizon: float, reach: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pilots, _ = slowed(monkeypatch, seconds, horizon, Budget())
+    pilots._fit(jacobi(pilots.system, 0.1))
+    assert pilots.reach == pytest.approx(reach)
+    assert pilots.horizon == horizon
+
+
+def test_the_timed_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    pilots, clock = slowed(monkeypatch, 1e-3, 60.0, Budget())
+    pilots._fit(jacobi(pilots.system, 0.1))
+    assert clock.now == pytest.approx(50e-3)
+    assert pilots.seconds == pytest.approx(50e-3)
+
+
+def test_errors_reach_only_as_far_as_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pilots, _ = slowed(monkeypatch, 2e-3, 60.0, Budget())
+    pilot = pilots.of(jacobi(pilots.system, 0.1))
+    assert pilot.errors is not None
+    assert pilot.errors.horizon == 20.0
+    rows, _, _ = pilots.rows(jacobi(pilots.system, 0.1), 1)
+    assert len(rows) == 201
+
+
+def test_a_budget_that_is_spent_twice_ends_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pilots, _ = slowed(monkeypatch, 1e-3, 4.0, Budget(seconds=0.1))
+    rows = pilots.rows(jacobi(pilots.system, 0.1), 1)
+    assert not pilots.exhausted  # 40 ms
+    pilots.rows(jacobi(pilots.system, 0.1), 4)
+    assert pilots.seconds == pytest.approx(0.2)
+    assert not pilots.exhausted
+    pilots.rows(jacobi(pilots.system, 0.2), 1)
+    assert pilots.exhausted
+    with pytest.raises(ConfigurationError, match=r"budget of 0\.1 s"):
+        pilots.rows(jacobi(pilots.system, 0.05), 1)
+    assert pilots.rows(jacobi(pilots.system, 0.1), 1) is rows  # what is known stays known
+
+
+def test_rounding_is_no_error_to_be_judged() -> None:
+    """Two units that are not coupled have no coupling error: the first two finer runs suffice."""
+    system = System({"a": PythonUnit(Lag), "b": PythonUnit(Other)}, inputs={"a.u": 0.0, "b.u": 1.0})
+    pilot = Pilots(system, start=0.0, horizon=2.0).of(jacobi(system, 0.1))
+    assert pilot.errors is not None
+    assert pilot.errors.worst < 1e-12
+    assert pilot.runs == 2
