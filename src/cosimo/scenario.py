@@ -173,12 +173,19 @@ class Scenario:
 
 
 def load(
-    target: str | Path, *, settings: Mapping[str, float] | None = None, limits: ArchiveLimits | None = None
+    target: str | Path,
+    *,
+    settings: Mapping[str, float] | None = None,
+    limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
 ) -> Scenario:
     """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
+
+    `settings` are parameters of a built-in problem, `limits` bound what files may be. `validate=False` takes FMUs whose
+    descriptions break the standard, also inside a package.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name
     (0.001, 3.0, 'jacobi')
     """
-    return Scenario.of(load_file(target, settings=settings, limits=limits))
+    return Scenario.of(load_file(target, settings=settings, limits=limits, validate=validate))

@@ -54,5 +54,6 @@ def compiled(name: str, defines: tuple[str, ...] = ()) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, name + ENDING)
         flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", *(f"-D{define}" for define in defines)]
-        subprocess.run(["cc", *flags, "-o", str(target), str(HERE / f"{name}.c"), "-lm"], check=True)
+        libraries = [] if "HOST_MATH" in defines else ["-lm"]
+        subprocess.run(["cc", *flags, "-o", str(target), str(HERE / f"{name}.c"), *libraries], check=True)
         return target.read_bytes()

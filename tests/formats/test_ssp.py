@@ -31,8 +31,9 @@ from ssp_builder import (
 
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
-from cosimo.core.system import Connection
+from cosimo.core.system import Connection, System
 from cosimo.formats.export import export_ssp
+from cosimo.formats.loading import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.problems import find
 from cosimo.units.fmu import Fmu
@@ -362,6 +363,68 @@ def test_descriptions_as_they_are_found(tmp_path: Path, old: str, new: str, warn
     loaded = load_ssp(write(tmp_path, document(system(PAIR, A_TO_B)).replace(old, new)))
     assert len(loaded.system.connections) == 1
     assert [w for w in loaded.warnings if warning in str(w)]
+
+
+@pytest.mark.parametrize(
+    "inside", [wire(".u", "c.real_in", more='startElement=""'), wire("c.real_in", ".u", more='endElement=""')]
+)
+def test_an_empty_name_for_the_system_itself(tmp_path: Path, inside: str) -> None:
+    inner = system(component("c"), inside, connectors("u input Real m"), name="sub")
+    found = connection(write(tmp_path, document(system(component("a") + inner, wire("a.real_out", "sub.u")))))
+    assert (found.source, found.target) == ("a.real_out", "sub.c.real_in")
+    assert found.gain == pytest.approx(1e-3)
+
+
+def test_validation_can_be_switched_off_in_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = build(tmp_path, "feedthrough2", file="bad.fmu", changes={'modelName="Feedthrough"': ""})
+    packed = pack(tmp_path, document(system(component("a", source="bad.fmu"))), {"bad.fmu": bad.read_bytes()})
+    with pytest.raises(
+        ConfigurationError, match=r"is not valid: .*'cosimo --no-validate …', load\(…, validate=False\)"
+    ):
+        load_ssp(packed)
+    assert load(packed, validate=False).system.names == ("a",)
+    assert load(bad, validate=False).system.names == ("bad",)
+    scenario = tmp_path / "s.toml"
+    scenario.write_text('step-size = 0.1\n[units.a]\nfmu = "bad.fmu"\n', encoding="utf-8")
+    assert load(scenario, validate=False).system.names == ("a",)
+    with pytest.raises(ConfigurationError, match="is not valid"):
+        load(scenario)
+    monkeypatch.setenv("COSIMO_VALIDATE", "off")
+    assert load_ssp(packed).system.names == ("a",)
+    with pytest.raises(ConfigurationError, match="is not valid"):
+        load(packed, validate=True)
+
+
+def binary(folder: Path) -> None:
+    """An FMU with a binary output and a binary input."""
+    changes = {
+        "  </ModelVariables>": '    <Binary name="raw" valueReference="50" causality="output"/>\n'
+        '    <Binary name="blob" valueReference="51" causality="input"><Start value="00"/></Binary>\n'
+        "  </ModelVariables>",
+        '    <InitialUnknown valueReference="0"/>': '    <Output valueReference="50"/>\n'
+        '    <InitialUnknown valueReference="0"/>\n    <InitialUnknown valueReference="50"/>',
+    }
+    build(folder, "peculiar3", file="g.fmu", changes=changes)
+
+
+@pytest.mark.parametrize("declared", ["", connectors("raw output Binary", "blob input Binary", "u input", "y output")])
+@pytest.mark.parametrize(("start", "end"), [("a.raw", "b.u"), ("a.y", "b.blob"), ("a.raw", "b.blob")])
+def test_binary_variables_are_refused_by_name(tmp_path: Path, start: str, end: str, declared: str) -> None:
+    binary(tmp_path)
+    elements = component("a", declared, source="g.fmu") + component("b", declared, source="g.fmu")
+    assert load_ssp(write(tmp_path, document(system(elements)))).system.names == ("a", "b")
+    with pytest.raises(ConfigurationError) as caught:
+        load_ssp(write(tmp_path, document(system(elements, wire(start, end)))))
+    wrong = end if "blob" in end else start
+    assert f"{wrong} is a binary variable, and these are not supported" in str(caught.value)
+    scenario = tmp_path / "s.toml"
+    units = "".join(f'[units.{name}]\nfmu = "g.fmu"\n' for name in "ab")
+    scenario.write_text(f'connections = ["{start} -> {end}"]\n{units}', encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"is a binary variable, and these are not supported"):
+        load(scenario)
+    unit = Fmu(tmp_path / "g.fmu")
+    with pytest.raises(ConfigurationError, match=r"is a binary variable, and these are not supported"):
+        System({"a": unit, "b": unit}, [Connection(start, end)])
 
 
 def test_without_any_namespace(tmp_path: Path) -> None:

@@ -79,8 +79,15 @@ def common(
     archive_limits: Annotated[
         str | None, typer.Option(metavar="NAME=VALUE,…", help="What FMUs and packages may be, as total-size=8GiB.")
     ] = None,
+    no_validate: Annotated[
+        bool, typer.Option("--no-validate", help="Take FMUs whose descriptions break the standard as they are.")
+    ] = False,
 ) -> None:
     """Options before the verb."""
+    if no_validate:
+        from cosimo.units.fmu_archive import VALIDATE
+
+        os.environ[VALIDATE] = "off"  # as below
     if archive_limits is not None:
         from cosimo.units.archives import ENVIRONMENT, ArchiveLimits
 

@@ -65,9 +65,9 @@ class Table:
     @property
     def jumps(self) -> Array:
         """The times at which the value changes at once."""
-        if self.interpolation == "hold":
-            return self.times[1:]
-        return self.times[1:][np.diff(self.times) == 0]
+        later = self.times[1:]
+        found: Array = later if self.interpolation == "hold" else later[np.diff(self.times) == 0]
+        return found
 
     def __call__(self, time: float) -> float:
         if self.interpolation == "linear":  # takes the last of two rows of one time

@@ -192,6 +192,8 @@ class System:
             places = {variable: place for place, variable in reversed([*enumerate(variables)])}
             self._places[unit, kind] = (variables, places)
         if variable not in places:
+            if reason := self.units[unit].refusal(variable):
+                raise ConfigurationError(f"{name} {reason}")
             raise UnknownNameError(f"{kind} of unit '{unit}'", variable, variables)
         return Variable(unit, places[variable])
 

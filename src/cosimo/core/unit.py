@@ -44,6 +44,11 @@ class DiscreteModel:
 class Instance(ABC):
     """A live unit. Time, state and input belong to it; `read` may be called at any time after `set_input`."""
 
+    @property
+    def ended(self) -> float | None:
+        """The time at which the unit wants the simulation to end, once it has asked for that."""
+        return None
+
     @abstractmethod
     def set_input(self, coefficients: Array, h: float) -> None:
         """Take the input from now on: row j holds c_j of u(t) = Σ_j c_j ((t − t_now) / h)^j, one column per input."""
@@ -101,6 +106,10 @@ class Unit(ABC):
     def discrete_inputs(self) -> tuple[str, ...]:
         """Inputs that are not continuous (whole numbers, switches): they are held, never extrapolated."""
         return ()
+
+    def refusal(self, variable: str) -> str | None:
+        """Why a variable that the unit has cannot be connected; None for all others."""
+        return None
 
     @abstractmethod
     def instantiate(self, start_time: float = 0.0) -> Instance:

@@ -18,17 +18,22 @@ SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
 
 
 def load(
-    target: str | Path, *, settings: Mapping[str, float] | None = None, limits: ArchiveLimits | None = None
+    target: str | Path,
+    *,
+    settings: Mapping[str, float] | None = None,
+    limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
 ) -> Loaded:
     """What a scenario `.toml`, an `.ssp`, an `.ssd`, an `.fmu` or the name of a built-in problem stands for.
 
     `settings` are parameters of a built-in problem, also of one that a scenario names. `limits` bound what files may
-    be; without them the usual ones count, or those of the environment.
+    be; without them the usual ones count, or those of the environment. `validate=False` takes FMUs whose descriptions
+    break the standard; None validates unless the environment says COSIMO_VALIDATE=off.
 
     >>> load("two-mass").system.names
     ('one', 'two')
     """
-    return load_with(target, Findings(), settings=settings, limits=limits)
+    return load_with(target, Findings(), settings=settings, limits=limits, validate=validate)
 
 
 def load_with(
@@ -37,6 +42,7 @@ def load_with(
     *,
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
 ) -> Loaded:
     """As `load`; all that is found on the way, also when it raises, is added to `findings`."""
     path = Path(target)
@@ -47,14 +53,14 @@ def load_with(
     if suffix == ".toml":
         from cosimo.formats.scenario_building import load_scenario
 
-        return load_scenario(path, findings, settings=settings, limits=limits)
+        return load_scenario(path, findings, settings=settings, limits=limits, validate=validate)
     if settings:
         raise ConfigurationError(f"'{path}' is no built-in problem whose parameters could be set; edit the file.")
     if suffix == ".fmu":
-        return _fmu(path, limits)
+        return _fmu(path, limits, validate)
     from cosimo.formats.ssp import load_ssp
 
-    return load_ssp(path, findings, limits=limits)
+    return load_ssp(path, findings, limits=limits, validate=validate)
 
 
 def _problem(name: str, settings: Mapping[str, float] | None) -> Loaded:
@@ -71,10 +77,10 @@ def _problem(name: str, settings: Mapping[str, float] | None) -> Loaded:
     raise UnknownNameError("system", name, [*CATALOGUE, f"a file ({known})"])
 
 
-def _fmu(path: Path, limits: ArchiveLimits | None) -> Loaded:
+def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None) -> Loaded:
     from cosimo.units.fmu import Fmu, FmuOptions
 
-    fmu = Fmu(path, options=FmuOptions(limits=limits))
+    fmu = Fmu(path, options=FmuOptions(limits=limits, validate=validate))
     given = fmu.default_experiment
     return Loaded(
         System({path.stem: fmu}, name=fmu.model_name),

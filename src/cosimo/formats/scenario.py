@@ -141,7 +141,7 @@ class CsvTable(Table):
     column: str = Field(description="The column with the values.")
     time_column: str | None = Field(None, description="The column with the times in seconds; the first if left out.")
     interpolation: Literal["linear", "hold"] = Field(
-        "linear", description="Between rows: linear, or held; two rows of one time jump."
+        "linear", description="Between rows: linear, or held; two rows of one time are a jump."
     )
 
 

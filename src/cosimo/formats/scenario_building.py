@@ -31,6 +31,7 @@ def load_scenario(
     *,
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
 ) -> Loaded:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
     path, findings = Path(path), findings or Findings()
@@ -41,7 +42,7 @@ def load_scenario(
     elif settings:
         raise ConfigurationError(f"'{path}' has no built-in problem whose parameters could be set; edit the file.")
     else:
-        loaded = Loaded(_system(scenario, source, findings, limits))
+        loaded = Loaded(_system(scenario, source, findings, limits, validate))
     step = loaded.step if scenario.step_size is None else scenario.step_size
     options = None if scenario.master is None else master_options(scenario.master)
     with findings.collect(source.place("master")):
@@ -90,12 +91,14 @@ def _problem(scenario: Scenario, source: Source, settings: Mapping[str, float]) 
     return Loaded(system, step=problem.step, stop=problem.stop)
 
 
-def _system(scenario: Scenario, source: Source, findings: Findings, limits: ArchiveLimits) -> System:
+def _system(
+    scenario: Scenario, source: Source, findings: Findings, limits: ArchiveLimits, validate: bool | None
+) -> System:
     units: dict[str, Unit] = {}
     for name, table in scenario.units.items():
         place = source.place("units", name)
         with findings.collect(place), place.blame(show_key(["units", name])):
-            units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits)
+            units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits, validate)
     findings.require_no_errors()
     known = directory(units)
     connections = []

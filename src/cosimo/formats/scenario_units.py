@@ -27,6 +27,8 @@ from cosimo.units import (
     SymplecticEuler,
 )
 from cosimo.units.archives import ArchiveLimits
+from cosimo.units.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.isolation import Isolation
 
 _INTEGRATORS: Mapping[str, type[Integrator]] = {
     "exact": Exact,
@@ -45,10 +47,17 @@ def build_unit(
     source: Source,
     start_time: float,
     limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
 ) -> Unit:
-    """The unit that a table describes."""
+    """The unit that a table describes; `validate` counts for FMUs whose table does not switch it off."""
     if isinstance(table, FmuTable):
-        return _fmu(name, table, source, start_time, limits)
+        options = FmuOptions(
+            exact_difference=table.exact_difference,
+            logging=table.logging,
+            validate=validate if table.validate_ else False,
+            limits=limits,
+        )
+        return _fmu(name, table, source, start_time, options)
     if isinstance(table, PythonTable):
         return _python(table, source)
     given: dict[str, Any] = {name: getattr(table, name) for name in _LINEAR}
@@ -60,10 +69,7 @@ def build_unit(
     return Mechanical(table.M, table.C, table.K, **given)
 
 
-def _fmu(name: str, table: FmuTable, source: Source, start_time: float, limits: ArchiveLimits | None) -> Unit:
-    from cosimo.units.fmu import Experiment, Fmu, FmuOptions
-    from cosimo.units.isolation import Isolation
-
+def _fmu(name: str, table: FmuTable, source: Source, start_time: float, options: FmuOptions) -> Unit:
     path = source.near(table.fmu)
     if not os.path.exists(path) and os.path.isdir(path.parent):
         near = [file.name for file in path.parent.glob("*.fmu")]
@@ -79,9 +85,7 @@ def _fmu(name: str, table: FmuTable, source: Source, start_time: float, limits: 
         start=table.start,
         isolate=isolation if table.isolate or table.sandbox else False,
         experiment=Experiment(start_time=start_time),
-        options=FmuOptions(
-            exact_difference=table.exact_difference, logging=table.logging, validate=table.validate_, limits=limits
-        ),
+        options=options,
     )
 
 

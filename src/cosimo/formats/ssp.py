@@ -17,9 +17,16 @@ from cosimo.formats.ssp_flattening import Flattening
 from cosimo.formats.ssp_network import components
 from cosimo.formats.ssp_structure import open_structure
 from cosimo.units.archives import ArchiveLimits
+from cosimo.units.fmu import FmuOptions
 
 
-def load_ssp(path: str | Path, findings: Findings | None = None, *, limits: ArchiveLimits | None = None) -> Loaded:
+def load_ssp(
+    path: str | Path,
+    findings: Findings | None = None,
+    *,
+    limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
+) -> Loaded:
     """The system in an .ssp or .ssd; with `findings` everything that was found on the way can be seen there.
 
     SSP says nothing about the step: the smallest that an FMU suggests is taken.
@@ -28,7 +35,7 @@ def load_ssp(path: str | Path, findings: Findings | None = None, *, limits: Arch
     limits = limits or ArchiveLimits.from_environment()
     structure, files = open_structure(path, findings, limits)
     try:
-        flat = Flattening(structure, findings, limits)
+        flat = Flattening(structure, findings, FmuOptions(limits=limits, validate=validate))
         units, connections = flat.units(), flat.connections()
         findings.require_no_errors()
         with Place(str(path), structure.root.place.line if path.suffix.lower() == ".ssd" else None).blame("the system"):

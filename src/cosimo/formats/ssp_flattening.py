@@ -41,9 +41,8 @@ class PackedFmu(Fmu):
 class Flattening:
     """Looks into all FMUs of a structure, distributes values, and yields units and connections."""
 
-    def __init__(self, structure: Structure, findings: Findings, limits: ArchiveLimits) -> None:
-        self.structure, self.findings = structure, findings
-        self.options = FmuOptions(limits=limits)
+    def __init__(self, structure: Structure, findings: Findings, options: FmuOptions) -> None:
+        self.structure, self.findings, self.options = structure, findings, options
         self.fmus: dict[Route, Fmu] = {}
         self._read: dict[Path, PackedFmu] = {}
         self.components: dict[Route, Component] = dict(components(structure.root))
@@ -55,7 +54,7 @@ class Flattening:
                 connectors |= {(route, name): c for name, c in self._describe(fmu, component).items()}
         self.network = Network(structure.root, connectors, findings)
         self.values: defaultdict[Route, dict[str, Bound]] = defaultdict(dict)
-        self._require_room(limits)
+        self._require_room(options.limits or ArchiveLimits.from_environment())
         self._bind(structure.root, (), {})
 
     def _open(self, route: Route, component: Component) -> Fmu:
@@ -93,6 +92,10 @@ class Flattening:
         """One connection for each input of a component that an output of a component feeds."""
         found = []
         for route, fmu in self.fmus.items():
+            for name in fmu.left_out:
+                if (feed := self.network.feeds.get((route, name))) is not None:
+                    with self.findings.collect(feed.wire.place):
+                        raise ConfigurationError(f"{show((route, name))} {fmu.refusal(name)}")
             for info in fmu.variables.values():
                 feed = self.network.feeds.get((route, info.name))
                 if feed is not None and info.causality == "input":
@@ -108,8 +111,11 @@ class Flattening:
             name: Connector(name, info.causality, component.place, unit=info.unit)
             for name, info in fmu.variables.items()
         }
+        found |= {name: Connector(name, other.causality, component.place) for name, other in fmu.left_out.items()}
         for name, declared in component.connectors.items():
             with self.findings.collect(declared.place):
+                if name in fmu.left_out:
+                    continue
                 if name not in fmu.variables:
                     raise declared.place.error(
                         str(UnknownNameError(f"variable of '{component.label}'", name, fmu.variables))
@@ -232,6 +238,8 @@ class Flattening:
         if origin[0] not in self.components:
             return None
         giver, taker = self.fmus[origin[0]], self.fmus[port[0]]
+        if origin[1] in giver.left_out:
+            raise ConfigurationError(f"{show(origin)} {giver.refusal(origin[1])}")
         source, target = self._primary(giver, origin[1]), self._primary(taker, port[1])
         for end, found, kind in ((origin, source, "output"), (port, target, "input")):
             info_there = self.fmus[end[0]].variables[found]

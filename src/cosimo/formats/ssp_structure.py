@@ -190,8 +190,9 @@ class _StructureReader:
         return connectors
 
     def _wire(self, element: Element) -> Wire:
-        start = (element.get("startElement"), element.require("startConnector"))
-        end = (element.get("endElement"), element.require("endConnector"))
+        # Some tools write an empty name for the system itself, where SSP leaves the attribute out.
+        start = (element.get("startElement") or None, element.require("startConnector"))
+        end = (element.get("endElement") or None, element.require("endConnector"))
         transformation = read_transformation(element)
         if not transformation.linear:
             raise element.place.error(

@@ -25,6 +25,7 @@ from cosimo.units.fmu_variables import (
     VariableInfo,
     check_connection,
     find_derivatives,
+    left_out,
     parse_value,
     read_variables,
 )
@@ -50,13 +51,13 @@ class FmuOptions:
 
     `exact_difference` passes t_{k+1} − t_k instead of h as the step, for FMUs that add steps up and compare the sum
     with the next communication point. `logging` asks the FMU for all its messages, not only errors. `validate=False`
-    takes descriptions that break the standard. `limits` bound what the archive may be; None takes the usual ones, or
-    those of the environment.
+    takes descriptions that break the standard; None validates unless the environment says COSIMO_VALIDATE=off. `limits`
+    bound what the archive may be; None takes the usual ones, or those of the environment.
     """
 
     exact_difference: bool = False
     logging: bool = False
-    validate: bool = True
+    validate: bool | None = None
     limits: ArchiveLimits | None = None
 
 
@@ -116,6 +117,7 @@ class Fmu(Unit):
         self.log_categories: tuple[str, ...] = tuple(one.name for one in description.logCategories if one.name)
         self.default_experiment = _default_experiment(description)
         self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
+        self.left_out = left_out(description)
         self._structure = {
             unknown.variable.name: frozenset(known.name for known in unknown.dependencies)
             for unknown in description.outputs
@@ -185,6 +187,18 @@ class Fmu(Unit):
     def derivatives(self) -> Mapping[int, int]:
         """As declared by the description, or told by units of measure."""
         return find_derivatives(self.output_infos)
+
+    def refusal(self, variable: str) -> str | None:
+        """Texts, binary variables and clocks are not exchanged."""
+        info = self.variables.get(variable)
+        if info is not None and info.type == "String" and info.causality in ("input", "output"):
+            return "is a text; only numbers are exchanged while running. Give it a start value instead."
+        other = self.left_out.get(variable)
+        if other is not None:
+            return (
+                f"is {other.words}, and these are not supported. Only numbers are exchanged: leave the connection out."
+            )
+        return None
 
     # ---- what else can be asked ----------------------------------------------------------------------------------
 

@@ -69,14 +69,23 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         raise zipfile.BadZipFile(f"its directory makes no sense: {error}") from None
 
 
-def read_description(path: Path, *, validate: bool = True, limits: ArchiveLimits | None = None) -> tuple[Any, Any]:
+VALIDATE = "COSIMO_VALIDATE"
+"""The variable that switches the validation of descriptions off for a whole process, with the value `off`."""
+
+
+def read_description(
+    path: Path, *, validate: bool | None = None, limits: ArchiveLimits | None = None
+) -> tuple[Any, Any]:
     """FMPy's model description and the XML root; only the description is read from the archive.
 
-    FMPy is handed an archive that holds nothing else, so that its reading of further files cannot fail.
+    FMPy is handed an archive that holds nothing else, so that its reading of further files cannot fail. Without
+    `validate` the environment decides whether the description is validated.
     """
     from fmpy.model_description import ValidationError, read_model_description
 
     limits = limits or ArchiveLimits.from_environment()
+    if validate is None:
+        validate = os.environ.get(VALIDATE, "") != "off"
     with open_archive(path, limits) as archive:
         if DESCRIPTION not in archive.namelist():
             raise ConfigurationError(f"'{path}' holds no {DESCRIPTION}; it is not an FMU.")
@@ -98,8 +107,8 @@ def read_description(path: Path, *, validate: bool = True, limits: ArchiveLimits
         found = "; ".join(str(problem).rstrip(".") for problem in error.problems[:5])
         more = f"; and {len(error.problems) - 5} more" if len(error.problems) > 5 else ""
         raise ConfigurationError(
-            f"FMU '{path}': {DESCRIPTION} is not valid: {found}{more}. Export it correctly, or try FmuOptions(validate="
-            f"False) at your own risk."
+            f"FMU '{path}': {DESCRIPTION} is not valid: {found}{more}. Export it correctly, or take it as it is at "
+            f"your own risk: 'cosimo --no-validate …', load(…, validate=False), or 'validate = false' in a scenario."
         ) from None
     except CosimoError:
         raise

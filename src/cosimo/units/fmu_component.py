@@ -227,7 +227,7 @@ class Component:
             options["logMessage"] = lambda environment, status, category, message: log.add(status, message)
         try:
             self._fmu.instantiate(**options)
-        except UnitError:
+        except CosimoError:  # such as a function that the library lacks
             raise
         except Exception:  # FMPy raises plain exceptions
             raise UnitError(f"{self} could not be instantiated{self.said}.") from None

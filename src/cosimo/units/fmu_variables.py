@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.units.archives import remedy
@@ -83,10 +83,30 @@ def read_variables(
     units = {unit.name: _unit(unit) for unit in description.unitDefinitions}
     found: dict[str, VariableInfo] = {}
     for variable in description.modelVariables:
-        if variable.name and variable.type not in ("Binary", "Clock"):
+        if variable.name and variable.type not in LEFT_OUT:
             for info in _elements(variable, units, variable.name in relative):
                 found[info.name] = info
     return found
+
+
+LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}
+"""Types of variables that are not exchanged, in words."""
+
+
+class LeftOut(NamedTuple):
+    """A variable that is not exchanged: its type in words, and its causality."""
+
+    words: str
+    causality: str
+
+
+def left_out(description: Any) -> dict[str, LeftOut]:
+    """The variables that `read_variables` leaves out because of their type."""
+    return {
+        variable.name: LeftOut(LEFT_OUT[variable.type], variable.causality or "local")
+        for variable in description.modelVariables
+        if variable.name and variable.type in LEFT_OUT
+    }
 
 
 def check_connection(source: VariableInfo, target: VariableInfo) -> Conversion:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from fmpy.fmi1 import _FMU
 from fmpy.fmi2 import fmi2CallbackFunctions
 
-from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError, UnitTimeout
+from cosimo.core.errors import ConfigurationError, CosimoError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.units.fmu_component import (
     MESSAGES,
     STATUS,
@@ -142,7 +142,7 @@ class IsolatedComponent(Component):
         self._talks = options["loggingOn"]
         try:
             self._create(options)
-        except UnitError:
+        except CosimoError:  # such as a function that the library lacks
             raise
         except Exception:  # FMPy raises plain exceptions
             self._require_alive()
