@@ -196,13 +196,17 @@ def test_analyse_identifies_fmus_and_python_units(folder: Path) -> None:
         succeed(folder, "analyse", file, "--step-size", "4e-3") for file in ("two-mass.ssp", "masses.toml")
     )
     for fields in (package, scenario):
-        assert not fields["stable"]
-        assert fields["spectral_radius"] == pytest.approx(package["spectral_radius"], rel=1e-6)
         assert {unit["name"] for unit in fields["units"]} >= {"one", "two"}
-    # The meter adds up |f|: linear where it starts, not over the whole motion.
-    assert package["confidence"] == "high"
-    assert scenario["confidence"] == "low"
-    assert scenario["expected_errors"] is None
+        assert fields["trust"] == "no"
+        assert fields["horizon"] == fields["error_horizon"] == 0.5
+    assert (package["evidence"], package["error_kind"], package["stable"]) == ("confirmed", "predicted", False)
+    assert package["measured_error"] == pytest.approx(package["error"], rel=0.02)
+    # The meter adds up |f|: linear where it starts, not over the whole motion. So only runs are believed.
+    assert (scenario["evidence"], scenario["error_kind"]) == ("measured", "measured")
+    assert scenario["spectral_radius"] is None
+    assert "meter" in scenario["reasons"]["model"]
+    for name in ("one.f", "two.x", "two.v"):
+        assert scenario["errors"][name] == pytest.approx(package["errors"][name], rel=0.02), name
 
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -374,7 +378,6 @@ start = {{ u1 = 0.0 }}
     [
         ("fail_at", 3, ["'pump'", "fmi2Error", "it says: pump ran dry", "t = 0.5"]),
         ("fatal_at", 3, ["'pump'", "fmi2Fatal", "it says: memory is gone", "t = 0.5"]),
-        ("end_at", 3, ["'pump'", "ended the simulation at t = 0.5"]),
         ("nan_at", 6, ["pump.y became nan at t = 0.6"]),
     ],
 )
@@ -389,6 +392,33 @@ def test_units_that_fail(parameter: str, code: int, messages: list[str], suffix:
     assert rows.time == pytest.approx(0.1 * np.arange(6))
     assert rows["pump.y"] == pytest.approx(rows.time)
     assert not rows.complete
+
+
+def test_descriptions_that_break_the_standard(folder: Path) -> None:
+    build(folder, "feedthrough2", file="bad.fmu", changes={'modelName="Feedthrough"': ""})
+    line = refuse(folder, 2, "info", "bad.fmu")
+    assert "is not valid" in line
+    assert "cosimo --no-validate" in line
+    assert succeed(folder, "--no-validate", "info", "bad.fmu")["fmi_version"] == "2.0"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_unit_that_ends_the_simulation(suffix: str, folder: Path) -> None:
+    """Exit code 0, a notice, and the last row, also where it lies within a macro step."""
+    build(folder, "peculiar2")
+    (folder / "pump.toml").write_text(
+        'step-size = 0.1\nstop-time = 2.0\n[units.pump]\nfmu = "peculiar2.fmu"\nparameters = { end_at = 0.45 }\n'
+        "[inputs]\n'pump.u' = 2.0\n",
+        encoding="utf-8",
+    )
+    told = succeed(folder, "run", "pump.toml", "--output-file", f"rows{suffix}")
+    assert (told["ended_by"], told["steps"], told["complete"]) == ("pump", 4, True)
+    assert told["ended_at"] == told["end_time"] == pytest.approx(0.45)
+    assert "t = 0.45: unit 'pump' ended the simulation; the run is complete" in told["warnings"]
+    rows = read_result(folder / f"rows{suffix}")
+    assert rows.complete
+    assert rows.time == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.45])
+    assert rows["pump.y"] == pytest.approx(2 * rows.time)
 
 
 def test_a_python_class_that_raises(folder: Path) -> None:

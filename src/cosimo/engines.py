@@ -13,14 +13,16 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.lowering import Lowering
 from cosimo.monitoring import Findings, Monitor, Watch
-from cosimo.reference import Interpreter, Signals, named, non_finite, unit_failed
+from cosimo.reference import Interpreter, Signals, end_requested, named, non_finite, unit_failed
 from cosimo.units.native import BadStatus
 
 INTERVAL = 0.25
 """Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
 
-OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED = range(5)
+OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)
 """What the kernel returns."""
+ENDED_INSIDE = 103
+"""The kernel's status for a unit that wants the run to end before the macro step is over."""
 NOT_EXACT = 101
 """The kernel's status for a value that the type of a variable cannot hold."""
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
@@ -72,6 +74,8 @@ class Engine(Protocol):
     """How many macro steps the last `advance` completed, also when it raised."""
     diverged: bool
     """Whether the run was found to grow and shall end here."""
+    ended: str | None
+    """The unit that wants the run to end here."""
 
     def advance(self, first: int, rows: Array) -> None:
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
@@ -109,6 +113,7 @@ class ReferenceEngine:
         told = sum(len(joint.signals) for joint in interpreter.joints)
         self._inputs = len(names) > len(interpreter.system.outputs) + told
         self.made, self.diverged = 0, False
+        self.ended: str | None = None
         self._monitor: Monitor | None = None
         if watch is not None:
             places = {name: place for place, name in enumerate(interpreter.system.input_names)}
@@ -126,6 +131,9 @@ class ReferenceEngine:
                 self.made += 1
                 if self._monitor is not None and self._monitor.observe(*self._signals()):
                     self.diverged = True
+                    return
+                if self._interpreter.ends:
+                    self.ended = next(iter(self._interpreter.ends))
                     return
 
     def _macro_step(self, k: int) -> None:
@@ -202,6 +210,7 @@ class KernelEngine:
             self._program.tolerate()
         self._program.finish(threads, mode, options.interval)
         self.made, self.diverged = 0, False
+        self.ended: str | None = None
 
     def advance(self, first: int, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer when the interval is over."""
@@ -221,7 +230,9 @@ class KernelEngine:
         if outcome == STOPPED:
             raise KeyboardInterrupt
         self.diverged = outcome == DIVERGED
-        if outcome not in (OK, DIVERGED):
+        if outcome == ENDED:
+            self.ended = self._interpreter.system.names[self._program.ending]
+        if outcome not in (OK, DIVERGED, ENDED):
             self._raise(outcome)
 
     def _failure(self) -> Failure:
@@ -233,6 +244,8 @@ class KernelEngine:
         name, at = found.unit, found.at
         if outcome == NON_FINITE:
             raise non_finite(name, self._interpreter.system.units[name].outputs[found.output], found.value, at)
+        if found.status == ENDED_INSIDE:
+            raise end_requested(name, found.value)
         try:
             if found.status == NOT_EXACT:
                 self._not_exact(name, found.phase)

@@ -60,7 +60,9 @@ def run(
 
     Runs are watched (monitoring.py): what is found is in the result's warnings and in `info["monitors"]`. `power_pairs`
     are pairs (input, output) of one unit whose product is the power that enters it, beside those that are detected.
-    `stop_on_divergence` ends a run that is found to be unstable; `info["stopped_at"]` is then the time.
+    `stop_on_divergence` ends a run that is found to be unstable; `info["stopped_at"]` is then the time. A run also ends
+    where a unit wants it to; `info["ended_by"]` is then the unit, `info["ended_at"]` the time. Within a macro step the
+    last row has the outputs of this unit at that time, and those of all others from the macro step before.
 
     With a `checkpoint`, what the run needs to go on later (`cosimo.resuming.resume`) is written from time to time.
     """
@@ -140,8 +142,8 @@ def _execute(
             with suppress(RunError):  # of two errors the first counts
                 session.release()
             recorder.keep = keeper is not None and keeper.wait() is not None
-        if session.stopped_at is not None:
-            warnings = [warned for warned in warnings if warned.time <= session.stopped_at]
+        if session.stopped_at is not None or session.ended_by is not None:
+            warnings = [warned for warned in warnings if warned.time <= session.reached]
         return session.close(recorder, warnings, complete=session.stopped_at is None, ended=True)
 
 

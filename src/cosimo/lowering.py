@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import RunError
+from cosimo.core.errors import RunError, UnitError
 from cosimo.core.joint import Joint, Segment, segment
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
@@ -148,6 +148,8 @@ class Lowering:
         kept = any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
         states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
         functions = [*used, symbol(f"{prefix}DoStep"), *states]
+        if native.version == 2:
+            functions += [_optional(symbol, f"{prefix}Get{kind}Status") for kind in ("Real", "Boolean")]
         unit = self.system.units[name]
         sizes = (len(unit.inputs), len(unit.outputs))
         if native.version == 3:
@@ -343,6 +345,14 @@ class Lowering:
 
 def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]:
     return dict(zip(names, accumulate(widths, initial=0), strict=False))
+
+
+def _optional(symbol: Callable[[str], int], name: str) -> int:
+    """The address of a function, or 0 where the FMU has none."""
+    try:
+        return symbol(name)
+    except UnitError:
+        return 0
 
 
 def _doubles(groups: Sequence[NativeGroup]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,10 +13,11 @@ import numpy as np
 from cosimo.anderson import Anderson
 from cosimo.core.arrays import Array, output_values, product
 from cosimo.core.coupling import Sampling
-from cosimo.core.errors import CosimoError, NonFiniteError, RunError, UnitError
+from cosimo.core.errors import CosimoError, EndRequested, NonFiniteError, RunError, UnitError
 from cosimo.core.joint import Joint, Segment, joints, segment
 from cosimo.core.master import Master
 from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.signals import input_degree, mixer_of
 from cosimo.core.sources import Source
@@ -28,6 +29,8 @@ from cosimo.initialisation import settle
 
 SAME = 1e-12
 """Relative change of an output by the end of initialisation mode that is rounding."""
+ROUNDING = 8
+"""Units in the last place by which a unit may stay before the end of a macro step, and still have reached it."""
 Action = Callable[[int], None]
 """One operation with its constants worked out; called with the number of the macro step."""
 
@@ -50,7 +53,9 @@ class Interpreter:
         self.not_finite: dict[str, tuple[float, float]] = {}
         self.timeline = timeline(system, master)
         self.instances: dict[str, Instance] = {}
-        self._notices: dict[str, None] = {}
+        self.ends: dict[str, float] = {}
+        """Units that want the run to end with this macro step, and how far they got; they are given no more inputs."""
+        self._notices: dict[str, float] = {}
         try:
             for name, unit in system.units.items():
                 with self._guard(name, "instantiated", start_time):
@@ -127,6 +132,9 @@ class Interpreter:
             for variable, old, new in zip(unit.outputs, self.y[name], now[name], strict=True)
             if not abs(new - old) <= SAME * max(abs(new), abs(old))
         ]
+        if any(instance.ended is not None for instance in self.instances.values()):
+            self.y.update(now)  # there is no step to pass them on for
+            return
         if not changed:
             return
         settled = settle(self.system, now, lambda name, y: self._evaluate(name, self._connected(name, y)))
@@ -134,7 +142,29 @@ class Interpreter:
             self.y[name] = self._evaluate(name, self._connected(name, settled))
             self._require_finite(name, self.start_time)
         shown = f"{', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}"
-        self._notices.setdefault(f"{shown} changed when initialisation mode ended; the new values were passed on")
+        said = f"{shown} changed when initialisation mode ended; the new values were passed on"
+        self._notices.setdefault(said, self.start_time)
+
+    def last_row(self, row: Array, names: Sequence[str], asked: EndRequested) -> Array | None:
+        """The row at the time at which a unit ended the simulation within a macro step, after the last `row`.
+
+        It has the outputs of this unit then; all else is as it was. None where the unit got no further than `row`.
+        """
+        unit = asked.unit
+        if unit is None or asked.end - row[0] <= ROUNDING * math.ulp(max(abs(asked.end), abs(row[0]))):
+            return None
+        outputs = self.system.units[unit].outputs
+        try:
+            with self._guard(unit, "read", asked.end):
+                values = output_values(self.instances[unit].read(), len(outputs))
+        except RunError:
+            return None
+        if not np.isfinite(values).all():
+            return None
+        last = row.copy()
+        last[0] = asked.end
+        last[[1 + names.index(f"{unit}.{output}") for output in outputs]] = values
+        return last
 
     def macro_step(self, k: int) -> None:
         """From t_k to t_{k+1}."""
@@ -214,20 +244,21 @@ class Interpreter:
         with self._guard(name, "given a state", time):
             self.instances[name].deserialise(data)
 
-    def notices(self) -> list[str]:
-        """What units were kept from, one sentence each."""
+    def notices(self, time: float) -> list[Warned]:
+        """What the user should know of the start, and what units were kept from until `time`."""
         for name, instance in self.instances.items():
             for told in getattr(instance, "notices", ()):
-                self._notices.setdefault(f"unit '{name}' {told}")
-        return list(self._notices)
+                self._notices.setdefault(f"unit '{name}' {told}", time)
+        return [Warned(text, at) for text, at in self._notices.items()]
 
     def close(self, time: float | None = None) -> None:
         """Release all units, which have reached `time`; raises the first of what went wrong in that."""
         failure: RunError | None = None
-        self.notices()
+        time = self.start_time if time is None else time
+        self.notices(time)
         for name, instance in self.instances.items():
             try:
-                with self._guard(name, "terminated", self.start_time if time is None else time):
+                with self._guard(name, "terminated", time):
                     instance.close()
             except RunError as error:
                 failure = failure or error
@@ -281,7 +312,8 @@ class Interpreter:
                 predict(c)
             self.c[name] = c
             with self._guard(name, "given its inputs", self.time(k, time)):
-                instance.set_input(c[: unit.input_degree + 1], h)
+                if name not in self.ends:
+                    instance.set_input(c[: unit.input_degree + 1], h)
 
         return act
 
@@ -373,8 +405,18 @@ class Interpreter:
                 if again:
                     instance.set_input(product(cut, self.c[name]), h)
                 instance.step(self.time(k, time), duration)
+                if instance.ended is not None:
+                    self._end(name, instance.ended, k)
 
         return act
+
+    def _end(self, name: str, end: float, k: int) -> None:
+        """A unit that got to the end of the macro step, but for rounding, lets it be finished; as in the kernel."""
+        begin, over = self.time(k, 0.0), self.time(k, 1.0)
+        near = min(ROUNDING * math.ulp(max(abs(begin), abs(over))), 0.01 * self.master.step)
+        if end < over - near:
+            raise end_requested(name, end)
+        self.ends[name] = end
 
     def _read(self, operation: TimedRead) -> Action:
         name, instance = operation.unit, self.instances[operation.unit]
@@ -384,7 +426,7 @@ class Interpreter:
 
         def act(k: int) -> None:
             with self._guard(name, "read", self.time(k, at)):
-                if operation.again:
+                if operation.again and name not in self.ends:
                     instance.set_input(product(cut, self.c[name]), h)
                 self.y[name] = output_values(instance.read(), count)
             self._require_finite(name, self.time(k, at))
@@ -405,6 +447,7 @@ class Interpreter:
 
         def act(k: int) -> None:
             state, self.c[name] = self._saved[name]
+            self.ends.pop(name, None)
             with self._guard(name, "restored", self.time(k, 0.0)):
                 instance.restore(state)
 
@@ -521,6 +564,12 @@ def non_finite(name: str, variable: str, value: float, time: float) -> NonFinite
         f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
         f"this step size."
     ).locate(unit=name, phase="get", time=time, variable=variable)
+
+
+def end_requested(name: str, end: float) -> EndRequested:
+    """A unit wants the simulation to end before the macro step is over."""
+    asked = EndRequested(f"unit '{name}' ended the simulation at t = {end:g}; stop the run before.", end)
+    return asked.locate(unit=name, phase="doStep", time=end)
 
 
 PHASES = {

@@ -12,7 +12,7 @@ from typing import Any
 from cosimo.core.errors import StepDiscarded
 from cosimo.engines import ReferenceEngine
 from cosimo.monitoring import Watch
-from cosimo.reference import Interpreter
+from cosimo.reference import Interpreter, end_requested
 
 HALVINGS = 10
 """How often a macro step is halved before the unit's refusal is passed on."""
@@ -33,6 +33,8 @@ class CarefulEngine(ReferenceEngine):
             try:
                 for part in range(k << level, (k + 1) << level):
                     self._levels[-1].macro_step(part)
+                    if self._interpreter.ends and part + 1 < (k + 1) << level:
+                        raise end_requested(*next(iter(self._interpreter.ends.items())))
                 return
             except StepDiscarded:
                 if level == HALVINGS:
@@ -62,6 +64,7 @@ class CarefulEngine(ReferenceEngine):
     def _restore(self, saved: Any) -> None:
         live = self._interpreter
         states, y, c, w = saved
+        live.ends.clear()
         for name, instance in live.instances.items():
             instance.restore(states[name])
         for signals, before in ((live.y, y), (live.c, c)):

@@ -14,7 +14,7 @@ from cosimo.checkpoints.keeper import Keeper
 from cosimo.checkpoints.replay import kept, require_replayed
 from cosimo.checkpoints.self_test import require_states
 from cosimo.core.arrays import Array
-from cosimo.core.errors import CheckpointError, ConfigurationError, StepDiscarded, UnitError
+from cosimo.core.errors import CheckpointError, ConfigurationError, EndRequested, StepDiscarded, UnitError
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
@@ -51,6 +51,8 @@ class Session:
     ) -> None:
         self.watch, self.keeper = watch, keeper
         self.stopped_at: float | None = None
+        self.ended_by: tuple[str, float] | None = None
+        """The unit that wanted the simulation to end, and when."""
         self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
         self.interpreter = self._live()
         self.made = self.recorded = 0
@@ -63,10 +65,13 @@ class Session:
         self.engine: Engine | None = None
         self._released: Interpreter | None = None
         self._under_way: Array | None = None
+        self._row: Array | None = None
 
     @property
     def reached(self) -> float:
-        """The time of the last completed macro step."""
+        """The time of the last completed macro step, or at which a unit ended the simulation."""
+        if self.ended_by is not None:
+            return self.ended_by[1]
         return self.start + self.made * self.master.step
 
     @property
@@ -92,7 +97,11 @@ class Session:
             # States from before the step are gone. Units repeat what they did, so the run is made again up to here,
             # with states saved at every step; its rows are recorded already.
             self.release()
-            require_states(self.system, self.master, self.start, self.system.units, as_bytes=False)
+            try:
+                require_states(self.system, self.master, self.start, self.system.units, as_bytes=False)
+            except ConfigurationError as problem:
+                error.args = (f"{error} (it cannot be made in shorter parts: {problem})", *error.args[1:])
+                raise error from None
             self.interpreter, self.engine, self.ready = self._live(), None, None
             self.made, self.iterations = 0, Iterations(self.master)
             self._steps(count, recorder, progress, careful=True)
@@ -140,6 +149,10 @@ class Session:
             self.interpreter.initialise()
             first = np.array([ReferenceEngine(self.interpreter, self.names).row(0)])
             self._record(recorder, 0, first)
+            for name, instance in self.interpreter.instances.items():
+                if instance.ended is not None:
+                    self.ended_by = name, self.start
+                    return
             self.engine = self._make(careful)
         engine = self.engine
         assert engine is not None
@@ -148,15 +161,29 @@ class Session:
         if self.ready is not None:
             self._take(engine, self.ready, recorder)
         block = np.empty((min(BLOCK, count) if isinstance(engine, KernelEngine) else 1, 1 + len(self.names)))
-        while self.made < count and not engine.diverged:
-            if self.keeper is not None and self.keeper.due():
-                self._checkpoint(self.keeper, engine, recorder, block[:1])
-            else:
-                self._advance(engine, recorder, block[: count - self.made])
-            if progress is not None:
-                progress(self.reached, self.start + count * self.master.step)
+        try:
+            while self.made < count and not (engine.diverged or engine.ended):
+                if self.keeper is not None and self.keeper.due():
+                    self._checkpoint(self.keeper, engine, recorder, block[:1])
+                else:
+                    self._advance(engine, recorder, block[: count - self.made])
+                if progress is not None:
+                    progress(self.reached, self.start + count * self.master.step)
+        except EndRequested as asked:
+            self._end(asked, recorder)
         if engine.diverged:
             self.stopped_at = self.reached
+        elif engine.ended is not None:
+            self.ended_by = engine.ended, self.reached
+
+    def _end(self, asked: EndRequested, recorder: Recorder) -> None:
+        """A unit ended the simulation within a macro step: the last row is its own."""
+        assert self._row is not None
+        assert asked.unit is not None
+        last = self.interpreter.last_row(self._row, self.names, asked)
+        if last is not None:
+            self._record(recorder, self.made + 1, last[None, :])
+        self.ended_by = asked.unit, self.reached if last is None else asked.end
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
@@ -210,6 +237,8 @@ class Session:
     def _record(self, recorder: Recorder, number: int, rows: Array) -> None:
         """Hand on rows `number`, `number` + 1, …, except those recorded before a new beginning."""
         fresh = rows[max(0, self.recorded - number) :]
+        if len(rows):
+            self._row = rows[-1].copy()
         recorder.record(fresh)
         self.recorded += len(fresh)
         self.ranges.look(fresh)
@@ -256,7 +285,11 @@ class Session:
         if self.engine is not None:
             warned += _not_finite(self.engine.not_finite())
         warned += self.ranges.warnings()
-        warned += [Warned(text, self.reached) for text in self.interpreter.notices()]
+        warned += self.interpreter.notices(self.reached)
+        if self.ended_by is not None:
+            unit, at = self.ended_by
+            info |= {"ended_by": unit, "ended_at": at}
+            warned.append(Warned(f"unit '{unit}' ended the simulation; the run is complete", at))
         if self.resumed_at:
             info["resumed_at"] = self.resumed_at
         recorder.keep = not ended and self.keeper is not None and self.keeper.wait() is not None

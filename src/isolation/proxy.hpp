@@ -145,7 +145,7 @@ inline int derivatives(void *component, Function function, const Derivatives &d)
     c.out.bytes(d.second, d.second_count * 4);
     if (described(function).kind == Kind::set_derivatives) {
         c.out.bytes(d.values, d.value_count * 8);
-        return c.keep();
+        return c.send();  // at once: what a unit refuses is given it in lower orders, before its step
     }
     if (described(function).kind == Kind::directional) c.out.bytes(d.seeds, d.seed_count * 8);
     const int status = c.send();

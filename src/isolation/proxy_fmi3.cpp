@@ -1,5 +1,7 @@
 // The functions of FMI 3.0 for co-simulation, each sent to the worker. Binaries, clocks and intermediate updates, which
 // nothing here exchanges, have none.
+#include <cmath>
+
 #include "proxy.hpp"
 
 using namespace cosimo::isolation;
@@ -96,7 +98,7 @@ EXPORTED int fmi3UpdateDiscreteStates(void *component, bool *need, bool *termina
 
 // Sends the step without waiting for it; fmi3DoStep then only waits.
 EXPORTED void cosimoPostStep3(void *c, double time, double duration, int final) {
-    at(c).post_step(F::fmi3DoStep, time, duration, final, time + duration);
+    at(c).post_step(F::fmi3DoStep, time, duration, final, std::nan(""));
 }
 EXPORTED int fmi3DoStep(void *component, double time, double duration, bool final, bool *event, bool *terminate, bool *early, double *reached) {
     Connection &c = at(component);

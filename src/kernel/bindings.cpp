@@ -74,6 +74,8 @@ public:
         unit->get_state = function<Fmi2::State>(f[3]);
         unit->set_state = function<Fmi2::PutState>(f[4]);
         unit->free_state = function<Fmi2::State>(f[5]);
+        unit->real_status = function<Fmi2::RealStatus>(f[6]);
+        unit->boolean_status = function<Fmi2::BooleanStatus>(f[7]);
         unit->inputs = in.size();
         unit->outputs = out.size();
         unit->in = std::move(in);
@@ -513,6 +515,7 @@ NB_MODULE(_kernel, m) {
             return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
                                  machine.duration, machine.value);
         })
+        .def_prop_ro("ending", [](const Builder &b) { return b.program.machine.ending; })
         .def_prop_ro("polynomials", [](const Builder &b) { return b.program.machine.c; })
         .def("memory", &Builder::memory)
         .def("set_memory", &Builder::set_memory)

@@ -1,6 +1,8 @@
 // FMUs through their own functions; instances are made, initialised and freed by the Python side.
 #pragma once
+#include <algorithm>
 #include <cfenv>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 #if defined(__SSE__)
@@ -11,7 +13,8 @@
 
 namespace cosimo {
 
-constexpr int fmi_warning = 1, fmi_fatal = 4;
+constexpr int fmi_warning = 1, fmi_discard = 2, fmi_fatal = 4;
+constexpr int fmi2_last_successful_time = 2, fmi2_terminated = 3;  // kinds of status that can be asked for
 constexpr int fmi_illegal = 102;  // stands for a negative status, which no version of FMI knows
 using PostStep = void (*)(void *, double, double, int);
 constexpr int fmi3_returned_early = 100;  // not a status of FMI: the step ended before its time, or wants an event handled
@@ -41,6 +44,8 @@ struct Fmi2 final : Unit {
     using Step = int (*)(void *, double, double, int);
     using State = int (*)(void *, void **);
     using PutState = int (*)(void *, void *);
+    using RealStatus = int (*)(void *, int, double *);
+    using BooleanStatus = int (*)(void *, int, int *);
     void *component;
     Set set_real;
     Get get_real;
@@ -49,6 +54,8 @@ struct Fmi2 final : Unit {
     State get_state = nullptr, free_state = nullptr;
     PutState set_state = nullptr;
     PostStep post_step = nullptr;
+    RealStatus real_status = nullptr;        // optional, as is
+    BooleanStatus boolean_status = nullptr;  // this one
     std::vector<std::uint32_t> in, out, derived;
     std::vector<int> orders;
     std::vector<double> scale, derivatives, along, c, moved, saved_c;
@@ -66,6 +73,7 @@ struct Fmi2 final : Unit {
     void remember(StateBytes &bytes) override {
         bytes.array(c);
         bytes.value(shifted);
+        leave_out(bytes.count(derivatives.size()));
     }
     int set(const double *given) override {
         if (powers > 1) {
@@ -75,8 +83,23 @@ struct Fmi2 final : Unit {
         return inputs ? bad(set_real(component, in.data(), inputs, given)) : 0;
     }
     int step(double time, double duration, int map) override {
-        if (powers == 1) return stepped(do_step(component, time, duration, final_step));
+        if (powers == 1) return told(stepped(do_step(component, time, duration, final_step)), time, duration);
         return step_along(time, duration, map);
+    }
+    // A discarded step may mean that the unit wants the run to end.
+    int told(int status, double time, double duration) {
+        int terminated = 0;
+        if (status != fmi_discard || !boolean_status || bad(boolean_status(component, fmi2_terminated, &terminated)) || !terminated)
+            return status;
+        double last = time;
+        if (!real_status || bad(real_status(component, fmi2_last_successful_time, &last)) || !(last >= time)) last = time;
+        return ends_at(std::min(last, time + duration));
+    }
+    void leave_out(std::size_t kept) {
+        for (; derivatives.size() > kept; derivatives.pop_back()) {
+            orders.pop_back();
+            derived.pop_back();
+        }
     }
     // What a unit refuses is given it in lower orders, and in the end not at all; never an empty list, which some refuse.
     int give_derivatives() {
@@ -84,12 +107,7 @@ struct Fmi2 final : Unit {
         while (!derivatives.empty()) {
             const int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()));
             if (!status || status == fmi_fatal) return status;
-            const int highest = orders.back();
-            while (!orders.empty() && orders.back() == highest) {
-                orders.pop_back();
-                derived.pop_back();
-                derivatives.pop_back();
-            }
+            leave_out(derivatives.size() - inputs);
         }
         return 0;
     }
@@ -98,7 +116,7 @@ struct Fmi2 final : Unit {
         if (shifted)
             if (int status = bad(set_real(component, in.data(), inputs, c.data()))) return status;
         if (int status = give_derivatives()) return status;
-        if (int status = stepped(do_step(component, time, duration, final_step))) return status;
+        if (int status = told(stepped(do_step(component, time, duration, final_step)), time, duration)) return status;
         const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
         for (std::size_t i = 0; i < powers; ++i)
             for (std::size_t input = 0; input < inputs; ++input) {
@@ -156,9 +174,10 @@ struct Fmi3 final : Unit {
     }
     int step(double time, double duration, int) override {
         bool event = false, terminate = false, early = false;
-        double reached = time + duration;
-        int status = stepped(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached));
-        return status ? status : (event || terminate || early) ? fmi3_returned_early : 0;
+        double reached = NAN;  // units may leave it alone
+        if (int status = stepped(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached))) return status;
+        if (terminate) return ends_at(std::isnan(reached) ? time + duration : std::clamp(reached, time, time + duration));
+        return event || early ? fmi3_returned_early : 0;
     }
     int get(double *y) override { return outputs ? bad(get_float64(component, out.data(), out.size(), y, outputs)) : 0; }
     int save() override {

@@ -144,6 +144,8 @@ int Couple::set_fmi2(Machine &m) {
     auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
     try {
         for (; call != end; ++call) {
+            if (m.over(*targets[place()].unit)) [[unlikely]]
+                continue;
             m.calls_unit(targets[place()].number, setting);
             if (int status = bad(call->set(call->component, call->references, call->count, c + call->first))) [[unlikely]]
                 return m.fail(targets[place()].number, setting, status, m.time(targets[place()].tau));
@@ -160,6 +162,8 @@ int Couple::set_all(Machine &m) {
     const Target *target = targets.data(), *end = target + targets.size();
     try {
         for (; target != end; ++target) {
+            if (m.over(*target->unit)) [[unlikely]]
+                continue;
             m.calls_unit(target->number, setting);
             if (int status = target->unit->set(c + target->first)) [[unlikely]]
                 return m.fail(target->number, setting, status, m.time(target->tau));
@@ -171,6 +175,8 @@ int Couple::set_all(Machine &m) {
 }
 
 int Shift::run(Machine &m) {
+    if (m.over(*unit)) [[unlikely]]
+        return ok;
     const double *c = m.c.data() + first;
     for (std::uint32_t i = 0; i < kept; ++i)
         for (std::uint32_t input = 0; input < inputs; ++input) {
@@ -194,8 +200,11 @@ int Step::serial_fmi2(Machine &m) {
     try {
         for (; call != end; ++call) {
             m.steps_unit(units[place()].number);
-            if (int status = stepped(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]]
-                return m.fail(units[place()].number, stepping, status, m.time(call->tau), call->duration);
+            if (int status = stepped(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]] {
+                const Stepped &s = units[place()];
+                status = static_cast<Fmi2 *>(s.unit)->told(status, m.time(s.tau), s.duration);
+                if (int found = outcome(m, s, status)) return found;
+            }
         }
     } catch (...) {
         const Stepped &s = units[place()];
@@ -209,8 +218,8 @@ int Step::serial(Machine &m) {
     try {
         for (; s != end; ++s) {
             m.steps_unit(s->number);
-            if (int status = s->unit->step(m.time(s->tau), s->duration, s->map)) [[unlikely]]
-                return m.fail(s->number, stepping, status, m.time(s->tau), s->duration);
+            if (int found = outcome(m, *s, s->unit->step(m.time(s->tau), s->duration, s->map))) [[unlikely]]
+                return found;
         }
     } catch (...) {
         return m.fail(s->number, stepping, s->unit->keep_error(), m.time(s->tau), s->duration);
@@ -229,7 +238,7 @@ int Step::share(Machine &m) {
         status[i] = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
     });
     for (std::size_t i = 0; i < units.size(); ++i)
-        if (status[i]) return m.fail(units[i].number, stepping, status[i], m.time(units[i].tau), units[i].duration);
+        if (int found = outcome(m, units[i], status[i])) return found;
     return ok;
 }
 
@@ -245,7 +254,7 @@ int Step::measure(Machine &m) {
         auto begin = Clock::now();
         int status = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
         double took = std::chrono::duration<double>(Clock::now() - begin).count();
-        if (status) return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
+        if (int found = outcome(m, s, status)) return found;
         if (measured >= warm_up) cost[i] = measured == warm_up ? took : std::min(cost[i], took);
     }
     if (++measured < warm_up + samples) return ok;
@@ -335,6 +344,10 @@ int Keep::all(Machine &m) {
             m.calls_unit(member->number, doing);
             if (int status = put_back ? unit->restore() : unit->save()) [[unlikely]]
                 return m.fail(member->number, doing, status, m.time(0.0));
+            if (put_back) {
+                unit->wants_end = false;
+                if (m.ending == member->number) m.ending = -1;
+            }
             double *c = m.c.data() + member->first, *kept = member->saved->data();
             for (std::size_t i = 0; i < member->saved->size(); ++i) put_back ? c[i] = kept[i] : kept[i] = c[i];
         }
@@ -508,6 +521,8 @@ int Program::run(long long first, long long count, const double *given, std::siz
         rows += width;
         if (monitor && monitor->observe(machine.y.data(), machine.c.data())) [[unlikely]]
             return diverged;
+        if (machine.ending >= 0) [[unlikely]]
+            return ended;
         if (attention.load(std::memory_order_relaxed) != watch.calm) [[unlikely]]
             return interrupts.load(std::memory_order_acquire) != watch.interrupts_before ? stopped : ok;
     }

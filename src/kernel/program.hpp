@@ -1,6 +1,8 @@
 // A schedule lowered to instructions over flat arrays, and the loop that runs it.
 #pragma once
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -44,6 +46,7 @@ struct Machine {
     int unit = -1, status = 0, output = -1;
     Phase phase = setting;
     double at = 0.0, duration = 0.0, value = 0.0;
+    int ending = -1;  // the unit that wants the run to end with this macro step
     // Values that are not finite end the run, or are noted once per output (place in y) where they are tolerated.
     struct NotFinite {
         std::uint64_t place;
@@ -61,6 +64,19 @@ struct Machine {
         at = when;
         duration = step;
         return bad_status;
+    }
+    // A unit that wants the run to end is given no more inputs.
+    bool over(const Unit &of) const { return ending >= 0 && of.wants_end; }
+    // A unit that got to the end of the macro step, but for rounding, lets it be finished.
+    int ends(int which, const Unit &asking, double when, double step) {
+        const double end = time(1.0), size = std::max(std::fabs(time(0.0)), std::fabs(end));
+        const double near = std::min(8.0 * (std::nextafter(size, INFINITY) - size), 0.01 * h);
+        if (asking.got_to >= end - near) {
+            ending = which;
+            return ok;
+        }
+        value = asking.got_to;
+        return fail(which, stepping, ended_inside, when, step);
     }
 };
 
@@ -202,6 +218,11 @@ struct Step final : Instruction {
     int run(Machine &) override;
 
 private:
+    static int outcome(Machine &m, const Stepped &s, int status) {
+        if (status) [[unlikely]]
+            return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
+        return s.unit->wants_end ? m.ends(s.number, *s.unit, m.time(s.tau), s.duration) : ok;
+    }
     int serial(Machine &);
     int serial_fmi2(Machine &);
     int shared(Machine &);

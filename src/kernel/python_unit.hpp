@@ -88,6 +88,7 @@ struct PythonInstance final : Unit {
     int step(double time, double duration, int) override {
         return guarded(*this, [&] {
             instance.attr("step")(time, duration);
+            if (nb::object end = nb::getattr(instance, "ended", nb::none()); !end.is_none()) ends_at(nb::cast<double>(end));
         });
     }
     int get(double *y) override {

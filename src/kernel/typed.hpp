@@ -86,9 +86,15 @@ struct Typed final : Unit {
     bool posts() const override { return base->posts(); }
     void post(double time, double duration) override { base->post(time, duration); }
     void remember(StateBytes &bytes) override { base->remember(bytes); }
-    int step(double time, double duration, int map) override { return base->step(time, duration, map); }
+    int step(double time, double duration, int map) override {
+        const int status = base->step(time, duration, map);
+        return base->wants_end ? ends_at(base->got_to) : status;
+    }
     int save() override { return base->save(); }
-    int restore() override { return base->restore(); }
+    int restore() override {
+        base->wants_end = false;
+        return base->restore();
+    }
     int set(const double *c) override {
         for (Group &group : in) {
             if (group.type == Type::boolean_as_int || group.type == Type::boolean)

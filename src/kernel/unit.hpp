@@ -8,9 +8,10 @@
 namespace cosimo {
 
 // What an instruction returns; anything but ok ends the run.
-enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3, diverged = 4 };
+enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3, diverged = 4, ended = 5 };
 
 constexpr int raised = -1;
+constexpr int ended_inside = 103;  // not a status of FMI: the unit wants the run to end before the end of the macro step
 
 // What a unit was doing when it failed.
 enum Phase : int { setting = 0, stepping = 1, reading = 2, saving = 3, restoring = 4 };
@@ -30,6 +31,14 @@ struct Unit {
     virtual void abandon() {}  // after a fatal status: no further call, not even to free
     virtual bool needs_python() const { return false; }
     virtual void remember(StateBytes &) {}  // what only the kernel knows of the unit, between two macro steps
+    // Set by a step that went well, but after which the unit wants no more: how far it got.
+    bool wants_end = false;
+    double got_to = 0.0;
+    int ends_at(double time) {
+        wants_end = true;
+        got_to = time;
+        return 0;
+    }
     std::exception_ptr error;  // what the unit threw; its status is then `raised`
     int keep_error() {
         error = std::current_exception();

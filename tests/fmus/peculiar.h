@@ -6,6 +6,7 @@
 
    HOST_MATH     the mathematics are left to the program that loads the library
    OWN_POINTER   the logger is handed the unit's own component instead of the environment
+   NO_STATE      it declares to save states, and gives none
    NO_INSTANTIATE, NO_STATUS   functions that are missing */
 #include <math.h>
 #include <stdbool.h>

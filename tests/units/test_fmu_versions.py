@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
-from cosimo.core.errors import NonFiniteError, StepDiscarded, UnitError
+from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, UnitError
 from cosimo.core.system import System
 from cosimo.execution import run
 from cosimo.masters import jacobi, multirate
@@ -46,12 +46,17 @@ def test_discarded_step_of_fmi3(tmp_path: Path) -> None:
 
 def test_unit_that_ends_the_simulation(tmp_path: Path) -> None:
     newer = Fmu(build(tmp_path, "feedthrough3", defines=("END=0.05",))).instantiate()
-    with pytest.raises(UnitError, match=r"ended the simulation at t = 0.0"):
-        newer.step(0.0, 0.1)
+    newer.step(0.0, 0.1)
+    assert newer.ended == 0.0
+    with pytest.raises(EndRequested, match=r"ended the simulation at t = 0.0; stop the run before"):
+        newer.step(0.1, 0.1)
     instance = Fmu(build(tmp_path, "awkward2"), parameters={"end_at": 0.15}).instantiate()
     instance.step(0.0, 0.1)
-    with pytest.raises(UnitError, match=r"ended the simulation at t = 0.1"):
-        instance.step(0.1, 0.1)
+    assert instance.ended is None
+    instance.step(0.1, 0.1)
+    assert instance.ended == 0.1
+    with pytest.raises(EndRequested, match=r"ended the simulation at t = 0.1"):
+        instance.step(0.2, 0.1)
 
 
 def test_error_with_the_message_of_the_unit(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ steps; so an input may not have changed by more than 2 r^(1/(p + 1)) of its size
 signal changes in a step with the error r.
 
 A pair of steps with an error above the tolerance is not accepted: all units go back and try shorter ones. A step that a
-unit discards, or that gives no finite value, is too long as well.
+unit discards, in which it wants the simulation to end, or that gives no finite value, is too long as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cosimo.adaptive.indicators import NOTHING, Exchange, Judged, Seen, Toleranc
 from cosimo.adaptive.stepping import SAFETY, SHRINK, Advance, Plan, Row, Stepper
 from cosimo.adaptive.variable import Saved, VariableInterpreter
 from cosimo.core.arrays import Array, output_values, product
-from cosimo.core.errors import NonFiniteError, StepDiscarded, StepTooShort
+from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, StepTooShort
 from cosimo.core.unit import Unit
 
 CHANGE = 2.0
@@ -68,7 +68,7 @@ class DoublingStepper(Stepper):
             shortest = half <= self.lengths.shortest
             try:
                 judged, rows = self._attempt(saved, half, length, jumped)
-            except (StepDiscarded, NonFiniteError):
+            except (StepDiscarded, NonFiniteError, EndRequested):
                 if shortest:
                     raise
                 judged, rows = Judged(math.inf, "", ""), []

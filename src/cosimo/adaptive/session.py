@@ -15,6 +15,7 @@ from cosimo.adaptive.options import Adaptive, choose_lengths, order_of, require_
 from cosimo.adaptive.stepping import EnergyStepper, Plan, Stepper
 from cosimo.adaptive.variable import VariableInterpreter
 from cosimo.bonds import power_bonds
+from cosimo.core.errors import EndRequested
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
@@ -60,6 +61,7 @@ def run_adaptive(
     recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
     with recorder:
         session = _Session(VariableInterpreter(system, master, lengths.grid, lengths.first), plan, inputs)
+        session.names = names
         try:
             with keeping_rows(session, recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
                 session.run(adaptive, recorder, progress)
@@ -77,21 +79,34 @@ class _Session:
         self.stepper: Stepper | None = None
         self.place = self.accepted = 0
         self.extremes = (plan.lengths.grid.total, 0)
+        self.names: tuple[str, ...] = ()
+        self.ended_by: tuple[str, float] | None = None
+        self._row = np.empty(0)
         self.stepping = 0.0
 
     @property
     def reached(self) -> float:
-        """The time of the last accepted macro step."""
+        """The time of the last accepted macro step, or at which a unit ended the simulation."""
+        if self.ended_by is not None:
+            return self.ended_by[1]
         return self.lengths.grid.time(self.place)
 
     def run(self, adaptive: Adaptive, recorder: Recorder, progress: Progress | None) -> None:
         """Initialise, and go on until the end is reached exactly."""
-        live, grid = self.live, self.lengths.grid
+        live = self.live
         live.initialise()
-        recorder.record([self.row(0, 0)])
+        self._row = np.array(self.row(0, 0))
+        recorder.record(self._row[None, :])
         kind = EnergyStepper if adaptive.kind == "energy" else DoublingStepper
-        stepper = self.stepper = kind(live, self.plan, self.row)
-        while self.place < grid.total:
+        self.stepper = kind(live, self.plan, self.row)
+        try:
+            self._steps(self.stepper, recorder, progress)
+        except EndRequested as asked:
+            self._end(asked, recorder)
+
+    def _steps(self, stepper: Stepper, recorder: Recorder, progress: Progress | None) -> None:
+        grid = self.lengths.grid
+        while self.place < grid.total and not self.live.ends:
             begin = time.perf_counter()
             try:
                 done = stepper.advance(self.place)
@@ -99,12 +114,24 @@ class _Session:
                 self.stepping += time.perf_counter() - begin
             with self.interrupts.held():
                 recorder.record(done.rows)
+                self._row = np.array(done.rows[-1])
                 self.place += sum(done.lengths)
                 self.accepted += len(done.lengths)
                 least, most = self.extremes
                 self.extremes = min(least, *done.lengths), max(most, *done.lengths)
             if progress is not None:
                 progress(self.reached, grid.stop)
+        if self.live.ends:
+            self.ended_by = next(iter(self.live.ends)), self.reached
+
+    def _end(self, asked: EndRequested, recorder: Recorder) -> None:
+        """A unit ended the simulation within a macro step: the last row is its own."""
+        assert asked.unit is not None
+        last = self.live.last_row(self._row, self.names, asked)
+        if last is not None:
+            last[-1] = asked.end - self._row[0]
+            recorder.record(last[None, :])
+        self.ended_by = asked.unit, self.reached if last is None else asked.end
 
     def row(self, place: int, length: int) -> list[float]:
         """Time, outputs, inputs if wanted, and the macro step that led here."""
@@ -129,6 +156,11 @@ class _Session:
         if self.stepper is not None:
             info |= self.stepper.told()
             warned += self.stepper.warnings()
+        warned += self.live.notices(self.reached)
+        if self.ended_by is not None:
+            unit, at = self.ended_by
+            info |= {"ended_by": unit, "ended_at": at}
+            warned.append(Warned(f"unit '{unit}' ended the simulation; the run is complete", at))
         found = recorder.close(complete, warned, info=info)
         if found is None:
             empty = np.empty((0, len(recorder.names)))

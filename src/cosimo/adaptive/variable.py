@@ -123,6 +123,7 @@ class VariableInterpreter(Interpreter):
         for name, instance in self.instances.items():
             with self.guard(name, "restored", saved.place):
                 instance.restore(saved.states[name])
+        self.ends.clear()
         self.y.update(saved.y)
         self.c.update(saved.c)
         self.read_at.update(saved.read_at)

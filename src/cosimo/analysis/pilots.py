@@ -167,6 +167,8 @@ class Pilots:
             kept = error.result
             reached = float(kept.time[-1]) if kept is not None and len(kept) else self.start
             return np.full((steps + 1, len(self.system.outputs)), np.nan), reached, True
+        if "ended_at" in result.info:
+            steps = self._until(result, master.step, steps)
         if parts == 1:
             self._stepping[_key(master), master.step] = float(result.info["stepping_time"])
             if result.info.get("sweeps"):
@@ -175,6 +177,16 @@ class Pilots:
         places = [result.names.index(name) for name in self.system.outputs]
         grows = bool((result.info.get("monitors") or {}).get("growing"))
         return result.values[::parts][: steps + 1, places], None, grows
+
+    def _until(self, result: Result, step: float, steps: int) -> int:
+        """Macro steps before the end that a unit asked for; the first run decides how far all of them go."""
+        unit, end = result.info["ended_by"], result.info["ended_at"]
+        whole = int((end - self.start) / step * (1 + 1e-12))
+        if whole < steps:
+            if self._rows or whole == 0:
+                raise ConfigurationError(f"unit '{unit}' ended the simulation at t = {end:g}; stop before.")
+            self.reach = whole * step
+        return min(whole, steps)
 
     def _look_inside(self, result: Result, step: float) -> None:
         """Recognise a fixed internal step: outputs of a unit that move, but only every so many macro steps."""

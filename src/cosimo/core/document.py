@@ -22,7 +22,7 @@ SIGNS: Mapping[Mark, str] = {"good": "✓", "care": "!", "bad": "✕", "open": "
 COLOURS: Mapping[Mark, str] = {"good": "#12805c", "care": "#a16207", "bad": "#c8500a", "open": "#6b7280"}
 WIDTH, MARGIN = 118, 28
 """Characters of a line on the terminal, and of the names in its margin."""
-REMARKS = 40
+REMARKS = 30
 """The least width of a column that is wrapped."""
 CARD_ROWS = 12
 """Rows of a table in a notebook; the rest is counted."""

@@ -12,6 +12,7 @@
     ├── IdentificationError             3   no linear model could be had from a unit, with the reason
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
+    │   │   └── EndRequested                a unit wants the simulation to end; a run then ends as if its time were over
     │   ├── UnitCrashed                 4   a unit crashed, ended its process, or wanted more memory than its limit
     │   ├── UnitTimeout                 5   a call of a unit took longer than its limit
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
@@ -195,6 +196,14 @@ class UnitError(RunError):
     """A unit raised or returned an error."""
 
     exit_code = 3
+
+
+class EndRequested(UnitError):
+    """A unit wants the simulation to end, at `end`: a run ends there, and nobody can go on with the unit."""
+
+    def __init__(self, message: str, end: float) -> None:
+        super().__init__(message)
+        self.end = end
 
 
 class UnitCrashed(RunError):

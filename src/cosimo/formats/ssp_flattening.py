@@ -95,7 +95,7 @@ class Flattening:
             for name in fmu.left_out:
                 if (feed := self.network.feeds.get((route, name))) is not None:
                     with self.findings.collect(feed.wire.place):
-                        raise ConfigurationError(f"{show((route, name))} {fmu.refusal(name)}")
+                        raise _refused((route, name), fmu)
             for info in fmu.variables.values():
                 feed = self.network.feeds.get((route, info.name))
                 if feed is not None and info.causality == "input":
@@ -239,7 +239,7 @@ class Flattening:
             return None
         giver, taker = self.fmus[origin[0]], self.fmus[port[0]]
         if origin[1] in giver.left_out:
-            raise ConfigurationError(f"{show(origin)} {giver.refusal(origin[1])}")
+            raise _refused(origin, giver)
         source, target = self._primary(giver, origin[1]), self._primary(taker, port[1])
         for end, found, kind in ((origin, source, "output"), (port, target, "input")):
             info_there = self.fmus[end[0]].variables[found]
@@ -265,6 +265,12 @@ class Flattening:
             return name
         same = (o for o in fmu.variables.values() if not o.alias and o.value_reference == info.value_reference)
         return next((other.name for other in same if other.element == info.element), name)
+
+
+def _refused(port: Port, fmu: Fmu) -> ConfigurationError:
+    """The error for a variable that is not exchanged."""
+    name, reason = show(port), fmu.refusal(port[1])
+    return ConfigurationError(f"{name} {reason}")
 
 
 def _type(info: VariableInfo) -> str:

@@ -37,6 +37,8 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
         "stopped_at": number(result.info.get("stopped_at")),
         "warnings": [str(warned) for warned in result.warnings],
     }
+    if "ended_by" in result.info:
+        fields |= {"ended_by": result.info["ended_by"], "ended_at": number(result.info["ended_at"])}
     if "monitors" in result.info:
         fields["monitors"] = result.info["monitors"]
     if "rollbacks" in result.info:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 RETURNED_EARLY = 100
-"""What compiled code gives for a step of FMI 3.0 that ended early or asks for the end, which is no status of FMI."""
+"""What compiled code gives for a step of FMI 3.0 that ended early, which is no status of FMI."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,12 @@ class FmuInstance(Instance):
 
     def set_input(self, coefficients: Array, h: float) -> None:
         """Set the values at once; derivatives are handed over with the next step, for which the FMU wants them."""
+        self._require_going()
         c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
         c[1:, ~self._continuous] = 0.0
         self._c, self._h, self._moved = c, h, False
         self._set_values(c[0])
+        self._require_going()
 
     def finish_initialisation(self) -> None:
         """Leave initialisation mode, once."""
@@ -138,9 +140,13 @@ class FmuInstance(Instance):
             self._version.exit_initialisation()
 
     def step(self, time: float, duration: float) -> None:
-        """One step of the FMU from exactly `time`; afterwards the polynomial is moved along."""
+        """One step of the FMU from exactly `time`; afterwards the polynomial is moved along.
+
+        An FMU that wants the simulation to end may get less far: see `ended`.
+        """
         if not self._stepped:
             self._begin(time)
+        self._require_going()
         if self._moved:
             self._set_values(self._c[0])
         if len(self._c) > 1:
@@ -165,6 +171,7 @@ class FmuInstance(Instance):
         """The FMU's own state and the input. Initialisation is finished first."""
         self._require(self._unit.can_restore, "save and restore its state", "canGetAndSetFMUstate")
         self.finish_initialisation()
+        self._require_going()
         return self._states.save(
             (self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event)
         )
@@ -173,11 +180,17 @@ class FmuInstance(Instance):
         """Put a saved state back; it stays usable."""
         self._states.restore(state)
         self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
+        self._version.ended = None
 
     def close(self) -> None:
         """Free the instance, its states and the extracted folder, unless it is kept; closing twice is harmless."""
         if self.keep is None or not self.keep(self):
             self._finaliser()
+
+    @property
+    def ended(self) -> float | None:
+        """When the FMU asked for the end of the simulation, how far it got."""
+        return self._version.ended
 
     # ---- beyond the contract -------------------------------------------------------------------------------------
 
@@ -232,7 +245,7 @@ class FmuInstance(Instance):
         state = self.save()
         # The values are a view of the polynomial; as bytes they are two.
         beside = [part.copy() if isinstance(part, np.ndarray) else part for part in state.beside]
-        return to_bytes((self._states.serialise(state), beside))
+        return to_bytes((self._states.serialise(state), [*beside, self._derivatives.highest]))
 
     def deserialise(self, data: bytes) -> None:
         """Continue from what `serialise` gave, input included."""
@@ -240,6 +253,7 @@ class FmuInstance(Instance):
         self.finish_initialisation()
         own, beside = from_bytes(data)
         self._states.restore(self._states.deserialise(own))
+        *beside, self._derivatives.highest = beside
         self._c, self._h, self._moved, self._values, self._time, _, self._version.next_event = beside
         self._stepped = True
 
@@ -278,8 +292,8 @@ class FmuInstance(Instance):
         self._component.note(status)
         if status == RETURNED_EARLY:
             raise UnitError(
-                f"{self._component} ended its step from t = {time!r} to {time + duration!r} early, or wants the "
-                f"simulation to end{self._component.said}."
+                f"{self._component} returned early from its step from t = {time!r} to {time + duration!r}, which it "
+                f"does not declare{self._component.said}; ask its maker."
             )
         if doing == "step":
             self._version.refused(status, time, duration)
@@ -299,6 +313,10 @@ class FmuInstance(Instance):
             )
         self.finish_initialisation()
         self._stepped = True
+
+    def _require_going(self) -> None:
+        if self._version.ended is not None:
+            raise self._version.end_requested()
 
     def _set_values(self, values: Array) -> None:
         """Set all inputs; where event mode is used, discrete ones only when they change, and in event mode."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from cosimo.core.errors import StepDiscarded, UnitError
+from cosimo.core.errors import EndRequested, StepDiscarded, UnitError
 from cosimo.units.fmu import Capabilities, Experiment
 from cosimo.units.fmu_component import DISCARD, WARNING, Component
 
@@ -22,7 +22,10 @@ masters count steps, k·h, and components add them up."""
 
 
 class Version(ABC):
-    """The calls that differ; `next_event` is the time of the next known event, if any."""
+    """The calls that differ; `next_event` is the time of the next known event, if any.
+
+    `ended` is the time at which the component wants the simulation to end, once it has asked for that.
+    """
 
     number: int
     state_functions: Mapping[str, str]
@@ -31,6 +34,7 @@ class Version(ABC):
         self.component, self.capabilities, self.experiment = component, capabilities, experiment
         self.event_mode = False
         self.next_event = math.inf
+        self.ended: float | None = None
 
     @abstractmethod
     def instantiate(self, logging: bool) -> None:
@@ -53,7 +57,10 @@ class Version(ABC):
 
     @abstractmethod
     def step(self, time: float, duration: float, *, final: bool) -> None:
-        """Make a step; `final` promises that no state from before it will be restored."""
+        """Make a step, or the part of it after which the component wants the simulation to end (`ended`).
+
+        `final` promises that no state from before it will be restored.
+        """
 
     def refused(self, status: int, time: float, duration: float) -> NoReturn:
         """Raise what a step that ended with this status means."""
@@ -66,6 +73,12 @@ class Version(ABC):
         """Events at `time`; `change` is called where discrete inputs may be set."""
         if change is not None:
             change()
+
+    def end_requested(self) -> EndRequested:
+        """The error for going on with a component that wants the simulation to end."""
+        assert self.ended is not None
+        said = f"{self.component} ended the simulation at t = {self.ended!r}; stop the run before."
+        return EndRequested(said, self.ended)
 
     def _times(self) -> tuple[Any, ...]:
         start, stop, tolerance = self.experiment.start_time, self.experiment.stop_time, self.experiment.tolerance
@@ -109,24 +122,33 @@ class Fmi2(Version):
 
     def step(self, time: float, duration: float, *, final: bool) -> None:
         status = self.component.status("fmi2DoStep", time, duration, final)
-        if status > WARNING:
+        if status == DISCARD and self._terminated():
+            self.ended = min(max(self._last_successful_time(time), time), time + duration)
+        elif status > WARNING:
             self.refused(status, time, duration)
 
     def refused(self, status: int, time: float, duration: float) -> NoReturn:
         if status == DISCARD:
-            self._explain_discard(time, duration)
+            raise self._discarded(time, duration, self._last_successful_time(time))
         super().refused(status, time, duration)
 
-    def _explain_discard(self, time: float, duration: float) -> NoReturn:
-        last, terminated = ctypes.c_double(time), ctypes.c_int(0)
+    def _terminated(self) -> bool:
+        """Whether the step was discarded because the component wants the simulation to end."""
+        terminated = ctypes.c_int(0)
+        found = self._asked("fmi2GetBooleanStatus", TERMINATED, ctypes.byref(terminated))
+        return found and bool(terminated.value)
+
+    def _last_successful_time(self, time: float) -> float:
+        """How far a discarded step got; its start where the component does not say."""
+        last = ctypes.c_double(time)
+        found = self._asked("fmi2GetRealStatus", LAST_SUCCESSFUL_TIME, ctypes.byref(last))
+        return last.value if found and last.value >= time else time
+
+    def _asked(self, function: str, *arguments: Any) -> bool:
         try:
-            self.component.status("fmi2GetRealStatus", LAST_SUCCESSFUL_TIME, ctypes.byref(last))
-            self.component.status("fmi2GetBooleanStatus", TERMINATED, ctypes.byref(terminated))
+            return self.component.status(function, *arguments) <= WARNING
         except UnitError:
-            pass  # the functions are optional; then nothing is known but that the step was not made
-        if terminated.value:
-            raise UnitError(f"{self.component} ended the simulation at t = {last.value!r}; stop the run before.")
-        raise self._discarded(time, duration, last.value)
+            return False  # the function is optional
 
 
 class Fmi3(Version):
@@ -164,7 +186,8 @@ class Fmi3(Version):
         self.component.running = True
         if self.event_mode:
             self._update(self.experiment.start_time)
-            self.component.call("fmi3EnterStepMode")
+            if self.ended is None:
+                self.component.call("fmi3EnterStepMode")
 
     def step(self, time: float, duration: float, *, final: bool) -> None:
         """Step to the end, as often as the component returns early or an event lies between.
@@ -182,6 +205,8 @@ class Fmi3(Version):
             target = self.next_event if met else end
             ahead = duration if (now, target) == (time, end) else target - now
             event, early = self._do_step(now, ahead, final=final)
+            if self.ended is not None:
+                return
             reached = target if early is None else early
             stuck = stuck + 1 if reached <= now else 0
             if stuck > EVENT_ITERATIONS:
@@ -190,6 +215,8 @@ class Fmi3(Version):
                 )
             if event or reached >= self.next_event - near:
                 self.handle_event(reached)
+            if self.ended is not None:
+                return
             if reached >= end - near:
                 return
             now = reached
@@ -201,21 +228,26 @@ class Fmi3(Version):
             change()
         if self.event_mode:
             self._update(time)
-            self.component.call("fmi3EnterStepMode", doing=f"at t = {time!r}")
+            if self.ended is None:
+                self.component.call("fmi3EnterStepMode", doing=f"at t = {time!r}")
 
     def _do_step(self, time: float, duration: float, *, final: bool) -> tuple[bool, float | None]:
         """One call; returns whether there is an event, and the time reached if the component returned early."""
         event, terminate, early = self._flags[:3]
-        self._time.value = time
+        self._time.value = math.nan  # units may leave it alone
         pointers = [ctypes.byref(flag) for flag in (event, terminate, early)]
         status = self.component.status("fmi3DoStep", time, duration, final, *pointers, ctypes.byref(self._time))
+        last = self._time.value
         if status == DISCARD:
-            raise self._discarded(time, duration, self._time.value)
+            raise self._discarded(time, duration, time if math.isnan(last) else last)
         if status > WARNING:
             self.component.fail("fmi3DoStep", status, f"from t = {time!r} to {time + duration!r} (step {duration!r})")
         if terminate.value:
-            raise UnitError(f"{self.component} ended the simulation at t = {self._time.value!r}; stop the run before.")
-        return event.value, self._time.value if early.value else None
+            end = time + duration
+            self.ended = end if math.isnan(last) else min(max(last, time), end)
+        if not early.value:
+            return event.value, None
+        return event.value, time if math.isnan(last) else last
 
     def _update(self, time: float) -> None:
         """Update discrete states until they settle."""
@@ -226,7 +258,8 @@ class Fmi3(Version):
                 "fmi3UpdateDiscreteStates", *pointers, ctypes.byref(self._time), doing=f"at t = {time!r}"
             )
             if terminate.value:
-                raise UnitError(f"{self.component} ended the simulation at t = {time!r}; stop the run before.")
+                self.ended = time
+                return
             if not need.value:
                 self.next_event = self._time.value if defined.value else math.inf
                 return
