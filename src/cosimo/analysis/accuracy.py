@@ -57,8 +57,8 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
             difference = linear.outputs(z) - exact
             if not np.isfinite(difference).all():
                 return GlobalError(np.inf, np.inf, np.inf, dict.fromkeys(linear.system.outputs, np.inf), steps, worst)
-            error = np.maximum(error, np.linalg.norm(difference, axis=1))
-            size = np.maximum(size, np.linalg.norm(exact, axis=1))
+            error = np.maximum(error, _row_norms(difference))
+            size = np.maximum(size, _row_norms(exact))
             final = float(np.linalg.norm(difference, 2))
             total = max(total, final)
             scale = max(scale, float(np.linalg.norm(exact, 2)))
@@ -66,6 +66,14 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
     relative = dict(zip(linear.system.outputs, (error / np.where(size > 0, size, 1.0)).tolist(), strict=True))
     # A system at rest that is not driven here has no size to compare with.
     return GlobalError(total, final, total / scale if scale else np.nan, relative, steps, worst)
+
+
+def _row_norms(rows: Array) -> Array:
+    """2-norms of rows whose squares may overflow."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    scale = np.where(largest > 0, largest, 1.0)
+    norms: Array = scale * np.linalg.norm(rows / scale[:, None], axis=1)
+    return norms
 
 
 def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
