@@ -75,8 +75,22 @@ def test_assignable_and_require_agree_where_ranks_are_rounding() -> None:
 def test_gains_that_assign_nothing_do_not_run() -> None:
     good = assign(DynamicStiffness(two_mass(), 1e-3))
     wrong = replace(good, gains=tuple(0 * part for part in good.gains))
-    with pytest.raises(ConfigurationError, match="cannot be assigned"):
+    with pytest.raises(ConfigurationError, match=r"do not assign .* check=False"):
         with_feedback(wrong, masters.jacobi)
+
+
+def test_other_gains_run_when_asked_to_and_say_what_they_leave() -> None:
+    good = assign(DynamicStiffness(two_mass(), 1e-3))
+    others = replace(good, gains=tuple(0.9 * part for part in good.gains))
+    assert not others.assignable
+    with pytest.warns(UserWarning, match=rf"leave {others.residual:.1e} of L k = n"):
+        system, master = with_feedback(others, masters.jacobi_early_read, check=False)
+    radius, wanted = (
+        Spectrum(LinearSystem(*pair)).radius
+        for pair in ((system, master), with_feedback(good, masters.jacobi_early_read))
+    )
+    assert abs(radius - wanted) > 1e-7
+    with_feedback(good, masters.jacobi_early_read, check=False)  # Nothing to say of good ones.
 
 
 def test_schedules_of_other_rates_do_not_run() -> None:

@@ -144,7 +144,17 @@ class Assignment:
         return missing(self)
 
     def require(self) -> Assignment:
-        """Itself, or an error that names what is missing."""
+        """Itself, or an error that names what is missing.
+
+        Gains that leave more of L k = n than the least-squares ones can be improved: that is said, not what is missing.
+        """
+        best = self.residual_of(_shaped(np.linalg.pinv(self.L, rcond=SMALL) @ self.n, self.forces))
+        if not self.assignable and best <= SOLVED:
+            raise ConfigurationError(
+                f"the gains do not assign the eigenstructure: they leave {self.residual:.1e} of L k = n, where "
+                f"{SOLVED:g} is the limit and {best:.1e} is possible. Use the gains of `assign` unrounded, or "
+                f"`with_feedback(…, check=False)` to run these."
+            )
         if not self.assignable:
             lacks = self.missing()
             remedy = (

@@ -11,6 +11,7 @@ The result is an ordinary system and master; they run, and can be analysed, like
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -42,13 +43,21 @@ class _Correction:
     gains: Array
 
 
-def with_feedback(assignment: Assignment, master: Build) -> tuple[System, Master]:
+def with_feedback(assignment: Assignment, master: Build, *, check: bool = True) -> tuple[System, Master]:
     """The system whose units hold their own feedback, and `master(system, step)` with the corrections across.
 
     Refused are gains that do not assign the eigenstructure, and schedules other than one step of every unit per macro
-    step: D(s) of the design is that of one exchange per macro step.
+    step: D(s) of the design is that of one exchange per macro step. Without `check` any gains run (those printed in a
+    paper, rounded); a `UserWarning` then says what they leave of L k = n.
     """
-    assignment.require()
+    if check:
+        assignment.require()
+    elif not assignment.assignable:
+        warnings.warn(
+            f"the gains of {assignment.stiffness.system.name} leave {assignment.residual:.1e} of L k = n: the "
+            f"co-simulation has other poles than the coupled system.",
+            stacklevel=2,
+        )
     system = assignment.stiffness.system
     corrections = {name: _corrections(assignment, name) for name in system.units}
     shown = {s.coordinate for found in corrections.values() for c in found for s in c.signals}
