@@ -35,7 +35,8 @@ def paper(name: str) -> str:
     """Every number of a paper: published, ours, verdict, reason."""
     rows = []
     for item in map(item_fields, reproduce([name])):
-        values = (f"{v:.10g}" if isinstance(v, float) else str(v) for v in (item["published"], item["computed"]))
+        shown = ("–" if item["published"] is None else item["published"], item["computed"])
+        values = (f"{v:.10g}" if isinstance(v, float) else str(v) for v in shown)
         rows.append([item["item"], *values, item["verdict"], item["reason"] or "–"])
     return table(("item", "published", "computed", "verdict", "reason"), rows)
 

@@ -103,20 +103,20 @@ CHIRP = {
     "undamped 1 ms": {
         "monolithic": (0.002039933, 0.001766893),
         "without compensation": (0.09087336, 0.07881307),
-        "with compensation": (0.003440607, 0.003262587),
+        "with compensation": (0.003126385, 0.003003614),
     },
     "damped 1 ms": {
         "monolithic": (0.002240261, 0.002143488),
         "without compensation": (0.04432856, 0.04241002),
-        "with compensation": (0.002943398, 0.003014717),
+        "with compensation": (0.003418457, 0.003462752),
     },
     "damped 4 ms": {
         "monolithic": (0.02127007, 0.02029426),
         "without compensation": (0.3738374, 0.3573675),
-        "with compensation": (0.03252458, 0.03176773),
+        "with compensation": (0.03285666, 0.03208292),
     },
 }
-"""NRMS of x2 and fc under the chirp (Table 6 prints others), as computed over the stated scenario."""
+"""NRMS of x2 and fc under the chirp (Table 6 prints others), over the stated scenario with the printed gains."""
 
 
 @pytest.mark.parametrize("name", CHIRP)
@@ -137,17 +137,21 @@ def test_forced_response_is_repaired() -> None:
 
 
 def test_energy_of_the_motor() -> None:
-    ratios = {name: energy(motor_gearbox(), motion)[[0, -1]] for name, motion in motions().items()}
     expected = {"exact": 0.943, "monolithic": 0.974, "without compensation": 4.19, "with compensation": 0.971}
-    for name, value in expected.items():
-        assert ratios[name][1] / ratios[name][0] == pytest.approx(value, rel=0.01)
+    for name, motion in motions(printed=False).items():
+        start, end = energy(motor_gearbox(), motion)[[0, -1]]
+        assert end / start == pytest.approx(expected[name], rel=0.01)
+    start, end = energy(motor_gearbox(), motions()["with compensation"])[[0, -1]]
+    assert end / start == pytest.approx(0.9646, abs=1e-4)  # With the printed gains.
 
 
 def test_gains_of_the_motor_are_the_printed_ones() -> None:
     verdicts = {claim.item: claim.verdict for claim in motor_claims()}
     gains = [verdict for item, verdict in verdicts.items() if item.startswith("Sec. 3.3: ") and "(" in item]
     assert gains == ["holds"] * PRINTED.size
-    assert verdicts["Sec. 3.3: the compensated system with the printed gains is stable"] == "does not hold"
+    assert (
+        verdicts["Sec. 3.3: with the printed gains the poles match those of the monolithic system"] == "does not hold"
+    )
 
 
 def test_random_systems() -> None:

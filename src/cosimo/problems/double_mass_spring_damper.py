@@ -22,8 +22,8 @@ from cosimo.problems.claims import Claim
 from cosimo.units import Exact, Mechanical
 
 STEPS = (0.001, 0.005, 0.01, 0.1)
-REFERENCE = ((0.999376, 0.999363, 1.004629, 1.280113), (0.999275, 0.996878, 0.995004, 1.525466))
-"""ρ of Eqs. 14 and 18 at these steps, evaluated independently; the paper prints no numbers."""
+SETS, SEED = 1000, 2018
+"""How many parameter sets the paper's general sentences are judged by."""
 
 
 def double_mass_spring_damper(
@@ -93,39 +93,92 @@ def _matrices(system: System, name: str, H: float) -> tuple[Array, Array, Array,
 
 
 def claims() -> Iterator[Claim]:
-    """The paper prints no numbers: its equations were evaluated independently, and are compared with what runs."""
+    """The paper prints equations and sentences: what they give for our parameters, and for a sample of them."""
     system = double_mass_spring_damper()
     equations = ("(14), FMI Jacobi", masters.jacobi), ("(18), successive substitution", masters.iterative)
-    for (name, build), values in zip(equations, REFERENCE, strict=True):
-        for H, value in zip(STEPS, values, strict=True):
+    for name, build in equations:
+        for H in STEPS:
             yield Claim(
-                f"ρ of Eq. {name}, H = {H:g} (evaluated)",
-                value,
+                f"ρ of Eq. {name}, H = {H:g}",
+                None,
                 Spectrum(LinearSystem(system, build(system, H))).radius,
-                tolerance=1e-6,
                 reason="masses 1, c1 = d1 = c2 = 1, d2 = 2, coupling spring 200; the paper prints no numbers",
             )
-    yield from _general_statements(system)
+    yield _figure_1()
+    yield _case_study(system)
+    yield from _sampled()
 
 
-def _general_statements(system: System) -> Iterator[Claim]:
-    """What is easily read out of the paper's words, and does not hold for every parameter set."""
-    radii = {H: [_radius(matrix) for matrix in stability_matrices(system, H)] for H in STEPS}
-    ideal = {H: Spectrum(LinearSystem(system, ideal_jacobi(system, H))).radius for H in STEPS}
-    worse = [H for H, (jacobi, substitution) in radii.items() if substitution > jacobi]
-    helped = [H for H, (jacobi, _) in radii.items() if ideal[H] > jacobi]
-    cases = (
-        (
-            "substitution (18) is always more stable than Jacobi (14)",
-            "in most cases",
-            worse,
-            "true at small steps only",
-        ),
-        ("the FMI restriction always hurts, against Eq. 11", "it impacts stability", helped, "it may also lower ρ"),
+def _figure_1() -> Claim:
+    """ρ(I + A h) of one mass under forward Euler (Eq. 4), with the parameters that the caption prints."""
+    h, A = 0.1, np.array([[0.0, 1.0], [-1.0, -1e-4]])
+    euler = _radius(np.eye(2) + h * A)
+    exact = float(np.exp(h * np.linalg.eigvals(A).real.max()))
+    return Claim(
+        "Fig. 1: ρ per step of forward Euler, and of the exact solution",
+        None,
+        f"{euler:.7f} and {exact:.7f}",
+        reason="h = 0.1, m = c = 1, d = 1e-4 as printed: by Eq. 5 the approximation grows while the solution decays",
     )
-    for item, published, against, reason in cases:
-        computed = f"not at H = {', '.join(f'{H:g}' for H in against)}" if against else "at all H listed"
-        yield Claim(item, published, computed, holds=not against, reason=f"{reason}; the analysis must decide per case")
+
+
+def _case_study(system: System) -> Claim:
+    """Jacobi unstable, substitution stable: at the one step of ours at which Jacobi has just become unstable."""
+    H = 0.01
+    jacobi, substitution = (_radius(matrix) for matrix in stability_matrices(system, H))
+    return Claim(
+        "Abstract: the double mass-spring-damper is unstable, and the stabilisation improves it",
+        "improves the results",
+        f"ρ {jacobi:.6f} with (14), {substitution:.6f} with (18), H = {H:g}",
+        holds=jacobi > 1 > substitution,
+        reason="our parameters and step; the paper leaves those of its case study to another document",
+    )
+
+
+def parameter_sets(count: int = SETS, seed: int = SEED) -> Iterator[tuple[System, float]]:
+    """Random systems and steps: masses, springs and dampers over two decades each, H ω_max over three.
+
+    m 0.1 … 10; c, d 0.1 … 10; cc 1 … 1000; dc 0.01 … 1; all even in their logarithm. H is 0.001 to 1 of 1 / ω with ω²
+    the stiffness (c + cc) over the smaller mass: steps at which an engineer would expect an answer.
+    """
+    draw = np.random.default_rng(seed)
+    for _ in range(count):
+        m1, c1, d1, m2, c2, d2 = (10.0 ** draw.uniform(-1, 1, 6)).tolist()
+        cc, dc, share = (10.0 ** draw.uniform((0, -2, -3), (3, 0, 0))).tolist()
+        system = double_mass_spring_damper(m1=m1, c1=c1, d1=d1, m2=m2, c2=c2, d2=d2, cc=cc, dc=dc)
+        yield system, share / np.sqrt((max(c1, c2) + cc) / min(m1, m2))
+
+
+def _sampled() -> Iterator[Claim]:
+    """The two sentences about stability in general, over a sample of parameter sets."""
+    radii = np.array(
+        [
+            [
+                *(_radius(matrix) for matrix in stability_matrices(system, H)),
+                Spectrum(LinearSystem(system, ideal_jacobi(system, H))).radius,
+            ]
+            for system, H in parameter_sets()
+        ]
+    )
+    jacobi, substitution, ideal = radii.T
+    smaller = float((substitution < jacobi).mean())
+    rescued, lost = int(((jacobi > 1) & (substitution < 1)).sum()), int(((jacobi < 1) & (substitution > 1)).sum())
+    sets = f"{len(radii)} random parameter sets, each mass, spring and damper over two or three decades"
+    yield Claim(
+        "Sec. 3.3: ρ of (18) is smaller than ρ of (14)",
+        "in most cases",
+        f"in {smaller:.0%} of them",
+        holds=smaller > 0.5,
+        reason=f"{sets}; stable only with (18): {rescued}, only with (14): {lost}",
+    )
+    hurt, helped = int(((jacobi > 1) & (ideal < 1)).sum()), int(((jacobi < 1) & (ideal > 1)).sum())
+    yield Claim(
+        "Abstract: the FMI restriction (12) impacts stability, against Eq. 11",
+        "impacts",
+        f"ρ larger in {float((jacobi > ideal).mean()):.0%} of them",
+        holds=hurt + helped > 0,
+        reason=f"{sets}; stable only without the restriction: {hurt}, only with it: {helped}",
+    )
 
 
 def ideal_jacobi(system: System, H: float) -> Master:

@@ -6,8 +6,8 @@ paper's own start holds the input until two pairs are known, ours begins with x 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import numpy as np
 
@@ -19,14 +19,19 @@ from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution import run
 from cosimo.problems.claims import Claim
-from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps
+from cosimo.problems.manipulator import Manipulator, manipulator_pressure, steps
 from cosimo.problems.measures import nmse, relative_error
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 from cosimo.problems.pendula import Pendula
+from cosimo.units import Mechanical
 
 HELD = Hold(0)
 FINE = 2e-4
 """The step of the hydraulics in s, and of the manipulator's reference."""
+SIMULATED = 0.01
+"""Relative tolerance of printed numbers that come from a run whose model the paper leaves open in details."""
+DISTURBED = 5
+"""Runs by which a statement about predictions after a jump is judged."""
 KINEMATIC = {
     "one": (("x2", "v2"),),
     "single": (("x2", "vx2"), ("y2", "vy2")),
@@ -115,6 +120,8 @@ def _linear() -> Iterator[Claim]:
     after = predicted(LINEAR.system(), "one", papers_dmd(100), step=0.01, stop=0.04).info["learned"][0]["S"]
     gap = float(np.abs(np.array(after) - LINEAR.inferred(0.01)).max())
     yield Claim("Sec. 3.1.1: the model is exact after three pairs", "exact", f"differs by {gap:.0e}", holds=gap < 1e-10)
+    yield _displacements()
+    yield _soft_start()
     held = predicted(LINEAR.system(), "one", HELD, step=1e-3, stop=10.0)
     energy = float(LINEAR.energy(held)[-1])
     yield Claim(
@@ -142,15 +149,68 @@ def _linear() -> Iterator[Claim]:
     )
 
 
+def _displacements() -> Claim:
+    """Both units hold the coupling spring and are given the other's displacement: no feedthrough (Sec. 2.1)."""
+    names, initial, stiffness = ("one", "two"), (LINEAR.speed, -LINEAR.speed), (LINEAR.k1, LINEAR.k2)
+    units = {
+        name: Mechanical(
+            mass, 0.0, k + LINEAR.kc, B=LINEAR.kc, displacement=1.0, initial=[0.0, v], inputs=["other"], outputs=["x"]
+        )
+        for name, mass, k, v in zip(names, (LINEAR.m1, LINEAR.m2), stiffness, initial, strict=True)
+    }
+    system = System(units, [("two.x", "one.other"), ("one.x", "two.other")], name="displacements")
+    found = run(system, masters.jacobi(system, 1e-3), stop=10.0)
+    wanted = _positions(LINEAR.reference(step=1e-3, stop=10.0))
+    gap = float(np.abs(_positions(found) - wanted).max() / np.abs(wanted).max())
+    return Claim(
+        "Sec. 2.1: displacement–displacement Jacobi equals the monolithic run",
+        "the same results",
+        f"differs by {gap:.0e} of the largest position",
+        holds=gap < 1e-10,
+    )
+
+
+def without_soft_start(problem: Oscillator, step: float, stop: float, window: int) -> Array:
+    """Rows x1, v1, x2, v2 when the input is held until `window` pairs are known, and predicted from then on.
+
+    With a linear spring three pairs give S of Eq. 24 exactly; what is predicted after `window` pairs is therefore S z.
+    """
+    S, rows = problem.inferred(step), [np.array([0.0, problem.speed, 0.0, -problem.speed])]
+    f = 0.0  # −kc (x1 − x2) at the start
+    for k in range(round(stop / step)):
+        x1, v1, x2, v2 = rows[-1]
+        expected = (S @ [x2, v2, f])[0] if k > window else x2
+        v1 += step * (-problem.k1 * x1 - problem.kc * (x1 - x2)) / problem.m1
+        v2 += step * (-f - problem.k2 * x2) / problem.m2
+        x1, x2 = x1 + step * v1, x2 + step * v2
+        f = -problem.kc * (x1 - expected)
+        rows.append(np.array([x1, v1, x2, v2]))
+    return np.array(rows)
+
+
+def _soft_start() -> Claim:
+    reference = _positions(LINEAR.reference(step=0.01, stop=10.0))
+    soft = _positions(predicted(LINEAR.system(), "one", papers_dmd(100), step=0.01, stop=10.0))
+    late = without_soft_start(LINEAR, 0.01, 10.0, 100)[:, [0, 2]]
+    size = float(np.abs(reference).max())
+    errors = [float(np.abs(found[500:] - reference[500:]).max()) / size for found in (soft, late)]
+    return Claim(
+        "Fig. 7: without soft start the solution does not return to the monolithic one",
+        "may not converge",
+        f"largest error of a position after 5 s: {errors[0]:.1%} with soft start, {errors[1]:.0%} without",
+        holds=errors[1] > 10 * errors[0],
+        reason="linear case, window 100; an error made while holding stays in a system without damping",
+    )
+
+
 def _nonlinear() -> Iterator[Claim]:
     error = oscillator_nmse(NONLINEAR, papers_dmd(100))
     held = oscillator_nmse(NONLINEAR, HELD)
     yield Claim(
         "Fig. 6: NMSE with window 100, nonlinear spring",
-        "drawn, not printed",
+        None,
         f"{error:.4g} (hold: {held:.3g})",
-        holds=abs(error - 334) < 0.05 * 334,
-        reason="334, computed independently; 23 when x + h v is expected first",
+        reason="drawn, not printed; 23 when x + h v is expected first",
     )
     for name, coupling in (("the paper's start", papers_dmd(100)), ("kinematic start", robust_dmd("one", 100))):
         share = float((oscillator_error(NONLINEAR, coupling, 0.01) < 0.1).mean())
@@ -197,30 +257,122 @@ def _manipulator() -> Iterator[Claim]:
     shown = ", ".join(f"{name} {value:.3g}" for name, value in rates.items())
     ordered = rates["hold"] > rates["pressure"] > rates["DMD, window 10"]
     yield Claim("Fig. 20: DMD beats pressure beats hold, rms of the rate, 12 ms", "so", f"{shown} mm/s", holds=ordered)
-    for name, stepped, system in (("sinusoid", False, force), ("steps", True, manipulator_steps())):
-        lengths = [
-            float(np.abs(manipulator_errors(system, coupling, step=0.02, stepped=stepped)[0]).max())
-            for coupling in (HELD, Dmd(10, pairs=()), robust_dmd("hydraulics"))
-        ]
-        yield Claim(
-            f"Sec. 3.3.2: at 20 ms hold is unstable, DMD is not, {name}",
-            "unstable; close to the monolithic run",
-            f"largest error {lengths[0]:.0f} mm held, {lengths[1]:.2g} mm window 10, {lengths[2]:.2g} mm automatic",
-            holds=lengths[0] > 100 and lengths[1] < 6,
-        )
-    held, found = _manipulator_nmse(HELD), _manipulator_nmse(papers_dmd(10))
+    lengths = [
+        float(np.abs(manipulator_errors(force, coupling, step=0.02)[0]).max())
+        for coupling in (HELD, Dmd(10, pairs=()), robust_dmd("hydraulics"))
+    ]
     yield Claim(
-        "Sec. 3.3.1: NMSE with hold / with DMD, window 10",
-        "627 / 169",
-        f"{held:.3g} / {found:.3g}",
-        holds=abs(held - 627) < 0.5 and abs(found - 169) < 0.5,
-        reason=f"neither comes out of the stated scenario; a factor of {held / found:.2g} here, {627 / 169:.2g} there",
+        "Sec. 3.3: largest error of the length at 20 ms, sinusoid",
+        None,
+        f"{lengths[0]:.0f} mm held, {lengths[1]:.2g} mm window 10, {lengths[2]:.2g} mm automatic",
+        reason="the paper shows 20 ms with steps only",
+    )
+    yield from _manipulator_windows()
+    yield from _manipulator_steps()
+
+
+def _manipulator_windows() -> Iterator[Claim]:
+    """Sec. 3.3.1 with Eq. 21 over the 0.2 ms samples, of the length as the hydraulics see it when it is held."""
+    held = manipulator_nmse(HELD)
+    yield Claim(
+        "Sec. 3.3.1: NMSE with hold",
+        627.0,
+        held,
+        tolerance=SIMULATED * 627,
+        reason="sum over the samples of 0.2 ms, the length held between exchanges of 12 ms; "
+        f"{manipulator_nmse(HELD, fine=False):.3g} over the exchanges",
+    )
+    errors = {window: manipulator_nmse(papers_dmd(window)) for window in (4, 6, 8, 10, 15, 20, 30)}
+    yield Claim(
+        "Sec. 3.3.1: NMSE with DMD, window 10",
+        169.0,
+        errors[10],
+        tolerance=SIMULATED * 169,
+        reason=f"does not come out in the reading that gives {held:.0f}; a factor of {held / errors[10]:.2g} here, "
+        f"{627 / 169:.2g} there",
+    )
+    best = min(errors, key=errors.__getitem__)
+    yield Claim(
+        "Fig. 18: a window of 10 is a reasonable choice",
+        "reasonable",
+        ", ".join(f"{error:.0f} with {window}" for window, error in errors.items()),
+        holds=errors[10] <= 1.1 * errors[best],
+        reason=f"NMSE in the same reading, within 10 % of the best, {best}; judged by these windows",
+    )
+    error = predicted(Manipulator().system(), "hydraulics", papers_dmd(10), step=0.012, stop=9.996)
+    missed = error["hydraulics.prediction_error"]
+    early, late = float(missed[:10].max()), float(missed[10:].max())
+    yield Claim(
+        "Fig. 19: after 0.1 s predictions are accurate",
+        "overlaps",
+        f"largest miss {early:.1e} of the signals before, {late:.1e} after",
+        holds=late < 1e-2,
+        reason="accurate: no prediction misses by more than 1 % of the signals",
     )
 
 
-def _manipulator_nmse(coupling: Coupling) -> float:
+def _disturbed() -> Iterator[Callable[[float], float]]:
+    """The control in steps, disturbed by parts of 1e-12: predictions after a jump amplify rounding several-fold."""
+    control = steps(Manipulator().equilibrium[2])
+    for size in 1e-12 * np.linspace(-1, 1, DISTURBED):
+        yield partial(_with_ripple, control, float(size))
+
+
+def _with_ripple(control: Callable[[float], float], size: float, time: float) -> float:
+    return control(time) * (1 + size * float(np.sin(3 * time)))
+
+
+def _manipulator_steps() -> Iterator[Claim]:
+    """Figs. 21 and 22: errors under steps, in runs that differ by rounding; what holds must hold in all of them."""
+    found: dict[tuple[float, str], list[tuple[Array, Array]]] = {}
+    for step in (0.012, 0.02):
+        for name, coupling in (("hold", HELD), ("pressure", HELD), ("DMD", Dmd(10, pairs=()))):
+            # What is held does not amplify: one run tells all.
+            controls = list(_disturbed()) if name == "DMD" else [None]
+            found[step, name] = [
+                manipulator_errors(
+                    Manipulator(
+                        pressure=name == "pressure", control=control or steps(Manipulator().equilibrium[2])
+                    ).system(),
+                    coupling,
+                    step=step,
+                    stepped=True,
+                )
+                for control in controls
+            ]
+    rms = {key: [(_rms(length), _rms(rate)) for length, rate in runs] for key, runs in found.items()}
+    held, pressure = rms[0.012, "hold"][0][1], rms[0.02, "pressure"][0]
+    calmer = sum(rate < held for _, rate in rms[0.012, "DMD"])
+    said = f"of {DISTURBED} runs that differ by 1e-12 in the control"
+    yield Claim(
+        "Fig. 21: the DMD run is less oscillatory than the held one, 12 ms, window 10",
+        "in all configurations",
+        f"in {calmer} {said}",
+        holds=calmer == DISTURBED,
+        reason=f"by the rms error of the rate, {held:.3g} mm/s held",
+    )
+    largest = float(np.abs(found[0.02, "hold"][0][0]).max())
+    bounded = sum(float(np.abs(length).max()) < 0.05 * largest for length, _ in found[0.02, "DMD"])
+    yield Claim(
+        "Sec. 3.3.2: at 20 ms hold is unstable, DMD is not, steps",
+        "unstable; close to the monolithic run",
+        f"{largest:.0f} mm held; DMD within 5 % of that in {bounded} {said}",
+        holds=largest > 100 and bounded == DISTURBED,
+    )
+    better = sum(pressure[0] < length and pressure[1] < rate for length, rate in rms[0.02, "DMD"])
+    yield Claim(
+        "Fig. 22: pressure has smaller errors than DMD, 20 ms, window 10",
+        "even smaller",
+        f"in {better} {said}",
+        holds=better == DISTURBED,
+        reason=f"rms errors of length and rate; pressure {pressure[0]:.3g} mm, {pressure[1]:.3g} mm/s",
+    )
+
+
+def manipulator_nmse(coupling: Coupling, *, fine: bool = True) -> float:
+    """Eq. 21 of the length, 12 ms, sinusoid: over the samples of 0.2 ms, held in between, or over the exchanges."""
     step, count = 0.012, int(10.0 / 0.012)
-    found = predicted(Manipulator().system(), "hydraulics", coupling, step=step, stop=count * step)
+    found = predicted(Manipulator().system(), "hydraulics", coupling, step=step, stop=count * step)["mechanics.s"]
     every = round(step / FINE)
-    wanted = _manipulator_reference(False)["mechanics.s"][0 : count * every + 1 : every]
-    return nmse(wanted, found["mechanics.s"])
+    wanted = _manipulator_reference(False)["mechanics.s"][: count * every + 1]
+    return nmse(wanted, np.repeat(found, every)[: len(wanted)]) if fine else nmse(wanted[::every], found)
