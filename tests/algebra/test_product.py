@@ -12,6 +12,9 @@ import scipy.sparse as sp
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
+from cosimo.algebra.liveness import merge_equal
+from cosimo.analysis import Spectrum
+from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.master import Master
@@ -22,6 +25,7 @@ from cosimo.core.timing import TimedCouple, TimedRead
 from cosimo.couplings import Hold
 from cosimo.execution import run
 from cosimo.masters import Convergence
+from cosimo.problems import chain
 from cosimo.units import StateSpace
 
 MakeMaster = Callable[[System], Master]
@@ -274,3 +278,33 @@ def test_a_long_chain_stays_sparse(chain: Callable[[int], System]) -> None:
         long_z, short_z = Phi @ long_z, short.one_step.Phi @ short_z
     outputs = linear.outputs(sp.csr_array(long_z[:, None])).toarray()[:4, 0]
     assert outputs == pytest.approx(short.outputs(short_z[:, None])[:4, 0], abs=1e-14)
+
+
+def test_equal_slots_are_merged_without_changing_the_spectrum() -> None:
+    """Slots 0 … 4 move; 5 … 9 copy 0 … 4, 10 … 14 copy the copies and act back; 15 feeds and is never fed."""
+    draw = np.random.default_rng(7)
+    Phi = np.zeros((16, 16))
+    Phi[:5, :5], Phi[:5, 5:10], Phi[:5, 15] = draw.normal(size=(5, 5)), draw.normal(size=(5, 5)), 1.0
+    Phi[5:10] = Phi[10:15] = np.hstack([np.eye(5), np.zeros((5, 11))])
+    Phi[:5, 10:15] = draw.normal(size=(5, 5))
+    merged, place = merge_equal(sp.csr_array(Phi))
+    assert merged.shape == (10, 10)
+    assert place.tolist() == [*range(10), *range(5, 10), -1]
+    assert power_traces(merged.toarray()) == pytest.approx(power_traces(Phi), rel=1e-12)
+    alone, same = merge_equal(sp.csr_array(Phi[:5, :5]))
+    assert (alone.toarray() == Phi[:5, :5]).all()
+    assert same.tolist() == [*range(5)]
+
+
+def test_modes_of_merged_slots_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = chain(n=6)
+    master = compensate(system, masters.jacobi(system, 1e-2)).master
+    full = Spectrum(LinearSystem(system, master))
+    monkeypatch.setattr(product, "SPARSE_FROM", 1)
+    thin = Spectrum(LinearSystem(system, master))
+    assert thin.radius == pytest.approx(full.radius, rel=1e-12)
+    assert thin.moving_radius == pytest.approx(full.moving_radius, rel=1e-12)
+    assert len(thin.eigenvalues) == len(full.eigenvalues)
+    for ours, theirs in zip(thin.modes(), full.modes(), strict=True):
+        assert ours.cosimulated == pytest.approx(theirs.cosimulated, rel=1e-8)
+        assert ours.mac == pytest.approx(theirs.mac, rel=1e-8)

@@ -159,3 +159,20 @@ def test_latent_eigenvalues_that_grow_are_a_verdict() -> None:
     compared = compare(found, stop=100.0)
     assert compared.compensated.diverged is not None
     assert not compared.compensated.stable
+
+
+def test_a_system_whose_memories_do_not_fit_is_refused_at_once() -> None:
+    system = chain(n=500)
+    with pytest.raises(
+        ConfigurationError, match=r"500 units with 500 .* 134 GiB .* 2 GiB is the limit. Compensate a part"
+    ):
+        compensate(system, masters.jacobi(system, 1e-2))
+
+
+def test_a_long_chain_is_compensated() -> None:
+    """Every unit remembers all samples: 8,000 slots of which some hundred differ, and all on the target."""
+    system = chain(n=40)
+    found = compensate(system, masters.jacobi(system, 1e-2))
+    assert found.stable
+    assert found.radius_after == pytest.approx(found.target_radius, rel=1e-10)
+    assert found.radius_before > found.radius_after

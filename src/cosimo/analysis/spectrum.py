@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
+from cosimo.algebra.liveness import merge_equal
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.master import Master
@@ -68,10 +70,17 @@ class Spectrum:
         self.paired: ComplexArray = np.zeros(0, dtype=complex)
 
     @cached_property
-    def _matrix(self) -> Array:
+    def _merged(self) -> tuple[Array, npt.NDArray[np.intp]]:
+        """Φ on what is carried, and the place of every carried slot in it; in large systems equal slots are merged."""
         matrix = self.linear.cycle.matrix
-        dense: Array = matrix.toarray() if sp.issparse(matrix) else matrix
-        return dense
+        if not sp.issparse(matrix):
+            return matrix, np.arange(len(matrix))
+        merged, place = merge_equal(sp.csr_array(matrix))
+        return merged.toarray(), place
+
+    @property
+    def _matrix(self) -> Array:
+        return self._merged[0]
 
     @cached_property
     def _coupled(self) -> Array:
@@ -81,8 +90,10 @@ class Spectrum:
 
     @cached_property
     def eigenvalues(self) -> ComplexArray:
-        """Eigenvalues of Φ on what is carried from macro step to macro step."""
-        values: ComplexArray = np.linalg.eigvals(self._matrix).astype(complex)
+        """Eigenvalues of Φ on what is carried from macro step to macro step, zeros of merged slots included."""
+        matrix, place = self._merged
+        values: ComplexArray = np.zeros(len(place), dtype=complex)
+        values[: len(matrix)] = np.linalg.eigvals(matrix)
         return values
 
     @cached_property
@@ -133,8 +144,12 @@ class Spectrum:
 
     def _modes_with_shapes(self) -> tuple[Mode, ...]:
         poles, shapes = np.linalg.eig(self._coupled)
-        mu, carried = np.linalg.eig(self._matrix)
-        states = self._states(carried.astype(complex))
+        matrix, place = self._merged
+        size = max(len(matrix), len(poles))
+        mu, carried = np.zeros(size, dtype=complex), np.zeros((len(matrix) + 1, size), dtype=complex)
+        mu[: len(matrix)], carried[: len(matrix), : len(matrix)] = np.linalg.eig(matrix)
+        # The last row is that of slots which are always 0.
+        states = self._states(carried[place])
         mac = np.abs(shapes.conj().T @ states) ** 2
         mac /= np.maximum(np.outer(_squares(shapes), _squares(states)), 1e-300)
         # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.

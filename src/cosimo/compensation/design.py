@@ -7,17 +7,19 @@ from typing import Literal
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.compensation.gains import unit_gains
+from cosimo.compensation.gains import LEVELS, unit_gains
 from cosimo.compensation.outcome import Compensation
 from cosimo.compensation.start import Start
 from cosimo.compensation.target import Target
 from cosimo.core.coupling import Coupling
-from cosimo.core.errors import UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.units.integrators import DEGREE, ForwardEuler, SymplecticEuler
 
+ROOM = 2 * 2**30
+"""Most memory in bytes that the matrices of all compensated units may need: as a desktop computer has it to spare."""
 CALM = 0.9
 """What a design adds should decay at least this much per macro step; otherwise another one is tried."""
 
@@ -28,6 +30,7 @@ def compensate(
     """The master with inputs corrected so that the co-simulation follows `target`, or why signals do not suffice."""
     if target not in ("monolithic", "exact"):
         raise UnknownNameError("target of a compensation", target, ("monolithic", "exact"))
+    _require_room(system)
     path = Target(system, master, target)
     before = Spectrum(path.linear)
     best: Compensation | None = None
@@ -40,6 +43,24 @@ def compensate(
             break
     assert best is not None
     return best
+
+
+def _require_room(system: System) -> None:
+    """Refuse, before anything is allocated, designs whose memories would not fit.
+
+    Every compensated unit remembers up to `LEVELS` samples of all q connected outputs and `Start.STEPS` corrections of
+    them; its matrix F^ww is square in that.
+    """
+    outputs = len({(link.source.unit, link.source.index) for link in system.links})
+    units = sum(bool(system.incoming(name)) for name in system.units)
+    slots = (LEVELS + Start.STEPS) * outputs
+    bytes_ = 8 * units * slots**2
+    if bytes_ > ROOM:
+        raise ConfigurationError(
+            f"compensating {units} units with {outputs} connected outputs may need {bytes_ / 2**30:.3g} GiB of memory "
+            f"({slots} numbers remembered per unit), and {ROOM / 2**30:g} GiB is the limit. Compensate a part of the "
+            f"system by itself, or join units that may be stepped together."
+        )
 
 
 def _design(path: Target, target: str, before: Spectrum, *, insensitive: bool, more: int) -> Compensation:
