@@ -85,7 +85,7 @@ def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         groups: dict[tuple[bytes, bytes], int] = {}
-        rows, first = np.full(matrix.shape[0], -1), []
+        rows, first = np.full(matrix.shape[0], -1), list[int]()
         for row in range(matrix.shape[0]):
             part = slice(matrix.indptr[row], matrix.indptr[row + 1])
             if part.start < part.stop:
