@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 from scipy.optimize import linear_sum_assignment
 
 from cosimo.formats.export import export_unit
@@ -202,3 +204,111 @@ class Gears(Lag):
     def drive(self, time: float) -> float:
         assert self.gear == int(self.gear)
         return self.gear * self.u
+
+
+class Masses:
+    """A chain of two masses pushed at one end, seen at both: four states, and outputs with noise of one of these kinds.
+
+    none: exact; random: noise that never repeats; single: outputs of single precision; steps: outputs on a grid;
+    solver: an adaptive solver with this tolerance.
+    """
+
+    inputs, outputs = {"force": 0.0}, ("first", "second")
+    A = np.array([[0, 0, 1, 0], [0, 0, 0, 1], [-30, 20, -0.5, 0.2], [10, -25, 0.1, -0.4]], dtype=float)
+    B = np.array([0, 0, 1.0, 0])
+    chance = np.random.default_rng(20)
+
+    def __init__(self, noise: str = "none", size: float = 0.0) -> None:
+        self.noise, self.size, self.force = noise, size, 0.0
+        self.x = np.array([0.1, -0.05, 0.2, 0.0])
+        self._show()
+
+    def _show(self) -> None:
+        y = self.x[:2].copy()
+        if self.noise == "random":
+            y += self.size * self.chance.normal(size=2)
+        if self.noise == "single":
+            y = y.astype(np.float32)
+        if self.noise == "steps":
+            y = np.round(y / self.size) * self.size
+        self.first, self.second = (float(value) for value in y)
+
+    def step(self, time: float, duration: float) -> None:
+        if self.noise == "solver":
+            found = solve_ivp(
+                lambda _, x: self.A @ x + self.B * self.force,
+                (0.0, duration),
+                self.x,
+                rtol=self.size,
+                atol=1e-3 * self.size,
+            )
+            self.x = found.y[:, -1]
+        else:
+            whole = np.zeros((5, 5))
+            whole[:4, :4], whole[:4, 4] = self.A, self.B * self.force
+            self.x = (expm(duration * whole) @ np.append(self.x, 1.0))[:4]
+        self._show()
+
+    def save(self) -> np.ndarray:
+        return np.append(self.x, [self.first, self.second])
+
+    def restore(self, state: np.ndarray) -> None:
+        self.x, (self.first, self.second) = state[:4].copy(), state[4:].tolist()
+
+
+class SmallRelay(Lag):
+    """A jump that is small against the pulses."""
+
+    def drive(self, time: float) -> float:
+        return self.u + math.copysign(0.02, self.u)
+
+
+class DeadZone(Lag):
+    """Nothing happens below `gap`."""
+
+    def __init__(self, gap: float = 0.1) -> None:
+        self.y, self.gap = 0.0, gap
+
+    def drive(self, time: float) -> float:
+        return math.copysign(max(abs(self.u) - self.gap, 0.0), self.u)
+
+
+class Play(Lag):
+    """Backlash: the other side follows only when it is touched."""
+
+    other = 0.0
+
+    def __init__(self, gap: float = 0.1) -> None:
+        self.y, self.gap = 0.0, gap
+
+    def drive(self, time: float) -> float:
+        self.other = min(max(self.other, self.u - self.gap), self.u + self.gap)
+        return self.other
+
+
+class Sticking:
+    """A mass with dry friction that sticks while it is at rest and pushed by less than `hold`."""
+
+    inputs, outputs = {"force": 0.0}, ("x",)
+
+    def __init__(self, hold: float = 0.3) -> None:
+        self.x = self.v = self.force = 0.0
+        self.hold = hold
+
+    def step(self, time: float, duration: float) -> None:
+        if self.v == 0 and abs(self.force) <= self.hold:
+            return
+        way = self.v or self.force
+        v = self.v + duration * (self.force - math.copysign(self.hold, way))
+        self.v = 0.0 if v * way < 0 else v
+        self.x += duration * self.v
+
+
+class Hysteresis(Lag):
+    """On above 0.5, off below −0.5."""
+
+    on = False
+
+    def drive(self, time: float) -> float:
+        self.on = self.u > 0.5 or (self.on and self.u > -0.5)
+        return 1.0 if self.on else 0.0

@@ -76,12 +76,20 @@ def test_saturation_far_from_its_limits_is_linear(means):
         ("Crashing", "its step from t = 0 to 0.05 failed with ValueError: singular matrix"),
         ("Picky", "no pulse of input 'u' from 1e-09 to 1 was taken: .*u must be 0"),
         ("NotANumber", "no pulse of input 'u' .*'y' is nan at t = 0.05"),
-        ("Silent", "outputs stay constant, on their own and under pulses of u"),
     ],
 )
 def test_failures_are_named(means, kind, reason):
     with pytest.raises(IdentificationError, match=f"PythonUnit '{kind}' could not be identified.*{reason}"):
         identify(PythonUnit(getattr(boxes, kind)), 0.05, means=means)
+
+
+@BOTH
+def test_a_unit_that_never_changes_has_no_states(means):
+    found = identify(PythonUnit(boxes.Silent, y=3.0), 0.05, means=means)
+    assert found.valid
+    assert (found.order, found.D.tolist()) == (0, [[0.0]])
+    assert found.output_offset == pytest.approx([3.0])
+    assert "its outputs stay constant, on their own and under pulses of u" in found.reasons
 
 
 @BOTH

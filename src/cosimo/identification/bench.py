@@ -68,6 +68,17 @@ class Bench:
         """A trial from the operating point; `nudge` is added to the visible states before its first step."""
         return Trial(self, nudge)
 
+    def once(self, deviations: Array) -> Array:
+        """The readings of a trial on an instance of its own, where the unit can have two: nothing is put back."""
+        if self._alone:
+            return self.trial().run(deviations)
+        self._make_room()
+        instance = self.prepare()
+        try:
+            return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
+        finally:
+            instance.close()
+
     @contextmanager
     def instance(self) -> Iterator[Instance]:
         """A live instance at the operating point, for questions that need no steps."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.identification.bench import Bench
 from cosimo.identification.excitation import EPS, LONG, relative
 from cosimo.identification.powers import SEED, excitation
 from cosimo.identification.pulses import Pulses
 from cosimo.identification.realisation import Realisation
 
+BOUND = 0.01
+"""Relative error of fit, linearity, invariance or repetition beyond which a model is not valid."""
 UNSEEN, ONCE_MORE = 160, 48
 """Steps of the trial under random inputs; of one at a further macro step."""
 SHIFT, AFTER = 96, 48
@@ -49,25 +50,31 @@ def fit_error(model: Realisation, B: Array, pulses: Pulses, length: int = UNSEEN
 
 
 def variation(pulses: Pulses) -> float:
-    """How much the answer to a pulse of all inputs differs when it comes SHIFT steps later, relative to itself."""
+    """How much the answer to a pulse of all inputs differs when it comes SHIFT steps later, relative to itself.
+
+    Where that is little it is noise to whoever looks for a model that does not change: `pulses.varying`.
+    """
     bench, amplitudes = pulses.bench, pulses.amplitudes()
     if not amplitudes.any():
         return 0.0
-    p = bench.outputs
-    base = pulses.free_motion(SHIFT + AFTER)[:, :p]
+    base = pulses.free_motion(SHIFT + AFTER)
     pulse = np.zeros((SHIFT + AFTER, bench.powers, len(amplitudes)))
     pulse[SHIFT, 0] = amplitudes
-    later = (bench.trial().run(pulse)[:, :p] - base)[SHIFT:]
+    later = (bench.trial().run(pulse) - base)[SHIFT:]
     pulses.answers(LONG)
     rows = min(AFTER, pulses.reach)
-    now = pulses.answers(AFTER).h[:rows, :p] @ amplitudes
-    return relative(later[:rows] - now, now, WEAK * np.abs(base).max(axis=0))
+    now = pulses.answers(AFTER).h[:rows] @ amplitudes
+    apart, p = later[:rows] - now, bench.outputs
+    found = relative(apart[:, :p], now[:, :p], WEAK * np.abs(base[:, :p]).max(axis=0))
+    if found <= BOUND:
+        pulses.varying = np.abs(apart).max(axis=0)
+    return found
 
 
-def repeats(bench: Bench, base: Array) -> float:
+def repeats(pulses: Pulses) -> float:
     """How much a second, equal run differs, relative to the motion; 0 for a unit that computes the same every time."""
-    again = bench.trial().run(np.zeros((len(base), bench.powers, len(bench.unit.inputs))))
-    return relative(again - base, base - base[0], WEAK * np.abs(base).max(axis=0))
+    base = pulses.base
+    return relative(pulses.unlike[None, :], base - base[0], WEAK * np.abs(base).max(axis=0))
 
 
 @dataclass(frozen=True)
@@ -87,11 +94,14 @@ def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, init
     they are needed: none, then of the outputs (an operating point that is not 0), then of the inputs (a constant push).
     """
     n, (p, m) = len(model.A), model.D.shape
-    forced = model.answer(np.tile(held, (len(base), 1)))
-    rest = (base - forced) / sizes
-    decay = _stack(model.answer_to_states(len(base)), sizes)
-    constant = _stack(np.broadcast_to(np.eye(p), (len(base), p, p)), sizes)
-    steps = _stack(np.cumsum(model.markov(len(base)), axis=0), sizes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        forced = model.answer(np.tile(held, (len(base), 1)))
+        rest = (base - forced) / sizes
+        decay = _stack(model.answer_to_states(len(base)), sizes)
+        constant = _stack(np.broadcast_to(np.eye(p), (len(base), p, p)), sizes)
+        steps = _stack(np.cumsum(model.markov(len(base)), axis=0), sizes)
+    if not np.isfinite(rest).all():
+        return FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
     good = 1e-8
     if initial is not None:
         error = float(np.abs(decay @ initial - rest.ravel()).max(initial=0.0))
@@ -100,6 +110,8 @@ def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, init
     best: FreeMotion | None = None
     for parts in ([decay], [decay, constant], [decay, constant, steps]):
         left = np.hstack(parts)
+        if not np.isfinite(left).all():
+            continue  # a model that leaves the range of numbers has no motion to compare
         size = np.abs(left).max(axis=0, initial=0.0)
         size = np.where(size > 0, size, 1.0)
         solution = np.linalg.lstsq(left / size, rest.ravel(), rcond=1e-12)[0] / size
@@ -109,8 +121,7 @@ def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, init
             best = FreeMotion(padded[:n], padded[n + p :], padded[n : n + p], error)
         if best.error <= good:
             break
-    assert best is not None
-    return best
+    return best or FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
 
 
 def _stack(columns: Array, sizes: Array) -> Array:

@@ -69,7 +69,7 @@ def _attempt(pulses: Pulses, length: int, free_motion: bool, enough: float) -> F
     """Realise from all rows, with the fewest states that are nearly as good as more, and predict by the first half."""
     answers = pulses.answers(length)
     p = pulses.bench.outputs
-    h, noise = _channels(answers, p, free_motion)
+    h, noise = _channels(answers, pulses.rough[:p], free_motion)
     if not np.abs(h[1:]).max(initial=0.0) > 0:
         m = h.shape[2]
         return Found(Realisation(np.zeros((0, 0)), np.zeros((0, m)), np.zeros((p, 0)), h[0]), answers, 0.0)
@@ -85,14 +85,16 @@ def _attempt(pulses: Pulses, length: int, free_motion: bool, enough: float) -> F
     return Found(without_idle_modes(models[order], length, noise), answers, predicted)
 
 
-def _channels(answers: Answers, p: int, free_motion: bool) -> tuple[Array, Array]:
+def _channels(answers: Answers, rough: Array, free_motion: bool) -> tuple[Array, Array]:
+    """The answers of the outputs and their noise, the free motion as one more input; `rough` (p,) is its noise."""
+    p = len(rough)
     h, noise = answers.h[:, :p], answers.noise[:p]
     if not free_motion:
         return h, noise
     base = answers.base[:, :p]
     channel = np.zeros((len(h), p, 1))
     channel[1:, :, 0] = np.diff(base, axis=0)
-    rounding = 4 * EPS * np.abs(base).max(axis=0)
+    rounding = np.maximum(4 * EPS * np.abs(base).max(axis=0), rough)
     if not (np.abs(channel).max(axis=0)[:, 0] > 1e3 * rounding).any():
         return h, noise  # it rests
     return np.concatenate([h, channel], axis=2), np.concatenate([noise, rounding[:, None]], axis=1)

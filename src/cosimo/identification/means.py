@@ -40,8 +40,8 @@ def identify(
     `like` is the same unit at the same operating point, identified by the same means at another step: where it turned
     out linear to rounding, sizes of pulses and checks of linearity are taken over, and shorter records will do.
 
-    A unit that raises, takes no perturbation or never changes is refused with an IdentificationError. Anything else
-    gives a model together with whether it is valid.
+    A unit that raises or takes no perturbation is refused with an IdentificationError. Anything else gives a model
+    together with whether it is valid; a unit that never changes has one without states.
 
     >>> from cosimo.units import StateSpace
     >>> found = identify(StateSpace(-1.0, 1.0, 1.0), 0.5, means="experiments")

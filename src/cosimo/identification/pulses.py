@@ -16,6 +16,8 @@ STRAIGHT = 3e-11
 """Below this share of cubic and even parts the unit is linear to rounding, and one pulse says as much as three."""
 BENT = 1e-3
 """From this share on the answer is no longer that of the linearised unit."""
+MADE_UP = 6.0
+"""How many times its noise |cubic| + |even| may be of a unit that does not bend: it is known from a few rows only."""
 LEFT = 1 / 30
 """How much of the cubic part is taken to remain when it has been removed."""
 
@@ -59,9 +61,14 @@ class Pulses:
         self._base = bench.trial()
         self.base: Array = self._base.run(self._nothing(SHORT if known else LONG))
         """The free motion as far as it was followed."""
+        again = bench.once(self._nothing(LONG)) if known is None else None
+        self.unlike: Array = np.zeros(bench.width) if again is None else np.abs(again - self.base).max(axis=0)
+        """(width,) What a second, equal run differs by; 0 of a unit that computes the same every time."""
+        self.varying: Array = np.zeros(bench.width)
+        """(width,) By how much an answer to pulses of all inputs differs when they come later, as far as is known."""
         self.probes: dict[int, Probe] = self._known(known) if known else {}
         for column in bench.free if known is None else ():
-            self.probes[column] = find_amplitude(bench, self.base, column, scales[column])
+            self.probes[column] = find_amplitude(bench, self.base, column, scales[column], self.unlike)
         self.responding = tuple(column for column, probe in self.probes.items() if probe.responds)
         """The inputs that have an effect."""
         self._trials: dict[tuple[int, float], Trial] = {}
@@ -71,7 +78,7 @@ class Pulses:
         """Rows over which the answers are those of the linearised unit, as far as they were followed."""
         for column in self.responding if known is None else ():
             plus, third = (self._moved(column, share, LONG) for share in (1.0, -1 / 3))
-            rounding = 8 * EPS * (np.abs(self.base).max(axis=0) + np.abs(plus).max(axis=0))
+            rounding = 8 * EPS * (np.abs(self.base).max(axis=0) + np.abs(plus).max(axis=0)) + 4 * self.unlike
             apart = np.maximum(np.abs(plus + 3 * third) - 4 * rounding, 0.0)
             probe = self.probes[column]
             share = max(relative(apart, plus, 1e3 * rounding), probe.error, probe.even)
@@ -110,6 +117,13 @@ class Pulses:
             self.base = np.concatenate([self.base, more])
         return self.base[:length]
 
+    @property
+    def rough(self) -> Array:
+        """(width,) How uncertain the outputs themselves are: what equal runs, or two sizes of a pulse, differ by."""
+        sizes = [self.probes[column].noise * self.probes[column].amplitude for column in self.responding]
+        rough: Array = np.max([2 * self.unlike, *sizes], axis=0)
+        return rough
+
     def answers(self, length: int) -> Answers:
         """Answers of `length` rows; what is there already is not run again."""
         base = self.free_motion(length)
@@ -125,10 +139,11 @@ class Pulses:
                 odd, even, small = (plus - minus) / (2 * a), (plus + minus) / (2 * a), -third / (a / 3)
                 cubic = 9 / 8 * (odd - small - even / 3)
                 h[:, :, column] = odd - cubic
-                self._watch(np.abs(odd), np.abs(cubic) + np.abs(even), EPS * largest / a)
+                bend = np.abs(cubic) + np.abs(even)
+                self._watch(np.abs(odd), np.maximum(bend - MADE_UP * self.rough / a, 0.0), EPS * largest / a)
                 noise[:, column] = LEFT * np.abs(cubic[: self.reach]).max(axis=0)
             moved = np.abs(h[:, :, column]).max(axis=0)
-            noise[:, column] += probe.noise + EPS * (largest / a + moved)
+            noise[:, column] += probe.noise + EPS * (largest / a + moved) + (2 * self.unlike + self.varying) / a
         return Answers(h, base, noise)
 
     def _moved(self, column: int, share: float, length: int) -> Array:

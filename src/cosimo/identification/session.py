@@ -12,6 +12,7 @@ from cosimo.core.unit import DiscreteModel, LinearModel, Unit
 from cosimo.identification import hidden
 from cosimo.identification.bench import Bench, TrialFailed
 from cosimo.identification.checks import (
+    BOUND,
     ONCE_MORE,
     SHIFT,
     UNSEEN,
@@ -40,13 +41,14 @@ UNSETTLED = 1e-3
 """Error of prediction by half the record from which the model is reported as not settled."""
 POWERS = 256
 """Rows of the trial for higher powers of the input at most."""
-BOUND = 0.01
-"""Relative error of fit, linearity, invariance or free motion beyond which a model is not valid."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A model by one way, `initial` where its states are known, the unit's own continuous model where that is."""
+    """A model by one way, `initial` where its states are known, the unit's own continuous model where that is.
+
+    `unsettled` is the error with which half the record predicts the rest.
+    """
 
     model: Realisation
     B: Array
@@ -54,6 +56,7 @@ class _Candidate:
     own: LinearModel | None
     reasons: tuple[str, ...]
     good: float = GOOD_FIT
+    unsettled: float = 0.0
 
 
 class Session:
@@ -94,7 +97,7 @@ class Session:
         if self._manner is not None:
             repeat, steady = self._manner.repeat, self._manner.steady
         else:
-            repeat, steady = repeats(bench, pulses.free_motion(SHORT)), variation(pulses)
+            repeat, steady = repeats(pulses), variation(pulses)
         local = not steady <= BOUND
         best, fit = None, np.inf
         unseen = SHORT if local else ONCE_MORE if self._manner else UNSEEN
@@ -138,14 +141,12 @@ class Session:
         found = realise_locally(pulses) if local else realise(pulses, self._longest(pulses), first)
         columns = len(self.unit.inputs)
         model = Realisation(found.model.A, found.model.B[:, :columns], found.model.C, found.model.D[:, :columns])
-        if found.error > UNSETTLED and not local:
-            reasons = (
-                *reasons,
-                f"a record half as long predicts the rest only to {found.error:.1g}: slow modes may be off; allow "
-                f"more steps_per_input or take a longer step",
-            )
+        unsettled = 0.0 if local else found.error
+        if unsettled > UNSETTLED:
+            reasons = (*reasons, "slow modes may be off; allow more steps_per_input or take a longer step")
         base = pulses.free_motion(min(len(found.answers.h), POWERS))
-        yield _Candidate(model, with_powers(model, bench, base, pulses.amplitudes()), None, None, reasons)
+        B = with_powers(model, bench, base, pulses.amplitudes())
+        yield _Candidate(model, B, None, None, reasons, unsettled=unsettled)
 
     def _longest(self, pulses: Pulses) -> int:
         """How long records may be: what is left of the steps allowed, after the trials that check."""
@@ -166,9 +167,8 @@ class Session:
         deaf = [i for i in bench.free if i not in pulses.responding]
         still = bool((pulses.base == pulses.base[0]).all())
         if bench.free and bench.outputs and not pulses.responding and still:
-            raise TrialFailed(
-                f"its outputs stay constant, on their own and under pulses of {', '.join(names[i] for i in bench.free)}"
-            )
+            pulsed = ", ".join(names[i] for i in bench.free)
+            return [*reasons, f"its outputs stay constant, on their own and under pulses of {pulsed}"]
         reasons += [f"input '{names[i]}' has no effect within {LONG} steps" for i in deaf]
         for column in pulses.responding:
             probe = pulses.probes[column]
@@ -192,11 +192,11 @@ class Session:
                 ("the unit does not answer linearly (two amplitudes, two signs)", pulses.linear),
                 (f"the unit answers differently {SHIFT} steps later, the model is local", errors["steady"]),
                 ("two equal runs of the unit differ", errors["repeat"]),
+                ("its free motion is not that of the unit", motion.error),
+                ("a record half as long predicts the rest otherwise", best.unsettled),
             )
             if not value <= BOUND
         ]
-        if motion.error > BOUND:
-            found.append(f"its free motion is that of the unit only to {motion.error:.2g}")
         logarithm = continuous_model(model.A, best.B[:, :m], model.C, model.D, self.step)
         own = Continuous(best.own) if best.own is not None else logarithm
         return Identified(
