@@ -147,6 +147,40 @@ def test_a_unit_that_never_changes_is_ordinary():
     assert found.spectral_radius == pytest.approx(math.exp(-5.0 * 0.02), rel=1e-9)
 
 
+PARTS = {
+    "critical_step": ("cosimo.analysis.analysing", "critical_steps"),
+    "modes": ("cosimo.analysis.spectrum.Spectrum", "modes"),
+    "error": ("cosimo.analysis.model.Model", "predict"),
+    "recommendation": ("cosimo.analysis.analysing", "recommend"),
+    "connections": ("cosimo.analysis.analysing", "effects"),
+}
+"""Figures, and what works them out."""
+
+
+@pytest.mark.parametrize("kind", [Heater, None], ids=["identified", "known"])
+@pytest.mark.parametrize("part", PARTS)
+def test_an_overflow_takes_one_figure_away(kind: type | None, part: str, monkeypatch: pytest.MonkeyPatch):
+    """Unstable, so that runs confirm what models say even where no error is predicted."""
+    system = exact_room() if kind is None else room(kind)
+    master = jacobi(system, 2.0)
+    whole = analyse(system, master, horizon=40.0)
+    assert whole.stable is False
+    where, name = PARTS[part]
+
+    def overflow(*_: Any, **__: Any) -> Any:
+        raise OverflowError("math range error")
+
+    monkeypatch.setattr(f"{where}.{name}", overflow)
+    found = analyse(system, master, horizon=40.0)
+    assert found.evidence == whole.evidence
+    assert found.spectral_radius == whole.spectral_radius
+    lost = {"critical_step": "limits"}.get(part, part)
+    assert found.reasons[lost] == "math range error"
+    for other in ("critical_step", "modes", "error", "recommendation", "connections"):
+        if other not in (part, "recommendation" if part == "error" else part):
+            assert bool(getattr(found, other)) == bool(getattr(whole, other)), other
+
+
 def test_a_unit_that_fails_leaves_no_verdict():
     system = room(Broken)
     found = analyse(system, jacobi(system, 0.2), horizon=10.0)

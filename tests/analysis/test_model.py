@@ -105,17 +105,20 @@ def test_a_motion_that_leaves_the_range_of_a_model_is_not_predicted() -> None:
     assert "the motion leaves the range where the linear model of a holds (outputs differ by" in model.doubt
 
 
-@pytest.mark.parametrize(
-    ("kind", "doubt"), [(Broken, "a could not be identified"), (Deaf, "a could not be identified")]
-)
-def test_a_unit_that_cannot_be_identified_is_named(kind: type, doubt: str) -> None:
-    model = Model(loop(kind), step=0.1, horizon=5.0)
+def test_a_unit_that_cannot_be_identified_is_named() -> None:
+    model = Model(loop(Broken), step=0.1, horizon=5.0)
     assert not model.valid
-    assert model.doubt == model.failure == doubt
+    assert model.doubt == model.failure == "a could not be identified"
     assert model.base is None
     with pytest.raises(ConfigurationError, match="there is no linear model of 'loop'"):
         _ = model.local
     assert [unit.valid for unit in model.units] == [False, True]
+
+
+def test_a_unit_that_never_changes_is_believed() -> None:
+    model = Model(loop(Deaf), step=0.1, horizon=5.0)
+    assert model.valid
+    assert model.units[0].poles == ()
 
 
 def test_a_unit_that_fails_its_checks_is_named() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from nonlinear_pairs import PAIRS, Ode, Pair
+from nonlinear_pairs import PAIRS, Duffing, Ode, Pair, Pendulum
 
 import cosimo as co
 from cosimo.analysis import Budget, Verdict
@@ -67,6 +67,48 @@ def test_errors_of_nonlinear_pairs_are_those_of_a_fine_run(pair: Pair) -> None:
         delivered = max(independent_errors(system, advised, pair.horizon).values())
         assert promised is not None
         assert delivered <= FACTOR * promised
+
+
+class SmallPendulum(Pendulum):
+    start = (0.01, 0.0)
+
+
+class SmallDuffing(Duffing):
+    inputs, start = {"angle": 0.01}, (0.004, 0.0)
+
+
+def test_the_critical_step_does_not_depend_on_the_step_it_is_asked_from() -> None:
+    """Nearly linear, stable at 2 ms and unstable at 30 ms: one crossing between, where the spectral radius is 1."""
+    units = {"pendulum": PythonUnit(SmallPendulum), "duffing": PythonUnit(SmallDuffing)}
+    links = [("pendulum.angle", "duffing.angle"), ("duffing.torque", "pendulum.torque")]
+    system = System(units, links, name="small swings")
+    found = {}
+    for step, stable in ((0.002, True), (0.03, False)):
+        verdict = co.analyse(system, co.masters.jacobi(system, step), horizon=150 * step, budget=BUDGET)
+        assert (verdict.evidence, verdict.stable) == ("confirmed", stable)
+        assert [len(unit.poles) <= 3 for unit in verdict.units] == [True, True]
+        assert verdict.critical_step is not None
+        found[step] = verdict.critical_step.step
+    assert found[0.03] == pytest.approx(found[0.002], rel=1e-3)
+    below, above = (
+        co.analyse(system, co.masters.jacobi(system, share * found[0.002]), horizon=3.0, details=False, budget=BUDGET)
+        for share in (0.98, 1.02)
+    )
+    assert below.spectral_radius is not None
+    assert above.spectral_radius is not None
+    assert below.spectral_radius < 1 < above.spectral_radius
+
+
+def test_a_unit_that_grows_by_itself_is_judged_by_runs() -> None:
+    """Led outside the loop, an inverted pendulum falls: that says nothing of its model, and so nothing is predicted."""
+    pair = next(pair for pair in PAIRS if pair.name == "inverted pendulum and PD")
+    system = pair.system()
+    master = co.masters.jacobi(system, 0.01)
+    verdict = co.analyse(system, master, horizon=2.0, budget=BUDGET, details=False)
+    assert verdict.evidence == "measured"
+    assert verdict.spectral_radius is None
+    assert "inverted grows by itself" in verdict.reasons["model"]
+    require_true(verdict, independent_errors(system, master, 2.0))
 
 
 class Random(Ode):

@@ -126,7 +126,11 @@ class _Analysis:
             loops=tuple(self.system.loops()),
         )
         learns = bool(joints(self.system, master))
-        verdict = self._linear(empty) if model.valid and not learns else empty
+        verdict = empty
+        if model.valid and not learns:
+            # Known equations out of the range of numbers are refused; of identified units, runs can still tell.
+            linear = self._linear(empty) if model.known else self.attempt("model", lambda: self._linear(empty))
+            verdict = linear or empty
         if learns:
             self.reasons["model"] = "a coupling that learns while running has no matrices"
         if model.known and learns:
@@ -253,15 +257,16 @@ class _Analysis:
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
         elif pilot.errors is not None and not pilot.errors.outputs and not self.model.valid:
-            why = "nothing moves from the given start, so that pilot runs show nothing"
+            why = "every output stays 0, so that runs show nothing; give initial states or inputs"
         else:
             why = ""
         if why:
             self.reasons["evidence"] = why if self.model.valid else f"{self.model.doubt}, and {why}"
             return self._nothing(verdict)
-        if self.model.valid and verdict.error is not None and self._agrees(verdict, pilot.bounded, pilot.errors):
+        linear = self.model.valid and verdict.spectral_radius is not None
+        if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
             measured = pilot.errors if pilot.errors is not None and pilot.errors.outputs else None
-            return replace(verdict, evidence="confirmed", measured_error=measured)
+            return replace(verdict, evidence="confirmed", error=verdict.error or measured, measured_error=measured)
         if self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
@@ -283,9 +288,9 @@ class _Analysis:
 
     def _agrees(self, verdict: Verdict, bounded: bool | None, measured: OutputErrors | None) -> bool:
         predicted = verdict.error
-        if measured is None:
+        if measured is None or predicted is None:
+            # That a run stays bounded is not enough to believe in a model; that it grows as predicted is.
             return verdict.stable is False and bounded is False
-        assert predicted is not None
         if (
             bounded is not None
             and verdict.exact_stable

@@ -20,7 +20,7 @@ from cosimo.analysis.limits import Base, find_base
 from cosimo.analysis.local import Linearisation, LocalSystem
 from cosimo.analysis.operating import Situation, at_start
 from cosimo.analysis.pilots import Budget, Pilots, limit
-from cosimo.analysis.replaying import BOUND, departures
+from cosimo.analysis.replaying import BOUND, MOST, departures
 from cosimo.analysis.reports import UnitReport, known_unit, unit_report
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.truth import (
@@ -223,11 +223,23 @@ class Model:
         other.failure = other.failure or "pilot runs do not agree with it"
         return other
 
+    def _grows_alone(self, name: str) -> bool:
+        """Whether a unit, led outside the loop, departs from any model of it: e^(λ T) makes much of what is little."""
+        found = self.local.units[name]
+        reach = min(self.horizon, MOST * self.local.step)
+        largest = float(np.abs(found.poles).max(initial=0.0))
+        return largest > 1 and math.log(largest) * reach / found.step > math.log(1 / BOUND)
+
     @property
     def doubt(self) -> str:
         """Why the linear picture cannot be believed."""
         if self.failure:
             return self.failure
+        if alone := [name for name in self.away if self._grows_alone(name)]:
+            return (
+                f"{', '.join(alone)} grows by itself, so that outside the loop its model cannot be checked over the "
+                f"motion"
+            )
         if self.away:
             worst = max(self._departures.values())
             names = ", ".join(self.away)

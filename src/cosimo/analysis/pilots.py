@@ -36,6 +36,8 @@ SECONDS = 10.0
 """Wall time after which no finer run is begun."""
 PROBE, LEAST, LEVELS = 50, 100, 15
 """Macro steps of the run that is timed first, and of the shortest part of a horizon; what h, h/2, h/4, h/8 cost."""
+LEAST_PARTS = 4
+"""Into how many parts a macro step is divided at least, whatever that costs."""
 MOVES = 10
 """Changes of outputs from which a fixed internal step can be told."""
 ORDERS = (1.5, 70.0)
@@ -234,8 +236,8 @@ class Pilots:
         truth, order, own, spent, parts, reason, finest = None, None, math.inf, 0, 2, "", False
         while True:
             spent += parts
-            if len(levels) > 1 and spent > self.budget.multiples and spent * steps > SHORT:
-                reason = "finer runs would cost more than the budget"
+            if parts > LEAST_PARTS and spent > self.budget.multiples and spent * steps > SHORT:
+                reason = "finer runs would cost more than the budget" if levels else "finer runs diverge too"
                 break
             try:
                 fine, failed, finest = self.rows(finer, parts)
@@ -254,6 +256,10 @@ class Pilots:
         if self.internal and reason:
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
             reason += f"; units step by a length of their own inside ({inside}), shorter macro steps change nothing"
+        if not levels and diverged is not None:
+            # It may be a unit that returns no numbers as well as a system that grows beyond all bounds.
+            reason = f"every run leaves the range of numbers, at t = {diverged:g} s and with shorter steps too"
+            return Pilot(None, None, None, own, 0, seconds, diverged, reason)
         if truth is None or errors is None or (errors.unsettled and not errors.outputs):
             seen = f"; the last two runs differ by {percent(own)}" if errors is not None else ""
             stays = False if grows else None

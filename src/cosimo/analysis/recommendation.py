@@ -340,7 +340,9 @@ def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master 
     if model.valid:
         speeds = np.abs(model.poles)
         fastest = float(speeds[speeds < model.instant].max(initial=0.0))
-        rungs = round_steps(*step_range(fastest, model.horizon))
+        shortest, longest = step_range(fastest, model.horizon)
+        # Where nothing moves but very slowly, the range is that one step.
+        rungs = round_steps(shortest, longest) or [longest]
         exact = model.rests or (model.base is not None and model.base.exact)
         quick: Predict = model.predict if exact else model.predict_coupling
     else:
@@ -352,14 +354,14 @@ def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master 
         rungs = [first.step / 2**halving for halving in range(HALVINGS + 1)]
         quick = partial(model.pilots.against, truth=truth)
     found: list[Point] = []
-    tried, longest = 0, math.inf
+    tried, helpful = 0, math.inf
     for master, error in _search(model, rungs, cost, quick, wanted.error):
         good = [point for point in found if point.meets(wanted, grows=_grows(model))]
         if good and master_cost(model, master, cost) > ABOUT * min(point.cost for point in good):
             break
         if tried >= CONFIRMATIONS and not good:
             break
-        if master.step > longest:
+        if master.step > helpful:
             continue
         tried += 1
         try:
@@ -369,7 +371,7 @@ def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master 
         found.append(point)
         if point.error > 2 * error and point.error > wanted.error:
             # The units' own solvers set the limit: only a step that makes these good enough helps.
-            longest = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
+            helpful = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
     return found
 
 

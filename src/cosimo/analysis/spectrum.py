@@ -134,6 +134,8 @@ class Spectrum:
 
     def modes(self) -> tuple[Mode, ...]:
         """All monolithic modes (one of each conjugate pair), lowest frequency first, each with its counterpart."""
+        if not len(self.poles):
+            return ()  # units without states
         if len(self.poles) <= SHAPES_UP_TO:
             return self._modes_with_shapes()
         poles = self.poles[self.poles.imag >= 0]
