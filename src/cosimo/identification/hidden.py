@@ -44,7 +44,7 @@ def realise(pulses: Pulses, longest: int, first: int = FIRST) -> Found:
         pulses.answers(LONG)  # to see how far answers reach
     length = min(first, longest, pulses.reach)
     found = _attempt(pulses, length, free_motion, ROUNDING)
-    while length < longest:
+    while length < longest and not pulses.still:
         length = min(2 * length, longest)
         pulses.answers(length)
         if pulses.reach < length:

@@ -103,6 +103,11 @@ class Pulses:
         """Whether the unit is linear to rounding."""
         return not self._bending
 
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves, on its own or under pulses."""
+        return not self.responding and bool((self.base == self.base[0]).all())
+
     def amplitudes(self) -> Array:
         """The height of the pulses at every input; 0 at those held fixed or without effect."""
         found = np.zeros(len(self.bench.unit.inputs))

@@ -165,8 +165,7 @@ class Session:
         reasons = [f"input '{names[i]}' is discrete and held at {bench.held[i]:g}" for i in bench.fixed]
         reasons += [f"output '{self.unit.outputs[j]}' is discrete and left out" for j in bench.constant]
         deaf = [i for i in bench.free if i not in pulses.responding]
-        still = bool((pulses.base == pulses.base[0]).all())
-        if bench.free and bench.outputs and not pulses.responding and still:
+        if bench.free and bench.outputs and pulses.still:
             pulsed = ", ".join(names[i] for i in bench.free)
             return [*reasons, f"its outputs stay constant, on their own and under pulses of {pulsed}"]
         reasons += [f"input '{names[i]}' has no effect within {LONG} steps" for i in deaf]
