@@ -59,6 +59,11 @@ def guard_options(**changed: Any) -> Iterator[None]:
         _Present.options = before
 
 
+def time_limit() -> float | None:
+    """Seconds that one call of a unit may take; None where nobody watches."""
+    return _Present.options.timeout
+
+
 @contextmanager
 def guarded(path: Path | None) -> Iterator[None]:
     """Guard a run whose rows go to `path`, or anything that calls units; inside of another guard, this one counts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.defects import consistency
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.model import Model
-from cosimo.analysis.pilots import Budget, bounded
+from cosimo.analysis.pilots import Budget, Report, bounded
 from cosimo.analysis.recommendation import Point, Wanted, master_cost, recommend, usual_points
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable
@@ -57,6 +58,7 @@ def analyse(
     budget: Budget | None = None,
     model: Model | None = None,
     details: bool = True,
+    progress: Report | None = None,
 ) -> Verdict:
     """Judge `system` under `master` from `start` on, over `horizon` seconds: stable, how wrong, and what to do.
 
@@ -64,7 +66,8 @@ def analyse(
     coupling itself, within `budget`) confirm or replace what their models say. `target` is the error that is small
     enough. `at` asks for the verdict at these times of a reference run as well, `along` at so many of them. `means`
     prescribes how to identify where a unit offers it. Without a `horizon` it follows from the slowest mode. `model` is
-    what is known already; without `details` only trust, stability and error are worked out.
+    what is known already; without `details` only trust, stability and error are worked out. `progress` gets a
+    `Standing` before and after every pilot run.
 
     >>> from cosimo import masters, problems
     >>> system = problems.quarter_truck()
@@ -75,8 +78,11 @@ def analyse(
     _check(at, along, target)
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            model = model or Model(system, step=master.step, horizon=horizon, start=start, means=means, budget=budget)
-            return _Analysis(model, master, target, pilots, details).verdict(at, along)
+            model = model or Model(
+                system, step=master.step, horizon=horizon, start=start, means=means, budget=budget, progress=progress
+            )
+            with closing(model.pilots):
+                return _Analysis(model, master, target, pilots, details).verdict(at, along)
     except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
         raise ConfigurationError(
             f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
@@ -142,7 +148,8 @@ class _Analysis:
         if verdict.spectral_radius is None:
             unknown = f"no linear model is believed: {self.reasons.get('model', 'there is none')}"
             for name in ("critical_step", "limits", "modes", "connections"):
-                self.reasons.setdefault(name, unknown)
+                if getattr(verdict, name) is None or name != "critical_step":
+                    self.reasons.setdefault(name, unknown)
         if verdict.stable is None and verdict.evidence == "measured":
             self.reasons.setdefault("stable", "the run stays bounded as far as it was followed, and does not fade")
         if verdict.evidence != "none" and self.details:
@@ -271,6 +278,9 @@ class _Analysis:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
             self.reasons["error"] = pilot.reason or "the run diverges"
+        critical = None
+        if self.details:
+            critical = self.attempt("critical_step", lambda: self.model.pilots.critical(self.master))
         return replace(
             self._nothing(verdict),
             evidence="measured",
@@ -278,6 +288,7 @@ class _Analysis:
             exact_stable=False if pilot.itself else None,
             error=pilot.errors,
             order=pilot.order,
+            critical_step=critical,
         )
 
     def _nothing(self, verdict: Verdict) -> Verdict:

@@ -30,10 +30,16 @@ POINTS = 240
 
 @dataclass(frozen=True)
 class CriticalStep:
-    """`step`: the first crossing; 0: unstable already at `searched[0]`; infinite: stable up to `searched[1]`."""
+    """`step`: the first crossing; 0: unstable already at `searched[0]`; infinite: stable up to `searched[1]`.
+
+    Where it was measured, in runs of `until` seconds, it lies `between` two steps: at the first, which is `step`, runs
+    fade, at the second they grow.
+    """
 
     step: float
     searched: tuple[float, float]
+    between: tuple[float, float] | None = None
+    until: float | None = None
 
 
 def critical_step(system: System, master: Master) -> CriticalStep | None:

@@ -19,7 +19,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis.limits import Base, find_base
 from cosimo.analysis.local import Linearisation, LocalSystem
 from cosimo.analysis.operating import Situation, at_start
-from cosimo.analysis.pilots import Budget, Pilots, limit
+from cosimo.analysis.pilots import Budget, Pilots, Report, limit
 from cosimo.analysis.replaying import BOUND, MOST, departures
 from cosimo.analysis.reports import UnitReport, known_unit, unit_report
 from cosimo.analysis.stability import IDENTIFIED, grows
@@ -76,7 +76,7 @@ class Model:
 
     `means` prescribes how to identify where a unit offers it; without `identify` only runs are made of units whose
     equations are not known, and a horizon is needed. `failure` says why there is no linear picture of the
-    coupled system, empty where there is one; `valid` whether it can be believed.
+    coupled system, empty where there is one; `valid` whether it can be believed. `progress` is told of pilot runs.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Model:
         means: Means | None = None,
         budget: Budget | None = None,
         identify: bool = True,
+        progress: Report | None = None,
     ) -> None:
         if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
             raise ConfigurationError(f"the horizon must be a positive number of seconds, not {horizon}.")
@@ -104,7 +105,7 @@ class Model:
         self.horizon = horizon if horizon is not None else self._default_horizon()
         if not self.failure and not self.known:
             self._lead()
-        self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget)
+        self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget, progress=progress)
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
         self._linear: LinearSystem | None = None

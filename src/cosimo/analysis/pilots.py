@@ -2,28 +2,30 @@
 
 The asked master is run over the horizon at h, and then at h/2, h/4, … until what these runs tend to is known to a tenth
 of what is judged. The limit is the true solution (Richardson, where the last three runs approach it by a constant
-factor 2^p; p is the observed order), and the run at h has a measured error. What pilot runs cannot see: errors that
-the units' own solvers make at every step alike, and what happens after the part that was run.
+factor 2^p; p is the observed order), and the run at h has a measured error. Runs at other steps, by bisection, bracket
+the critical step: from the longest step at which a run fades to the shortest at which one grows. What pilot runs cannot
+see: errors that the units' own solvers make at every step alike, and what happens after the part that was run.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 
+from cosimo.analysis.critical import CriticalStep
+from cosimo.analysis.side_by_side import Job, Ran, Workers, make_run
 from cosimo.analysis.truth import OutputErrors, Truth, count_steps, output_errors
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, NonFiniteError, RunError
+from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
 from cosimo.core.formatting import percent, step_text
 from cosimo.core.master import Master
-from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
 from cosimo.masters import jacobi
 
 SHARE = 0.1
@@ -38,8 +40,6 @@ PROBE, LEAST, LEVELS = 50, 100, 15
 """Macro steps of the run that is timed first, and of the shortest part of a horizon; what h, h/2, h/4, h/8 cost."""
 LEAST_PARTS = 4
 """Into how many parts a macro step is divided at least, whatever that costs."""
-MOVES = 10
-"""Changes of outputs from which a fixed internal step can be told."""
 ORDERS = (1.5, 70.0)
 """Factors between successive changes that are plausible for a method of order 0.6 to 6."""
 ALIKE = 0.25
@@ -52,6 +52,16 @@ FADES = 0.5
 """What is left of the largest deviation in the last quarter of a run that is called stable."""
 OFF = 1.0
 """Relative deviation beyond which growth is looked for: smaller ones may be a phase that runs away."""
+ROWS = 16
+"""Macro steps from which a run has four quarters to be compared."""
+NARROW = 1.1
+"""Ratio of two neighbouring steps that the bisection of the critical step is content with."""
+TRIALS = 30
+"""Steps that it tries at most."""
+KEPT = 20_000_000
+"""Numbers of the finest run that are kept for it: 160 MB."""
+STARTING, HANDING = 2.0, 0.2
+"""Seconds that runs side by side must save to be worth starting processes, and to be worth handing over."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +110,36 @@ class Pilot:
     truth: Truth | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where pilot runs stand: `runs` made, the `seconds` they took, those `allowed`, and whether one is `running`."""
+
+    runs: int
+    seconds: float
+    allowed: float
+    running: bool
+
+
+Report = Callable[[Standing], None]
+
+
 class Pilots:
     """Pilot runs of masters on one system, from `start` over `horizon` seconds; what was run is remembered.
 
     Where the budget does not allow for the whole horizon, a part of it is run, `reach` seconds. Once it is spent (twice
-    over, as recommended masters are run too), further runs are refused.
+    over, as recommended masters are run too), further runs are refused. `progress` is told before and after every run.
     """
 
-    def __init__(self, system: System, *, start: float, horizon: float, budget: Budget | None = None) -> None:
-        self.system, self.start, self.budget = system, start, budget or Budget()
+    def __init__(
+        self,
+        system: System,
+        *,
+        start: float,
+        horizon: float,
+        budget: Budget | None = None,
+        progress: Report | None = None,
+    ) -> None:
+        self.system, self.start, self.budget, self._progress = system, start, budget or Budget(), progress
         self.horizon = self.reach = horizon
         self.seconds = 0.0
         """Wall time spent so far."""
@@ -118,6 +149,13 @@ class Pilots:
         self.internal: dict[str, float] = {}
         """Units whose outputs change only at multiples of a step of their own, and that step in seconds."""
         self._sweeps: dict[tuple[str, float], float] = {}
+        self._pace = 0.0
+        """Seconds that a macro step took in the last run."""
+        self._made = 0
+        self._finest: dict[str, tuple[float, Array]] = {}
+        """By master: the step of its finest run, and all rows of that."""
+        self._ahead: dict[tuple[str, float, int], Ran] = {}
+        self._workers: Workers | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -147,10 +185,113 @@ class Pilots:
                 raise ConfigurationError(
                     f"the budget of {self.budget.seconds:g} s for pilot runs is spent; give a longer one (--budget)."
                 )
-            begin = time.perf_counter()
-            self._rows[key] = self._run(master, parts)
-            self.seconds += time.perf_counter() - begin
+            with self._making(key not in self._ahead):
+                self._rows[key] = self._run(master, parts)
         return self._rows[key]
+
+    def ahead(self, runs: Iterable[tuple[Master, int]]) -> None:
+        """Make runs that will be asked for side by side, in other processes, where that saves enough time.
+
+        The same numbers to the bit: a run is a function of the system, the master and the times.
+        """
+        jobs = {}
+        for master, parts in runs:
+            key = (_key(master), master.step, parts)
+            if key not in self._rows and key not in self._ahead:
+                jobs[key] = self._job(master, parts)
+        seconds = [job.steps * job.parts * self._pace for job in jobs.values()]
+        if len(jobs) < 2 or self.exhausted:
+            return
+        self._workers = self._workers or Workers(self.system)
+        saved = sum(seconds) - max(max(seconds), sum(seconds) / self._workers.count)
+        if saved < (HANDING if self._workers.started else STARTING):
+            return
+        with self._making(len(jobs)):
+            made = self._workers.make(list(jobs.values()))
+        self._ahead |= {key: ran for key, ran in zip(jobs, made, strict=True) if ran is not None}
+
+    def close(self) -> None:
+        """End the other processes; they are started again where they are needed."""
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = None
+
+    @contextmanager
+    def _making(self, count: int = 1) -> Iterator[None]:
+        """Runs are made meanwhile: time is taken, and told."""
+        allowed, begin = 2 * self.budget.seconds, time.perf_counter()
+        if self._progress is not None:
+            self._progress(Standing(self._made, self.seconds, allowed, True))
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - begin
+            self._made += count
+            if self._progress is not None:
+                self._progress(Standing(self._made, self.seconds, allowed, False))
+
+    def critical(self, master: Master) -> CriticalStep:
+        """Between which steps the master becomes unstable, seen in runs at other steps; refused where none can tell.
+
+        The ends are the longest step up to which all runs fade, and the shortest at which one grows (`bounded`).
+        Half octaves first, from the step of the master on; then neighbours are parted until each end has one that is
+        `NARROW`: runs between the ends that tell neither leave the bracket as wide as it is. All steps are whole
+        multiples of that of the finest run, with which all are compared. As between the steps of any search, growth
+        in a narrow window of steps below may be missed; that no step grows is never said.
+        """
+        pilot = self.of(master)
+        if pilot.itself:
+            raise ConfigurationError("runs grow at every step tried: the system itself does, whatever the master.")
+        if pilot.errors is None or _key(master) not in self._finest or master.mixers:
+            raise ConfigurationError(f"pilot runs do not tell it{f' ({pilot.reason})' if pilot.reason else ''}.")
+        finest, rows = self._finest[_key(master)]
+        sizes, parts = np.abs(rows).max(axis=0), round(master.step / finest)
+        seen: dict[int, bool | None] = {}
+
+        def look(every: int) -> None:
+            finer = parts // every if every <= parts and parts % every == 0 else 0
+            at = parts if finer else every
+            try:
+                runs = self.rows(master, finer) if finer else self.rows(master.with_step(every * finest), 1)
+            except RunError:  # a unit does not bear such a step: that says nothing of growth
+                seen[every] = None
+                return
+            found, diverged, grows = runs
+            true = rows[::at][: len(found)]
+            seen[every] = bounded(found[: len(true)], Truth(true, sizes), diverged, grows)
+
+        look(every := parts)
+        while seen[every] is not True and every % 4 == 0:
+            look(every := every // 2)
+        every = parts
+        grain = parts if self.internal else 1  # macro steps that are no multiples of an internal one differ in kind
+        while seen[every] is not False and not self.exhausted:
+            every = math.ceil(math.sqrt(2) * every / grain) * grain
+            if count_steps(self.reach, every * finest) < ROWS:
+                break
+            look(every)
+        return self._parted(seen, look, finest, grain)
+
+    def _parted(
+        self, seen: dict[int, bool | None], look: Callable[[int], None], step: float, grain: int
+    ) -> CriticalStep:
+        """Part the steps that were `seen`, multiples of `step`, next to both ends of the bracket; by whole `grain`s."""
+        searched = (min(seen) * step, max(seen) * step)
+        while True:
+            tried = sorted(seen)
+            high = min((every for every in tried if seen[every] is False), default=0)
+            low = max(takewhile(lambda every: seen[every], tried), default=0)
+            if not (low and high):
+                said = f"a run grows at {step_text(high * step)}" if high else "no run grows"
+                fades = f"one fades at {step_text(low * step)}" if low else "none is seen to fade below"
+                within = f"within {self.reach:g} s, at steps from {step_text(tried[0] * step)} to"
+                raise ConfigurationError(f"{said} and {fades}, {within} {step_text(tried[-1] * step)}.")
+            gaps = [(tried[tried.index(high) - 1], high), (low, tried[tried.index(low) + 1])]
+            middles = [round(math.sqrt(a * b) / grain) * grain for a, b in gaps if b / a > NARROW]
+            fresh = [every for every in middles if every and every not in seen]
+            if not fresh or len(seen) >= TRIALS or self.exhausted:
+                return CriticalStep(low * step, searched, (low * step, high * step), self.reach)
+            look(fresh[0])
 
     def stepping(self, master: Master) -> float:
         """Seconds that stepping the units of this master took; 0 where it was not run to its end."""
@@ -160,29 +301,46 @@ class Pilots:
         """How many sweeps per macro step the run of an iterating master took; None where it was not run to its end."""
         return self._sweeps.get((_key(master), master.step))
 
-    def _run(self, master: Master, parts: int) -> tuple[Array, float | None, bool]:
-        steps = count_steps(self.reach, master.step)
-        finer = master.with_step(master.step / parts)
-        try:
-            result = run(self.system, finer, start=self.start, stop=self.start + steps * master.step)
-        except NonFiniteError as error:
-            kept = error.result
-            reached = float(kept.time[-1]) if kept is not None and len(kept) else self.start
-            return np.full((steps + 1, len(self.system.outputs)), np.nan), reached, True
-        if "ended_at" in result.info:
-            steps = self._until(result, master.step, steps)
-        if parts == 1:
-            self._stepping[_key(master), master.step] = float(result.info["stepping_time"])
-            if result.info.get("sweeps"):
-                self._sweeps[_key(master), master.step] = result.info["sweeps"] / steps
-        self._look_inside(result, finer.step)
-        places = [result.names.index(name) for name in self.system.outputs]
-        grows = bool((result.info.get("monitors") or {}).get("growing"))
-        return result.values[::parts][: steps + 1, places], None, grows
+    def _job(self, master: Master, parts: int) -> Job:
+        return Job(master.with_step(master.step / parts), parts, self.start, count_steps(self.reach, master.step))
 
-    def _until(self, result: Result, step: float, steps: int) -> int:
+    def _run(self, master: Master, parts: int) -> tuple[Array, float | None, bool]:
+        job = self._job(master, parts)
+        ran = self._ahead.pop((_key(master), master.step, parts), None)
+        if ran is None:
+            ran = self._here(job)
+        steps = job.steps
+        if ran.diverged is not None:
+            return np.full((steps + 1, len(self.system.outputs)), np.nan), ran.diverged, True
+        if ran.ended is not None:
+            steps = self._until(*ran.ended, master.step, steps)
+        self._pace = ran.seconds / max(1, len(ran.rows) - 1)
+        if parts == 1:
+            self._stepping[_key(master), master.step] = ran.seconds
+            if ran.sweeps:
+                self._sweeps[_key(master), master.step] = ran.sweeps / steps
+        self.internal |= ran.internal
+        self._keep(_key(master), master.step / parts, ran.rows)
+        return ran.rows[::parts][: steps + 1], None, ran.grows
+
+    def _keep(self, key: str, step: float, rows: Array) -> None:
+        """Keep the finest run of every master, the latest ones as long as there is room."""
+        if step < self._finest.get(key, (math.inf,))[0]:
+            self._finest.pop(key, None)
+            self._finest[key] = (step, rows)
+        while sum(kept.size for _, kept in self._finest.values()) > KEPT:
+            del self._finest[next(iter(self._finest))]
+
+    def _here(self, job: Job) -> Ran:
+        """A run in this process."""
+        try:
+            return make_run(self.system, job)
+        except Interrupted:
+            # It is the analysis that was interrupted; no rows of a pilot run are of use to anybody.
+            raise KeyboardInterrupt from None
+
+    def _until(self, unit: str, end: float, step: float, steps: int) -> int:
         """Macro steps before the end that a unit asked for; the first run decides how far all of them go."""
-        unit, end = result.info["ended_by"], result.info["ended_at"]
         whole = int((end - self.start) / step * (1 + 1e-12))
         if whole < steps:
             if self._rows or whole == 0:
@@ -190,30 +348,15 @@ class Pilots:
             self.reach = whole * step
         return min(whole, steps)
 
-    def _look_inside(self, result: Result, step: float) -> None:
-        """Recognise a fixed internal step: outputs of a unit that move, but only every so many macro steps."""
-        for name, unit in self.system.units.items():
-            columns = [result.names.index(f"{name}.{output}") for output in unit.outputs]
-            moves = np.flatnonzero((np.diff(result.values[:, columns], axis=0) != 0).any(axis=1)) + 1
-            if len(moves) < MOVES:
-                continue
-            gaps = np.diff(moves)
-            usual = int(np.median(gaps))
-            # Rounding of the unit's own clock moves a change by a step now and then.
-            if usual > 1 and (np.abs(gaps - usual * np.round(gaps / usual)) <= 1).all() and gaps.min() >= usual - 1:
-                self.internal[name] = usual * step
-
     def _fit(self, master: Master) -> None:
         """Time a short run, and take only as much of the horizon as the budget allows for."""
         if math.isinf(self.budget.seconds):
             return
         steps = count_steps(self.horizon, master.step)
         probe = min(steps, PROBE)
-        begin, stepping = time.perf_counter(), 0.0
-        with suppress(RunError):
-            result = run(self.system, master, start=self.start, stop=self.start + probe * master.step)
-            stepping = float(result.info["stepping_time"])
-        self.seconds += time.perf_counter() - begin
+        stepping = 0.0
+        with suppress(RunError), self._making(0):
+            stepping = self._here(Job(master, 1, self.start, probe)).seconds
         allowed = self.budget.seconds / max(stepping / probe, 1e-12) / LEVELS
         if allowed < steps:
             # A round time, so that a little more or less of the clock gives the same figures.
@@ -229,6 +372,7 @@ class Pilots:
             if not self._pilots:
                 self._fit(master)
             rows, diverged, grows = self.rows(master, 1)
+            self.ahead([(finer, 2), (finer, 4)])
         except (RunError, ConfigurationError) as error:
             return Pilot(None, None, None, math.nan, 0, time.perf_counter() - begin, reason=f"the run failed: {error}")
         steps, levels = len(rows) - 1, list[Array]()
@@ -277,8 +421,9 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     """What runs (rows, p) with halved steps tend to, how far that still is, and the observed order.
 
     From the last three: where their changes have the same shape and shrink by a plausible factor 2^p, the limit is
-    y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, and as the limit would move if p were the
-    whole number that it tends to. Otherwise it is the last run, uncertain by its last change.
+    y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, over all outputs and in each, and as the
+    limit would move if p were the whole number that it tends to. Otherwise it is the last run, uncertain by its last
+    change.
     """
     last = levels[-1]
     after = last - levels[-2]
@@ -300,7 +445,10 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     rows = last + after * added
     size = np.abs(rows).max(axis=0)
     tends = max(1, round(math.log2(factor)))
-    return Truth(rows, size, change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))), order
+    doubt = change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))
+    # What does not fit the factor counts in every output by itself: small ones hide behind large ones.
+    stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
+    return Truth(rows, size, np.maximum(doubt, stray)), order
 
 
 def settled(names: Sequence[str], errors: OutputErrors, truth: Truth) -> OutputErrors:
@@ -315,16 +463,17 @@ def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> b
     """Whether a run stays bounded; None where one run cannot tell.
 
     False where it diverged, was seen to grow, or comes away from the true solution faster and faster. True only where
-    its deviation fades: that a run is still near the truth at its end does not say that it stays there.
+    its deviation fades, to the end: that a run is still near the truth there does not say that it stays there.
     """
     if diverged is not None or grows:
         return False
     moving = truth.sizes > 0
     off = np.abs(rows - truth.rows)[:, moving] / truth.sizes[moving]
     quarter = len(off) // 4
-    if quarter < 4 or not off.size:
+    if len(off) < ROWS or not off.size:
         return None
     third, fourth = off[2 * quarter : 3 * quarter].max(axis=0), off[3 * quarter :].max(axis=0)
     if (fourth > GROWS * np.maximum(third, OFF)).any():
         return False
-    return True if (fourth <= np.maximum(FADES * off.max(axis=0), ROUNDING)).all() else None
+    left = np.minimum(FADES * off.max(axis=0), third)
+    return True if (fourth <= np.maximum(left, ROUNDING)).all() else None

@@ -392,7 +392,11 @@ def _search(
     promising: dict[str, float] = {}
     least: dict[str, float] = {}
     for rung, following in zip(rungs, [*rungs[1:], 0.0], strict=True):
-        for number, master in enumerate(usual_masters(model.system, rung)):
+        masters = list(usual_masters(model.system, rung))
+        if not model.valid:
+            hopeful = [m for m in masters if rung <= promising.get(f"{m} {m.coupling}", math.inf)]
+            model.pilots.ahead((master, 1) for master in hopeful)
+        for number, master in enumerate(masters):
             kind, price = f"{master} {master.coupling}", master_cost(model, master, cost)
             least[kind] = price * rung
             if rung > promising.get(kind, math.inf) or not _seems_stable(model, master):

@@ -26,8 +26,8 @@ from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 BRIEF = (
     "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "horizon",
     "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
-    "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step", "recommendation",
-    "reasons",
+    "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step",
+    "critical_step_between", "recommendation", "reasons",
 )  # fmt: skip
 """The fields of the short form."""
 SHOWN_MODES = 12
@@ -277,6 +277,7 @@ class Verdict:
             limit_text(limit),
         )
         yield Figure("critical_step_searched", "", limit.searched if limit else None)
+        yield Figure("critical_step_between", "", list(limit.between) if limit and limit.between else None)
         worst = self.worst_connection
         yield Figure(
             "worst_connection",
@@ -473,18 +474,28 @@ def _read(fields: Mapping[str, Any]) -> Verdict:
     numbers = {name: float(fields[name]) for name in ("step_size", "horizon", "target")}
     if not isinstance(fields["pilot_runs"], int):
         raise ValueError("a number of runs that is none")
-    radius, limit, advice = fields["spectral_radius"], fields["critical_step"], fields["recommendation"]
+    radius, advice = fields["spectral_radius"], fields["recommendation"]
     known: dict[str, Any] = {**texts, **numbers, **flags}
     return Verdict(
         **known,
         evidence=fields["evidence"],
         error=error,
         spectral_radius=None if radius is None else float(radius),
-        critical_step=None if limit is None else CriticalStep(float(limit), (float(limit), float(limit))),
+        critical_step=_read_limit(fields),
         recommendation=None if advice is None else _read_advice(advice),
         pilot_runs=fields["pilot_runs"],
         reasons={str(name): str(text) for name, text in dict(fields["reasons"]).items()},
     )
+
+
+def _read_limit(fields: Mapping[str, Any]) -> CriticalStep | None:
+    step, between = fields["critical_step"], fields["critical_step_between"]
+    if between is None:
+        return None if step is None else CriticalStep(float(step), (float(step), float(step)))
+    low, high = map(float, between)
+    if not (0 < low < high < math.inf and float(step) == low):
+        raise ValueError("a bracket that is none")
+    return CriticalStep(low, (low, high), (low, high), float(fields["error_horizon"]))
 
 
 def _read_advice(fields: Mapping[str, Any]) -> Recommendation:
@@ -507,6 +518,9 @@ def limit_text(limit: CriticalStep | None) -> str:
         return "–"
     if limit.step == 0:
         return f"none: unstable at every step down to {step_text(limit.searched[0])}"
+    if limit.between is not None:
+        low, high = map(step_text, limit.between)
+        return f"between {low} and {high}, measured until {limit.until:g} s"
     return f"{limit.step:.6g} s" if math.isfinite(limit.step) else f"none up to {step_text(limit.searched[1])}"
 
 

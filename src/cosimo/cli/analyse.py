@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from cosimo.cli.application import Json, app
 from cosimo.cli.arguments import Scenario, with_system
 from cosimo.cli.isolating import isolating
-from cosimo.cli.voice import busy, hint, present, warn
+from cosimo.cli.voice import hint, present, warn
 from cosimo.core.errors import ConfigurationError
 
 ALONG = 12
@@ -63,12 +63,13 @@ def analyse(
             f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
         )
     from cosimo.analysis.pilots import Budget
+    from cosimo.reporting.terminal_progress import pilot_progress
 
     if write:
         require_file(scenario)
     allowed = Budget.parse(budget) if budget is not None else None
-    with busy("identifying units, making pilot runs"):
-        verdict = scenario.analyse(at=_times(at), along=along, pilots=pilots, budget=allowed)
+    with pilot_progress(shown=not json_) as progress:
+        verdict = scenario.analyse(at=_times(at), along=along, pilots=pilots, budget=allowed, progress=progress)
     present(verdict.document, as_fields=json_, details=details)
     advice, name = verdict.recommendation, described.provenance["scenario"]["system"]
     if write:

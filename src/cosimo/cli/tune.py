@@ -46,7 +46,7 @@ def tune(
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)
-    found = _tuned(scenario, space, plan)
+    found = _tuned(scenario, space, plan, shown=not json_)
     found = replace(found, verified=found.verify(verify)) if verify else found
     drawn = str(draw_front(found, figure)) if figure else None
     if json_:
@@ -57,7 +57,7 @@ def tune(
         write_advice(scenario, found.recommendation)
 
 
-def _tuned(scenario: Scenario, space: Space, plan: Plan) -> Tuned:
+def _tuned(scenario: Scenario, space: Space, plan: Plan, *, shown: bool) -> Tuned:
     from dataclasses import replace
 
     from cosimo.reporting.tuning import progress_bar
@@ -68,7 +68,7 @@ def _tuned(scenario: Scenario, space: Space, plan: Plan) -> Tuned:
         wanted = replace(plan.settings.wanted, error=scenario.target)
         plan = replace(plan, settings=replace(plan.settings, wanted=wanted))
     try:
-        with progress_bar(plan.evaluations) as report:
+        with progress_bar(plan.evaluations, shown=shown) as report:
             return scenario.tune(
                 space,
                 objectives=plan.objectives,

@@ -114,15 +114,3 @@ def hint(command: str) -> None:
 def complain(error: object) -> None:
     """An error, on one line."""
     print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr)
-
-
-@contextmanager
-def busy(doing: str) -> Iterator[None]:
-    """Show on a terminal that something goes on, and what; nothing is left of it."""
-    if not sys.stderr.isatty() or _LEVEL.get() is Level.QUIET:
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"{doing} …"):
-        yield

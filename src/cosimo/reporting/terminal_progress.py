@@ -1,4 +1,4 @@
-"""The bar of a run on a terminal: simulated time, speed, time left, warnings so far, and whom everybody waits for.
+"""Bars on a terminal: of a run, with speed, time left and warnings so far, and of pilot runs, with their budget.
 
 The run only notes how far it is. A thread that starts after `DELAY` seconds draws, so that short runs pay nothing, and
 a unit that takes a minute for one step does not look like a program that hangs.
@@ -6,6 +6,7 @@ a unit that takes a minute for one step does not look like a program that hangs.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from cosimo.core.result import Warned
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from cosimo.analysis.pilots import Standing
 
 DELAY = 0.6
 """Seconds before anything is shown."""
@@ -121,6 +124,62 @@ def run_progress(start: float, stop: float, step: float) -> Iterator[RunProgress
         return
     with RunProgress(start, stop, step).shown() as progress:
         yield progress
+
+
+class PilotProgress:
+    """What `analyse(progress=…)` calls: how many pilot runs were made, and how much of their budget is used."""
+
+    def __init__(self) -> None:
+        self.standing: Standing | None = None
+        self._heard = 0.0
+
+    def __call__(self, standing: Standing) -> None:
+        """Note where pilot runs stand."""
+        self.standing, self._heard = standing, time.monotonic()
+
+    @property
+    def allowed(self) -> float | None:
+        """Seconds that pilot runs may take; None where they are not limited so."""
+        return self.standing.allowed if self.standing and math.isfinite(self.standing.allowed) else None
+
+    @property
+    def used(self) -> float:
+        """Seconds that pilot runs took, the one that is being made included."""
+        if self.standing is None:
+            return 0.0
+        return self.standing.seconds + (time.monotonic() - self._heard if self.standing.running else 0.0)
+
+    def line(self) -> str:
+        """What is said beside the bar."""
+        if self.standing is None:
+            return "identifying units"
+        runs = self.standing.runs
+        made = f"{runs} pilot run{'s' * (runs != 1)}, {self.used:.1f}"
+        return f"{made} s" if self.allowed is None else f"{made} of {self.allowed:g} s"
+
+
+@contextmanager
+def pilot_progress(*, shown: bool) -> Iterator[PilotProgress | None]:
+    """What to hand to `analyse(progress=…)`: a bar on standard error; nothing where that is no terminal."""
+    if not (shown and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task
+    from rich.text import Text
+
+    pilots = PilotProgress()
+
+    class Line(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            # Without a limit in seconds the bar moves to and fro.
+            bar.update(task.id, completed=pilots.used, total=pilots.allowed)
+            return Text(pilots.line())
+
+    columns = (BarColumn(bar_width=24), Line())
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5) as bar:
+        bar.add_task("pilots", total=None)
+        yield pilots
 
 
 class _Bar:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.analysis.pilots import Standing as Pilots
 from cosimo.core.errors import OutputError
 from cosimo.core.formatting import step_text
 from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, VERMILION, look, panels, require
@@ -28,26 +29,35 @@ LABELS = {
 
 
 @contextmanager
-def progress_bar(evaluations: int) -> Iterator[Report | None]:
-    """A bar on standard error with the hypervolume of the front so far; nothing where that is no terminal."""
-    if not sys.stderr.isatty():
+def progress_bar(evaluations: int, *, shown: bool) -> Iterator[Report | None]:
+    """A bar on standard error with the hypervolume of the front so far, or the budget that pilot runs have used;
+    nothing where that is no terminal.
+    """
+    if not (shown and sys.stderr.isatty()):
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from cosimo.reporting.terminal_progress import PilotProgress
 
     columns = (
         TextColumn("{task.description:8}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("front {task.fields[front]}, hypervolume {task.fields[volume]:.4f}"),
+        TextColumn("{task.fields[done]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("grid", total=evaluations, front=0, volume=0.0)
+        task = bar.add_task("grid", total=evaluations, done="")
+        pilots = PilotProgress()
 
-        def report(now: Standing) -> None:
-            bar.update(task, description=now.stage, completed=now.evaluations, front=now.front, volume=now.hypervolume)
+        def report(now: Standing | Pilots) -> None:
+            if isinstance(now, Pilots):
+                pilots(now)
+                bar.update(task, description="pilots", completed=now.seconds, total=pilots.allowed, done=pilots.line())
+                return
+            done = f"{now.evaluations}/{evaluations} front {now.front}, hypervolume {now.hypervolume:.4f}"
+            bar.update(task, description=now.stage, completed=now.evaluations, total=evaluations, done=done)
 
         yield report
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,10 @@ def tune(
 
     `space` says what is open and `objectives` what counts, among "error", "robustness", "cost" (the default),
     "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results. Errors are over
-    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`. The
-    `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units whose equations are not known
-    are identified first; where their models do not hold, the usual masters are run instead.
+    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`, or a
+    `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units
+    whose equations are not known are identified first; where their models do not hold, the usual masters are run
+    instead.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
@@ -87,9 +88,10 @@ def tune(
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
     step = settings.identify_at or max(space.given, default=None)
-    model = model or Model(system, step=step, horizon=horizon, start=start)
+    model = model or Model(system, step=step, horizon=horizon, start=start, progress=progress)
     if not model.valid:
-        return run_front(model, space, goals, settings.cost, settings.wanted, present)
+        with closing(model.pilots):
+            return run_front(model, space, goals, settings.cost, settings.wanted, present)
     situation = scene(model)
     resolved = space.resolve(situation.system, fastest=situation.fastest, horizon=situation.horizon)
     if settings.cost.workers > 1:
@@ -123,9 +125,13 @@ def run_front(
     steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
     points, tried = list[Point](), 0
     for step in steps:
-        for master in usual_masters(model.system, step):
-            if master.name.partition("(")[0] not in space.families or master.coupling.degree not in space.kinds:
-                continue
+        masters = [
+            master
+            for master in usual_masters(model.system, step)
+            if master.name.partition("(")[0] in space.families and master.coupling.degree in space.kinds
+        ]
+        model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
+        for master in masters:
             tried += 1
             with suppress(CosimoError):
                 points.append(judge_point(model, master, cost))

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 import scipy.optimize
 
+from cosimo.analysis.pilots import Standing
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.tuning.fronts import hypervolume, nondominated
@@ -51,7 +52,8 @@ class Progress:
     hypervolume: float
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[Progress | Standing], None]
+"""Is told of the search, and of pilot runs where no model can be believed."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def prepare(asked: Asked) -> Prepared:
     if asked.tune:
         # Without the optimisation library every point of a grid is tried instead.
         settings = Settings(method="auto" if find_spec("pymoo") else "grid")
-        with progress_bar(asked.evaluations) as bar:
+        with progress_bar(asked.evaluations, shown=True) as bar:
             tuned = tune(
                 asked.system,
                 asked.space,
