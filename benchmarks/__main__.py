@@ -36,6 +36,7 @@ itself varies from run to run: a single ratio can be off by a factor of up to tw
 MEASUREMENTS = (
     analysis.chains,
     analysis.batched,
+    analysis.pilot_runs,
     kernel.against_the_bare_loop,
     kernel.threads,
     isolation.macro_steps,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import statistics
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -56,4 +60,33 @@ def batched(count: int = 20_000) -> Table:
             batch.consistency(k=2, norm=2)
 
         table.add(f"{count:,} masters, {name}", f"{count / seconds(work):,.0f}")
+    return table
+
+
+def pilot_runs(turns: int = 5) -> Table:
+    """Two FMUs analysed with and without pilot runs, in turns, in one process; times of the processor, medians."""
+    table = Table(
+        "What pilot runs cost",
+        ("FMUs", "step / s", "evidence", "without / s", "with / s", "ratio"),
+        note="Processor time of `analyse` on the couplings of the test bed at a quarter of the step in the middle of "
+        "their search, in turns in one process, medians. Without pilot runs nothing is believed, so that no "
+        "recommendation is worked out either; with them it is, and the critical step where only runs are believed.",
+    )
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from testbed import CASES, systems
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, system in systems(Path(folder)).items():
+            case = CASES[name]
+            step = float(np.sqrt(case.search[0] * case.search[1])) / 4
+            times: dict[bool, list[float]] = {True: [], False: []}
+            evidence = ""
+            for _ in range(turns):
+                for pilots in (True, False):
+                    begin = time.process_time()
+                    verdict = analyse(system, masters.jacobi(system, step), horizon=case.horizon, pilots=pilots)
+                    times[pilots].append(time.process_time() - begin)
+                    evidence = verdict.evidence if pilots else evidence
+            some, none = (statistics.median(times[pilots]) for pilots in (True, False))
+            table.add(name, f"{step:.3g}", evidence, f"{none:.2f}", f"{some:.2f}", f"{some / none:.2f}")
     return table

@@ -1,0 +1,132 @@
+"""Pilot runs from the command line: their bar, Ctrl-C while they are made, and units that crash in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "faults"))
+from faulty import build
+
+from test_cli_terminal import COSIMO, at_terminal
+
+UNITS = """
+import os, signal, sys, time
+
+def in_a_pilot_run():
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("side_by_side.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+class Cubic:
+    inputs, outputs = {"u": 0.0}, ("x",)
+    def __init__(self):
+        self.u, self.x = 0.0, 1.0
+    def step(self, now, duration):
+        self.x += duration * (self.u - self.x**3)
+
+class Slow(Cubic):
+    def step(self, now, duration):
+        if in_a_pilot_run():
+            time.sleep(2e-3)
+        super().step(now, duration)
+
+class Interrupted(Cubic):
+    def step(self, now, duration):
+        if in_a_pilot_run() and now > 0.5:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        super().step(now, duration)
+"""
+SCENARIO = """
+step-size = 0.1
+stop-time = 4.0
+[units.a]
+kind = "python"
+class = "units.py:{kind}"
+[units.b]
+kind = "python"
+class = "units.py:Cubic"
+[[connections]]
+from = "b.x"
+to = "a.u"
+gain = -1.0
+[[connections]]
+from = "a.x"
+to = "b.u"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "units.py").write_text(UNITS)
+    for kind in ("Slow", "Interrupted"):
+        (tmp_path / f"{kind.lower()}.toml").write_text(SCENARIO.format(kind=kind))
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", ["analyse", "tune"])
+def test_a_bar_shows_how_much_of_the_budget_is_used(verb: str, folder: Path) -> None:
+    code, seen = at_terminal(verb, "slow.toml", cwd=folder)
+    assert code == 0, seen
+    assert "pilot runs, " in seen
+    assert " of 20 s" in seen
+    code, seen = at_terminal(verb, "slow.toml", "--json", cwd=folder)
+    assert code == 0, seen
+    assert "pilot runs, " not in seen
+
+
+def test_a_budget_in_multiples_has_no_end_in_seconds(folder: Path) -> None:
+    code, seen = at_terminal("analyse", "slow.toml", "--budget", "3", cwd=folder)
+    assert code == 0, seen
+    assert " of 6 s" in seen  # twice over, as recommended masters are run too
+
+
+@pytest.mark.parametrize("verb", ["analyse", "tune"])
+def test_ctrl_c_in_a_pilot_run_ends_the_verb(verb: str, folder: Path) -> None:
+    found = subprocess.run(
+        [*COSIMO, verb, "interrupted.toml"], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert found.returncode == 130, found
+    assert found.stderr.splitlines()[-1].startswith("cosimo: interrupted; ")
+    assert "Traceback" not in found.stderr
+    assert not found.stdout
+
+
+FMUS = """step-size = 0.01
+stop-time = 30.0
+[units.sick]
+fmu = {fmu!r}
+parameters = {{fault = "segfault", fault_time = 25.0}}
+[units.sound]
+fmu = {fmu!r}
+[[connections]]
+from = "sick.y"
+to = "sound.u"
+"""
+
+
+def test_a_unit_that_crashes_in_a_pilot_run_is_isolated_there_too(tmp_path: Path) -> None:
+    """Long after the experiments of identification."""
+    (tmp_path / "two.toml").write_text(FMUS.format(fmu=str(build(tmp_path / "faulty.fmu"))))
+    given = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300, "check": False}
+    environment = {**os.environ, "COSIMO_CACHE": "off"}
+    words = [*COSIMO, "analyse", "two.toml", "--json"]
+    alone = subprocess.run(words, env=environment, **given)  # type: ignore[call-overload]
+    assert alone.returncode == 4
+    assert "sick · doStep · t = 25" in alone.stderr
+    isolated = subprocess.run([*words, "--isolate"], env=environment, **given)  # type: ignore[call-overload]
+    assert isolated.returncode == 0, isolated.stderr
+    fields = json.loads(isolated.stdout)
+    assert fields["trust"] == "not assessed"
+    assert "pilot runs did not converge (the run failed: " in fields["reasons"]["evidence"]
+    assert "SIGSEGV" in fields["reasons"]["evidence"]
