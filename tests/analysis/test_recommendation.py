@@ -664,7 +664,9 @@ def test_by_runs_the_step_is_halved_six_times_at_most() -> None:
 
     fake: Any = Fake(lambda m: 2.0)
     fake.valid = False
-    fake.pilots = SimpleNamespace(of=lambda _: SimpleNamespace(truth=1, errors=1), against=against)
+    fake.pilots = SimpleNamespace(
+        of=lambda _: SimpleNamespace(truth=1, errors=1), against=against, ahead=lambda _: None
+    )
     assert usual_points(fake, Wanted(), UnitSteps(), jacobi(SYSTEM, 0.5)) == []
     assert list(dict.fromkeys(master.step for master in tried)) == [0.5 / 2**k for k in range(7)]
 

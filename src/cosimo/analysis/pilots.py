@@ -243,7 +243,8 @@ class Pilots:
         if pilot.itself:
             raise ConfigurationError("runs grow at every step tried: the system itself does, whatever the master.")
         if pilot.errors is None or _key(master) not in self._finest or master.mixers:
-            raise ConfigurationError(f"pilot runs do not tell it{f' ({pilot.reason})' if pilot.reason else ''}.")
+            why = f" ({pilot.reason})" if pilot.reason else ""
+            raise ConfigurationError(f"pilot runs do not tell it{why}; give a smaller --step-size or more --budget.")
         finest, rows = self._finest[_key(master)]
         sizes, parts = np.abs(rows).max(axis=0), round(master.step / finest)
         seen: dict[int, bool | None] = {}
@@ -285,7 +286,9 @@ class Pilots:
                 said = f"a run grows at {step_text(high * step)}" if high else "no run grows"
                 fades = f"one fades at {step_text(low * step)}" if low else "none is seen to fade below"
                 within = f"within {self.reach:g} s, at steps from {step_text(tried[0] * step)} to"
-                raise ConfigurationError(f"{said} and {fades}, {within} {step_text(tried[-1] * step)}.")
+                raise ConfigurationError(
+                    f"{said} and {fades}, {within} {step_text(tried[-1] * step)}; a longer --stop-time may show more."
+                )
             gaps = [(tried[tried.index(high) - 1], high), (low, tried[tried.index(low) + 1])]
             middles = [round(math.sqrt(a * b) / grain) * grain for a, b in gaps if b / a > NARROW]
             fresh = [every for every in middles if every and every not in seen]
