@@ -85,7 +85,7 @@ def test_a_bar_shows_how_much_of_the_budget_is_used(verb: str, folder: Path) -> 
     assert "pilot runs, " not in seen
 
 
-def test_a_budget_in_multiples_has_no_end_in_seconds(folder: Path) -> None:
+def test_the_bar_shows_the_budget_that_was_given(folder: Path) -> None:
     code, seen = at_terminal("analyse", "slow.toml", "--budget", "3", cwd=folder)
     assert code == 0, seen
     assert " of 6 s" in seen  # twice over, as recommended masters are run too
