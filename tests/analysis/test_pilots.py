@@ -16,7 +16,7 @@ from cosimo.analysis import pilots as piloting
 from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.local import LocalSystem
-from cosimo.analysis.pilots import Budget, Pilots, bounded, limit
+from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
 from cosimo.core.errors import ConfigurationError
@@ -177,51 +177,99 @@ def test_outputs_at_rest_are_no_division_by_zero() -> None:
 
 # ---- bounded ---------------------------------------------------------------------------------------------------------
 
-STEADY = Truth(np.ones((40, 1)), np.ones(1))
+T = np.linspace(0.0, 1.0, 401)[:, None]
+"""Time, in runs."""
 
 
-def deviating(*quarters: float) -> np.ndarray:
-    return np.ones((40, 1)) + np.repeat(quarters, 10)[:, None]
+def wave(periods: float, growth: float = 0.0, phase: float = 0.0) -> np.ndarray:
+    """A mode that grows to e^growth and runs `phase` rad ahead until the end."""
+    return np.exp(growth * T) * np.sin((2 * math.pi * periods + phase) * T)
+
+
+def truth_of(rows: np.ndarray) -> Truth:
+    return Truth(rows, np.abs(rows).max(axis=0))
+
+
+CALM = wave(20.3)
 
 
 @pytest.mark.parametrize(
-    ("quarters", "grows", "answer"),
+    ("run", "true", "answer"),
     [
-        ((0.2, 0.1, 0.09, 0.09), False, True),  # it fades
-        ((0.9, 0.3, 0.1, 0.2), False, None),  # it faded, and comes back
-        ((0.2, 0.1, 0.1, 0.11), False, None),
-        ((0.1, 0.1, 0.1, 0.1), False, None),  # it stays as near, for now
-        ((0.0, 0.0, 0.0, 0.0), False, True),
-        ((0.1, 0.1, 0.1, 0.1), True, False),  # a monitor of the run saw it grow
-        ((0.1, 0.2, 0.4, 1.0), False, None),  # off by no more than the signal itself
-        ((0.1, 0.2, 0.4, 2.1), False, False),  # more than twice the third quarter, taken as 1 at least
-        ((0.1, 0.2, 0.4, 1.9), False, None),
-        ((0.5, 1.0, 3.0, 6.1), False, False),
-        ((0.5, 1.0, 3.0, 5.9), False, None),
-        ((5.0, 3.0, 2.7, 2.6), False, None),
-        ((5.0, 3.0, 2.7, 2.5), False, True),
-        ((0.5, 1.0, 3.0, 5.9), True, False),
+        (CALM, CALM, True),
+        (0.9 * CALM, CALM, True),  # wrong, but no more so at the end
+        (wave(20.3, growth=0.2), CALM, None),  # it grows, too little to be seen for sure
+        (wave(20.3, growth=0.02), CALM, None),
+        (wave(20.3, phase=0.3), CALM, None),  # out of phase, which a mode that grows may hide behind
+        (wave(20.3, growth=-3.0), wave(20.3, growth=-3.1), True),  # it fades
+        (wave(20.3, growth=0.01), wave(20.3, growth=-3.0), None),  # what fades in truth goes on
+        (wave(20.3, growth=-3.0) + 5.0, wave(20.3, growth=-3.0) + 4.0, True),  # it settles elsewhere
+        (0.5 + T, 0.5 + T, True),  # a drift that is that of the truth
+        (0.5 + 1.1 * T, 0.5 + T, None),
+        (np.exp(-20 * T) + np.exp(-3 * (1 - T)), np.exp(-20 * T), None),  # it fades, and comes back
+        (np.sign(wave(20.3, phase=0.9)), np.sign(CALM), True),  # a switch that is late
+        (np.sign(wave(20.3, phase=0.9, growth=0.5)) * (1 + T), np.sign(CALM), None),
+        (wave(20.3, growth=4.0), CALM, False),  # off by more than twice what it was a quarter before
+        (wave(20.3, growth=1.0), CALM, None),
     ],
 )
-def test_growth_is_seen_in_the_last_quarters(quarters: tuple[float, ...], grows: bool, answer: bool | None) -> None:
-    assert bounded(deviating(*quarters), STEADY, None, grows) is answer
+def test_a_run_is_bounded_where_its_motion_fades_or_repeats(
+    run: np.ndarray, true: np.ndarray, answer: bool | None
+) -> None:
+    assert bounded(run, truth_of(true), None, False) is answer
+    assert bounded(run, truth_of(true), None, True) is False  # a monitor of the run saw it grow
+    both = bounded(np.hstack([CALM, run]), truth_of(np.hstack([CALM, true])), None, False)
+    assert both is answer
+
+
+@pytest.mark.parametrize(
+    ("quarters", "answer"),
+    [
+        ((0.1, 0.2, 0.4, 1.0), None),  # off by no more than the signal itself
+        ((0.1, 0.2, 0.4, 2.1), False),  # more than twice the third quarter, taken as 1 at least
+        ((0.1, 0.2, 0.4, 1.9), None),
+        ((0.5, 1.0, 3.0, 6.1), False),
+        ((0.5, 1.0, 3.0, 5.9), None),
+    ],
+)
+def test_growth_is_seen_in_the_last_quarters(quarters: tuple[float, ...], answer: bool | None) -> None:
+    rows = np.ones((40, 1)) + np.repeat(quarters, 10)[:, None]
+    assert bounded(rows, Truth(np.ones((40, 1)), np.ones(1)), None, False) is answer
 
 
 def test_a_run_that_left_the_range_of_numbers_is_not_bounded() -> None:
-    assert bounded(np.full((40, 1), np.nan), STEADY, 1.5, False) is False
+    assert bounded(np.full((401, 1), np.nan), truth_of(CALM), 1.5, False) is False
 
 
 def test_few_rows_say_nothing_of_growth() -> None:
-    rows = np.ones((15, 1)) * np.geomspace(1, 1e6, 15)[:, None]
-    assert bounded(rows, Truth(np.ones((15, 1)), np.ones(1)), None, False) is None
-    longer = np.ones((16, 1)) * np.geomspace(1, 1e6, 16)[:, None]
-    assert bounded(longer, Truth(np.ones((16, 1)), np.ones(1)), None, False) is False
+    ones = Truth(np.ones((16, 1)), np.ones(1))
+    assert bounded(np.geomspace(1, 1e6, 16)[:, None], ones, None, False) is False
+    fewer = Truth(ones.rows[:15], ones.sizes)
+    assert bounded(np.geomspace(1, 1e6, 15)[:, None], fewer, None, False) is None
 
 
-def test_outputs_at_rest_do_not_count() -> None:
-    rows = np.hstack([np.ones((40, 1)), 1e3 * np.geomspace(1, 1e6, 40)[:, None]])
-    truth = Truth(np.hstack([np.ones((40, 1)), np.zeros((40, 1))]), np.array([1.0, 0.0]))
-    assert bounded(rows, truth, None, False) is True
+@pytest.mark.parametrize(("rows", "answer"), [(65, True), (64, None)])
+def test_few_rows_show_no_end_of_a_motion(rows: int, answer: bool | None) -> None:
+    fading = np.exp(-np.linspace(0, 9, rows))[:, None]
+    assert bounded(fading, truth_of(fading), None, False) is answer
+
+
+@pytest.mark.parametrize(("value", "answer"), [(0.0, True), (1e-3, None)])
+def test_outputs_that_should_rest(value: float, answer: bool | None) -> None:
+    rows = np.hstack([CALM, value * wave(3.0)])
+    truth = Truth(np.hstack([CALM, 0.0 * CALM]), np.array([1.0, 0.0]))
+    assert bounded(rows, truth, None, False) is answer
+
+
+def test_an_output_is_taken_from_the_run_that_knows_it_best() -> None:
+    first = Truth(np.array([[1.0, 2.0, 3.0]]), np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.001, 0.001]))
+    second = Truth(np.array([[1.1, 2.01, 3.3]]), np.array([1.1, 2.01, 3.3]), np.array([0.01, 0.01, 0.01]))
+    found = better(first, second)
+    assert found.own is not None
+    # Known better now; known better before, and in agreement; known better before, but not in agreement.
+    assert found.rows.tolist() == [[1.1, 2.0, 3.3]]
+    assert found.sizes.tolist() == [1.1, 2.0, 3.3]
+    assert found.own.tolist() == [0.01, 0.001, 0.01]
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

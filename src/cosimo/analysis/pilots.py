@@ -30,6 +30,10 @@ from cosimo.masters import jacobi
 
 SHARE = 0.1
 """Part of the judged error that the reference may be wrong by."""
+SHARP, MOST = 0.02, 0.2
+"""The same, sought as long as runs are short, and accepted where the budget ends (a factor 1.25 at most)."""
+ENOUGH = 64
+"""Macro steps from which a run can be called bounded: shorter ones hold few periods of what may grow."""
 MULTIPLES = 20
 """Runs as long as the one asked for that all finer ones together may cost, unless they are short."""
 SHORT = 100_000
@@ -44,14 +48,20 @@ ORDERS = (1.5, 70.0)
 """Factors between successive changes that are plausible for a method of order 0.6 to 6."""
 ALIKE = 0.25
 """By how much the shapes of two successive changes may differ, relative, to be extrapolated."""
+FAR = 0.1
+"""Change from one run to the next, relative, beyond which an observed order may still be another one."""
 ROUNDING = 1e-9
 """Relative errors below this are rounding."""
 GROWS = 2.0
 """By what the deviation grows from the third to the last quarter of a run that is called growing."""
-FADES = 0.5
-"""What is left of the largest deviation in the last quarter of a run that is called stable."""
 OFF = 1.0
 """Relative deviation beyond which growth is looked for: smaller ones may be a phase that runs away."""
+FADES, GOES_ON = 0.7, 0.8
+"""What is left of a motion that fades, at most, and of one that goes on, at least, from one stretch to the next."""
+STEADY, REPEATS = 1.1, 0.02
+"""By what a deviation that does not grow changes meanwhile, and the part of it by which a range that repeats widens."""
+LEVELS_OF_A_SWITCH = 4
+"""Different values from which an output is no longer taken for that of a switch."""
 ROWS = 16
 """Macro steps from which a run has four quarters to be compared."""
 NARROW = 1.1
@@ -393,12 +403,16 @@ class Pilots:
                 break
             levels = [*levels, fine] if failed is None else []
             if len(levels) > 1:
-                truth, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
-                errors = output_errors(self.system, master, rows, truth, self.reach, "measured")
-                errors, own = settled(self.system.outputs, errors, truth), truth.own_error
-                if not errors.unsettled:
+                found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
+                truth = found if truth is None else better(truth, found)
+                every = output_errors(self.system, master, rows, truth, self.reach, "measured")
+                errors, own = settled(self.system.outputs, every, truth), truth.own_error
+                sharp = not settled(self.system.outputs, every, truth, SHARP).unsettled
+                if sharp or (not errors.unsettled and spent * steps > SHORT // 4):
                     break
             parts *= 2
+        if truth is not None and errors is not None:
+            errors = settled(self.system.outputs, every, truth, MOST)
         seconds, itself = time.perf_counter() - begin, grows and finest and not self.internal
         if self.internal and reason:
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
@@ -425,8 +439,8 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
 
     From the last three: where their changes have the same shape and shrink by a plausible factor 2^p, the limit is
     y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, over all outputs and in each, and as the
-    limit would move if p were the whole number that it tends to. Otherwise it is the last run, uncertain by its last
-    change.
+    limit would move if p were the whole number that it tends to (1 while changes are still large). Otherwise it is the
+    last run, uncertain by its last change.
     """
     last = levels[-1]
     after = last - levels[-2]
@@ -447,36 +461,72 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     added = 1 / (factor - 1)
     rows = last + after * added
     size = np.abs(rows).max(axis=0)
-    tends = max(1, round(math.log2(factor)))
+    # Changes that are not small beside the values do not show the order yet: it may as well be 1.
+    tends = max(1, round(math.log2(factor))) if float(np.abs(before).max(initial=0.0)) <= FAR else 1
     doubt = change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))
     # What does not fit the factor counts in every output by itself: small ones hide behind large ones.
     stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
     return Truth(rows, size, np.maximum(doubt, stray)), order
 
 
-def settled(names: Sequence[str], errors: OutputErrors, truth: Truth) -> OutputErrors:
+def better(truth: Truth, finer: Truth) -> Truth:
+    """Each output from the `finer` truth, or as it was where it was known better and both agree.
+
+    Noise of the units' solvers does not shrink with the step: an output that is small beside it is known best before.
+    """
+    assert truth.own is not None
+    assert finer.own is not None
+    apart = np.abs(finer.rows - truth.rows).max(axis=0) / np.where(finer.sizes > 0, finer.sizes, 1.0)
+    keep = (truth.own < finer.own) & (apart <= truth.own + finer.own)
+    return Truth(
+        *(
+            np.where(keep, old, new)
+            for old, new in zip((truth.rows, truth.sizes, truth.own), (finer.rows, finer.sizes, finer.own), strict=True)
+        )
+    )
+
+
+def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: float = SHARE) -> OutputErrors:
     """The errors of those outputs whose true solution is known well enough to judge them; the others are named."""
     assert truth.own is not None
     own = dict(zip(names, truth.own.tolist(), strict=True))
-    good = {name: e for name, e in errors.outputs.items() if own[name] <= max(SHARE * e, ROUNDING)}
+    good = {name: e for name, e in errors.outputs.items() if own[name] <= max(share * e, ROUNDING)}
     return replace(errors, outputs=good, unsettled=tuple(name for name in errors.outputs if name not in good))
 
 
 def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> bool | None:
     """Whether a run stays bounded; None where one run cannot tell.
 
-    False where it diverged, was seen to grow, or comes away from the true solution faster and faster. True only where
-    its deviation fades, to the end: that a run is still near the truth there does not say that it stays there.
+    False where it diverged, was seen to grow, or comes away from the true solution faster and faster. Otherwise two
+    stretches of equal length are compared, which together are the last three quarters. True only where for every output
+    the motion, or that of its deviation, fades from the first to the second, or both go on and neither does the range
+    widen nor the deviation grow. (A mode that grows or runs out of phase makes the deviation grow in proportion to time
+    at least; where units switch, levels bound the range, and the deviation is a matter of time.) That a run is still
+    near the truth at its end says nothing.
     """
     if diverged is not None or grows:
         return False
     moving = truth.sizes > 0
-    off = np.abs(rows - truth.rows)[:, moving] / truth.sizes[moving]
-    quarter = len(off) // 4
-    if len(off) < ROWS or not off.size:
+    if len(rows) < ROWS or not moving.any() or rows[:, ~moving].any():
         return None
-    third, fourth = off[2 * quarter : 3 * quarter].max(axis=0), off[3 * quarter :].max(axis=0)
-    if (fourth > GROWS * np.maximum(third, OFF)).any():
+    run, true = rows[:, moving] / truth.sizes[moving], truth.rows[:, moving] / truth.sizes[moving]
+    off = run - true
+    third, last = np.abs(off[len(off) // 2 : 3 * len(off) // 4]), np.abs(off[3 * len(off) // 4 :])
+    if (last.max(axis=0) > GROWS * np.maximum(third.max(axis=0), OFF)).any():
         return False
-    left = np.minimum(FADES * off.max(axis=0), third)
-    return True if (fourth <= np.maximum(left, ROUNDING)).all() else None
+    begin = len(run) // 4
+    middle = begin + (len(run) - begin) // 2
+    before, after = slice(begin, middle), slice(middle, None)
+    missed = np.abs(off[after]).max(axis=0)
+    fades = [np.ptp(x[after], axis=0) <= np.maximum(FADES * np.ptp(x[before], axis=0), ROUNDING) for x in (run, off)]
+    goes_on = np.ptp(true[after], axis=0) >= GOES_ON * np.ptp(true[before], axis=0)
+    wider = np.maximum(
+        run[after].max(axis=0) - run[before].max(axis=0), run[before].min(axis=0) - run[after].min(axis=0)
+    )
+    switches = any(len(np.unique(column)) <= LEVELS_OF_A_SWITCH for column in true.T if np.ptp(column))
+    steady = switches | (missed <= STEADY * np.abs(off[before]).max(axis=0))
+    return (
+        True
+        if len(rows) > ENOUGH and (fades[0] | fades[1] | goes_on & (wider <= REPEATS * missed) & steady).all()
+        else None
+    )
