@@ -190,18 +190,18 @@ def test_a_unit_that_fails_leaves_no_verdict():
     assert "the boiler is cold" in found.headline
 
 
-def test_a_unit_that_cannot_be_identified_is_still_run():
-    """Its output never moves, so that no model can be made of it; runs of the coupling show the error all the same."""
+def test_a_unit_whose_output_never_moves_is_ordinary():
+    """Its output never moves: an ordinary unit, whose runs show the error."""
     system = room(Deaf)
     found = analyse(system, jacobi(system, 0.2), horizon=10.0)
-    assert found.evidence == "measured"
+    assert found.evidence == "confirmed"
     assert found.stable is True
     fine, coarse = (run(system, jacobi(system, 0.2 / k), stop=10.0).values[::k] for k in (128, 64))
     exact = 2 * fine - coarse
     rows = run(system, jacobi(system, 0.2), stop=10.0).values
     errors = np.abs(rows - exact).max(axis=0) / np.abs(exact).max(axis=0)
-    assert list(found.error.outputs.values()) == pytest.approx(errors, rel=0.1, abs=1e-9)
-    assert found.error.kind == "measured"
+    assert list(found.measured_error.outputs.values()) == pytest.approx(errors, rel=0.1, abs=1e-9)
+    assert found.measured_error.kind == "measured"
 
 
 def test_without_pilot_runs_identified_models_prove_nothing():
@@ -266,7 +266,7 @@ def test_loops_are_those_of_the_real_feedthrough():
         inputs, outputs = ("a",), ("b",)
 
         def __init__(self) -> None:
-            self.a = self.b = 0.0
+            self.a, self.b = 0.0, 1.0
 
         def set_inputs(self) -> None: ...
 

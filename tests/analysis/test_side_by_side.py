@@ -49,6 +49,12 @@ def pair(**options: Any) -> System:
     return System(units, [Connection("b.x", "a.u", gain=-1.0), ("a.x", "b.u")], name="cubic")
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes of this file can be imported by their name, as those of a user's script or package."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+
+
 @pytest.fixture
 def two() -> Any:
     """Two processes for a system; they end with the test."""

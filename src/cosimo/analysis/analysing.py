@@ -263,7 +263,7 @@ class _Analysis:
         ]
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
-        elif pilot.errors is not None and not pilot.errors.outputs and not self.model.valid:
+        elif pilot.errors is not None and not pilot.errors.outputs:
             why = "every output stays 0, so that runs show nothing; give initial states or inputs"
         else:
             why = ""
@@ -272,8 +272,8 @@ class _Analysis:
             return self._nothing(verdict)
         linear = self.model.valid and verdict.spectral_radius is not None
         if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
-            measured = pilot.errors if pilot.errors is not None and pilot.errors.outputs else None
-            return replace(verdict, evidence="confirmed", error=verdict.error or measured, measured_error=measured)
+            error = verdict.error or pilot.errors
+            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors)
         if self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
