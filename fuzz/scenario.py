@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import patch
 
 from fuzz import structures
 from fuzz.dictionary import words
@@ -50,15 +51,14 @@ LARGE = (
 MODULES = ("cosimo.formats.scenario_building", "cosimo.problems")
 
 
+def _refuse(where: object) -> NoReturn:
+    from cosimo.core.errors import ConfigurationError
+
+    raise ConfigurationError("not imported here.")
+
+
 @cache
 def _files() -> Path:
-    from cosimo.core.errors import ConfigurationError
-    from cosimo.formats import scenario_units
-
-    def refuse(where: object) -> NoReturn:
-        raise ConfigurationError("not imported here.")
-
-    scenario_units._import = refuse  # a mutated name could be any module of Python's library
     there = structures._files()
     (there / "t.csv").write_text("time,v\n0,1\n1,2\n", encoding="utf-8")
     return there
@@ -76,11 +76,14 @@ def large() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """The file as it is."""
+    from cosimo.formats import scenario_units
     from cosimo.formats.findings import Findings
     from cosimo.formats.scenario_building import load_scenario
 
     _files()
     path = folder() / "s.toml"
     path.write_bytes(data)
-    loaded = load_scenario(path, Findings())
+    # A mutated name could be any module of Python's library.
+    with patch.object(scenario_units, "_import", _refuse):
+        loaded = load_scenario(path, Findings())
     loaded.system.loops()
