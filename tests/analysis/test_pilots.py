@@ -16,7 +16,7 @@ from cosimo.analysis import pilots as piloting
 from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.local import LocalSystem
-from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit
+from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
 from cosimo.core.errors import ConfigurationError
@@ -338,6 +338,49 @@ def test_finer_runs_show_the_rows_of_the_coarse_one() -> None:
     assert pilots.stepping(jacobi(system, 0.1)) == 0.0  # only a run at the step itself is timed
     pilots.rows(jacobi(system, 0.1), 1)
     assert pilots.stepping(jacobi(system, 0.1)) > 0.0
+
+
+class Kick:
+    """ẍ = −100 x − 2 ẋ + u: a peak that lies between the first two communication points of a long step."""
+
+    inputs, outputs = ("u",), ("x", "v")
+
+    def __init__(self) -> None:
+        self.u, self.state = 0.0, np.array([0.0, 1.0])
+
+    def step(self, time: float, duration: float) -> None:
+        rest = np.array([self.u / 100, 0.0])
+        self.state = rest + expm(np.array([[0.0, 1.0], [-100.0, -2.0]]) * duration) @ (self.state - rest)
+
+    @property
+    def x(self) -> float:
+        return float(self.state[0])
+
+    @property
+    def v(self) -> float:
+        return float(self.state[1])
+
+
+def test_an_error_is_a_share_of_the_largest_value_also_between_communication_points() -> None:
+    system = System({"kick": PythonUnit(Kick), "lag": PythonUnit(Lag)}, [("kick.x", "lag.u"), ("lag.x", "kick.u")])
+    pilot = Pilots(system, start=0.0, horizon=6.0).of(jacobi(system, 0.3))
+    fine = np.abs(Pilots(system, start=0.0, horizon=6.0).rows(jacobi(system, 1e-3), 1)[0]).max(axis=0)
+    assert pilot.truth is not None
+    assert pilot.errors is not None
+    assert pilot.truth.sizes == pytest.approx(fine, rel=0.02)
+    assert np.abs(pilot.truth.rows).max(axis=0)[0] < 0.7 * fine[0]
+    rows = Pilots(system, start=0.0, horizon=6.0).rows(jacobi(system, 0.3), 1)[0]
+    off = np.abs(rows - pilot.truth.rows).max(axis=0) / fine
+    assert list(pilot.errors.outputs.values()) == pytest.approx(off, rel=0.02)
+
+
+def test_a_larger_size_makes_the_same_doubt_a_smaller_share() -> None:
+    truth = Truth(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([2.0, 0.0]), np.array([0.1, 0.0]))
+    found = over_all(truth, np.array([[-4.0, 0.0], [1.0, 0.0]]))
+    assert found.sizes.tolist() == [4.0, 0.0]
+    assert found.own is not None
+    assert found.own.tolist() == [0.05, 0.0]
+    assert found.rows is truth.rows
 
 
 def test_another_master_against_the_same_truth() -> None:

@@ -17,8 +17,9 @@ from fmu_builder import build
 from cosimo.analysis import Budget, analyse
 from cosimo.analysis import pilots as piloting
 from cosimo.analysis.pilots import Pilots
-from cosimo.analysis.side_by_side import Job, Workers, make_run
+from cosimo.analysis.side_by_side import Job, Workers, internal_steps, make_run
 from cosimo.core.errors import UnitError
+from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.guarding import guard_options
 from cosimo.masters import gauss_seidel, jacobi
@@ -197,3 +198,41 @@ def test_processes_are_started_where_it_pays(
     pilots.ahead((jacobi(system, 0.1), part) for part in parts)
     assert bool(asked) is handed
     pilots.close()
+
+
+def moved(values: Any) -> dict[str, float]:
+    """What is said of a unit with these values of its output, one per macro step of 1 ms."""
+    system = System({"a": PythonUnit(Cubic)}, inputs={"a.u": 0.0})
+    rows = np.asarray(values, dtype=float)[:, None]
+    result = Result(["a.x"], 1e-3 * np.arange(len(rows)), rows)
+    return internal_steps(system, result, 1e-3)
+
+
+@pytest.mark.parametrize("period", [2.0, 2.5, 3.0, 7.0, 10.0, 12.3])
+def test_a_unit_that_moves_only_by_a_step_of_its_own_is_recognised(period: float) -> None:
+    count = np.floor(np.arange(400) / period + 1e-9)
+    assert moved(np.sin(0.3 * count))["a"] == pytest.approx(1e-3 * period, rel=0.02)
+
+
+def test_rounding_of_its_clock_hides_no_internal_step() -> None:
+    late = np.arange(400) - np.where(np.arange(400) // 10 % 7 == 3, 1, 0)
+    assert moved(np.sin(0.3 * (late // 10)))["a"] == pytest.approx(1e-2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_unit_that_meets_its_limits_has_no_internal_step(seed: int) -> None:
+    """Held at a limit, now for two steps and now for three, with values between that are never the same."""
+    rng = np.random.default_rng(seed)
+    pieces = [[side * 1.5] * int(rng.integers(1, 4)) + [float(rng.uniform(-1, 1))] for side in (1, -1) * 20]
+    assert moved(np.concatenate(pieces)) == {}
+
+
+@pytest.mark.parametrize("gap", [2, 3, 8])
+def test_a_switch_that_repeats_has_no_internal_step(gap: int) -> None:
+    assert moved(np.arange(300) // gap % 2) == {}
+
+
+def test_a_unit_that_rests_now_and_then_has_no_internal_step() -> None:
+    values = np.sin(0.3 * np.arange(300.0))
+    values[[50, 120, 250]] = values[[49, 119, 249]]
+    assert moved(values) == {}

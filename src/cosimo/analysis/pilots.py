@@ -157,7 +157,8 @@ class Pilots:
         self._rows: dict[tuple[str, float, int], tuple[Array, float | None, bool]] = {}
         self._stepping: dict[tuple[str, float], float] = {}
         self.internal: dict[str, float] = {}
-        """Units whose outputs change only at multiples of a step of their own, and that step in seconds."""
+        """Units whose outputs change only at multiples of a step of their own, and that step; the finest run tells."""
+        self._looked = math.inf
         self._sweeps: dict[tuple[str, float], float] = {}
         self._pace = 0.0
         """Seconds that a macro step took in the last run."""
@@ -332,7 +333,8 @@ class Pilots:
             self._stepping[_key(master), master.step] = ran.seconds
             if ran.sweeps:
                 self._sweeps[_key(master), master.step] = ran.sweeps / steps
-        self.internal |= ran.internal
+        if job.master.step <= self._looked:
+            self.internal, self._looked = ran.internal, job.master.step
         self._keep(_key(master), master.step / parts, ran.rows)
         return ran.rows[::parts][: steps + 1], None, ran.grows
 
@@ -404,6 +406,7 @@ class Pilots:
             levels = [*levels, fine] if failed is None else []
             if len(levels) > 1:
                 found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
+                found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1])
                 truth = found if truth is None else better(truth, found)
                 every = output_errors(self.system, master, rows, truth, self.reach, "measured")
                 errors, own = settled(self.system.outputs, every, truth), truth.own_error
@@ -467,6 +470,13 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     # What does not fit the factor counts in every output by itself: small ones hide behind large ones.
     stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
     return Truth(rows, size, np.maximum(doubt, stray)), order
+
+
+def over_all(truth: Truth, rows: Array) -> Truth:
+    """The same solution with its largest values over all `rows` of a run: between communication points it may peak."""
+    assert truth.own is not None
+    sizes = np.maximum(truth.sizes, np.abs(rows).max(axis=0))
+    return Truth(truth.rows, sizes, truth.own * np.where(sizes > 0, truth.sizes, 1.0) / np.where(sizes > 0, sizes, 1.0))
 
 
 def better(truth: Truth, finer: Truth) -> Truth:

@@ -7,6 +7,7 @@ script again; the system travels to them as studies send it. What cannot travel,
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -21,6 +22,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import NonFiniteError
@@ -88,19 +90,39 @@ def make_run(system: System, job: Job) -> Ran:
 
 
 def internal_steps(system: System, result: Result, step: float) -> dict[str, float]:
-    """Units with a fixed internal step: their outputs move, but only every so many macro steps."""
+    """Units with a fixed internal step: their outputs move, but only every so many macro steps.
+
+    What takes few values, as a switch or a limit does, moves seldom too, but when its input says so: it does not count.
+    """
     found = {}
     for name, unit in system.units.items():
         columns = [result.names.index(f"{name}.{output}") for output in unit.outputs]
-        moves = np.flatnonzero((np.diff(result.values[:, columns], axis=0) != 0).any(axis=1)) + 1
-        if len(moves) < MOVES:
-            continue
-        gaps = np.diff(moves)
-        usual = int(np.median(gaps))
-        # Rounding of the unit's own clock moves a change by a step now and then.
-        if usual > 1 and (np.abs(gaps - usual * np.round(gaps / usual)) <= 1).all() and gaps.min() >= usual - 1:
-            found[name] = usual * step
+        values = result.values[:, columns]
+        values = values[:, [len(np.unique(column)) > MOVES for column in values.T]]
+        moves = np.flatnonzero((np.diff(values, axis=0) != 0).any(axis=1)) + 1
+        period = _grid(moves) if len(moves) >= MOVES else None
+        if period is not None:
+            found[name] = period * step
     return found
+
+
+def _grid(moves: npt.NDArray[np.int_]) -> float | None:
+    """The period P, two macro steps or more, on whose grid from the start of the run all `moves` lie; None: none.
+
+    Each comes with the macro step in which a multiple k P falls, 0 ≤ m − k P ≤ 1; exact multiples may come a step late,
+    by rounding of the unit's own clock. Two moves are one or more periods apart.
+    """
+    gaps = np.diff(moves)
+    usual = float(gaps[gaps <= gaps.min() + 1].mean())
+    for first in {math.floor(moves[0] / usual), math.ceil(moves[0] / usual)} - {0}:
+        counts = first + np.concatenate([[0], np.cumsum(np.round(gaps / usual))])
+        low, high = float(((moves - 1) / counts).max()), float((moves / counts).min())
+        near = float(round((low + high) / 2))
+        if low <= near <= high and near >= 2:
+            return near
+        if 2 <= low <= high:
+            return (low + high) / 2
+    return None
 
 
 class Workers:
