@@ -19,9 +19,10 @@ from cosimo.analysis.local import LocalSystem
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
+from cosimo.execution import run
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.units import Exact, PythonUnit, StateSpace
 
@@ -433,6 +434,37 @@ def test_growth_within_the_range_of_numbers_is_seen() -> None:
     assert pilot.bounded is False
     assert pilot.errors is not None
     assert pilot.errors.worst > 10
+
+
+def test_finer_runs_that_grow_too_are_no_truth() -> None:
+    """At h, h/2 and h/4 the run grows: what they tend to is not the solution, nor is its size the true one."""
+    system = loop(gain=-60.0)
+    pilot = Pilots(system, start=0.0, horizon=16.0).of(jacobi(system, 0.4))
+    true = exact(0.4, 16.0, -60.0)
+    rows = Pilots(system, start=0.0, horizon=16.0).rows(jacobi(system, 0.4), 1)[0]
+    assert pilot.errors is not None
+    assert pilot.truth is not None
+    assert pilot.truth.sizes == pytest.approx(true.sizes, rel=0.2)
+    for name, off in zip(system.outputs, np.abs(rows - true.rows).max(axis=0) / true.sizes, strict=True):
+        assert pilot.errors.outputs[name] == pytest.approx(off, rel=0.25)
+
+
+class Cubed(Lag):
+    """ẋ = −x + u³ / 400; Python raises where u³ is too large for a number."""
+
+    def step(self, time: float, duration: float) -> None:
+        self.x += (self.u**3 / 400 - self.x) * (1 - math.exp(-duration))
+
+
+def test_an_overflow_in_a_unit_is_a_run_that_diverges() -> None:
+    system = loop(gain=-40.0, first=Cubed)
+    with pytest.raises(RunError, match="OverflowError"):
+        run(system, jacobi(system, 0.5), stop=40.0)
+    pilot = Pilots(system, start=0.0, horizon=40.0).of(jacobi(system, 0.5))
+    assert pilot.diverged is not None
+    assert pilot.bounded is False
+    assert pilot.errors is not None
+    assert pilot.errors.worst == math.inf
 
 
 class Failing(Lag):

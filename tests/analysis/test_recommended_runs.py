@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,6 +21,7 @@ from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.units import PythonUnit
 from testbed import CASES, reference, systems
 
 FACTOR = 1.25
@@ -85,3 +88,58 @@ def test_nonlinear_pairs_deliver_what_was_promised(pair: Pair) -> None:
         return np.where(smooth, 2 * fine - coarse, fine)
 
     require_delivered(pair.name, system, co.masters.jacobi(system, pair.step), pair.horizon, true)
+
+
+def test_what_was_searched_in_vain_is_said() -> None:
+    """A step so long that six halvings are not enough, with units that have no error of their own to blame."""
+    predator = next(pair for pair in PAIRS if "predator" in pair.name)
+    system = predator.system()
+    advice = co.analyse(system, co.masters.jacobi(system, 2.0), horizon=30.0, budget=BUDGET).recommendation
+    assert advice is not None
+    assert advice.master is None
+    assert "at steps from 31.25 ms to 2 s (shorter ones were not tried)" in advice.text
+
+
+class Ball:
+    """ẍ = f − 0.2 ẋ − 10 x by Euler's method, in micro steps of at most 5 ms: below, its error depends on the step."""
+
+    inputs, outputs = ("f",), ("x", "v")
+
+    def __init__(self) -> None:
+        self.f, self.x, self.v = 0.0, 1.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        count = max(1, math.ceil(duration / 0.005 - 1e-9))
+        for _ in range(count):
+            rate = self.f - 0.2 * self.v - 10 * self.x
+            self.x, self.v = self.x + duration / count * self.v, self.v + duration / count * rate
+
+
+class Spring:
+    """f = −60 x − 1.5 v, at once."""
+
+    inputs, outputs = {"x": 1.0, "v": 0.0}, ("f",)
+
+    def step(self, time: float, duration: float) -> None:
+        pass
+
+    @property
+    def f(self) -> float:
+        return -60 * self.x - 1.5 * self.v  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_micro_step_that_shrinks_with_short_macro_steps_is_counted() -> None:
+    """At 20 and at 10 ms the solver is the same; at the step that is recommended it is another."""
+    system = System(
+        {"ball": PythonUnit(Ball), "spring": PythonUnit(Spring)},
+        [("ball.x", "spring.x"), ("ball.v", "spring.v"), ("spring.f", "ball.f")],
+    )
+
+    def true(master: Master, steps: int) -> Array:
+        once = expm(np.array([[0.0, 1.0], [-70.0, -1.7]]) * master.step)
+        rows = [np.array([1.0, 0.0])]
+        for _ in range(steps):
+            rows.append(once @ rows[-1])
+        return np.array([[x, v, -60 * x - 1.5 * v] for x, v in rows])
+
+    require_delivered("Euler, at most 5 ms", system, co.masters.jacobi(system, 0.02), 4.0, true)

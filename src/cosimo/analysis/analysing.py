@@ -20,7 +20,7 @@ from cosimo.analysis.defects import consistency
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.model import Model
 from cosimo.analysis.pilots import Budget, Report, bounded
-from cosimo.analysis.recommendation import Point, Wanted, master_cost, recommend, usual_points
+from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, usual_points
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable
 from cosimo.analysis.trust import TARGET
@@ -257,9 +257,11 @@ class _Analysis:
             return self._nothing(verdict)
         pilot = self.model.pilots.of(self.master)
         verdict = replace(verdict, pilot_runs=pilot.runs + 1)
+        follows = [unit.name for unit in self.model.units if unit.valid and not unit.poles]  # without states of its own
         self.notes += [
             f"unit '{name}' steps by {step_text(step)} inside; shorter macro steps change nothing"
             for name, step in self.model.pilots.internal.items()
+            if name not in follows
         ]
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
@@ -331,6 +333,9 @@ class _Analysis:
         present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
         points = usual_points(model, wanted, cost, self.master)
         searched = "within the budget of pilot runs" if model.pilots.exhausted else ""
+        if not (searched or model.valid):
+            longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
+            searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
         grows = verdict.exact_stable is False
         if not any(point.meets(wanted, grows=grows) for point in points):
             # A system at the edge of stability has no robust master; one that is accurate is still better than none.

@@ -16,12 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.limits import Base, find_base
+from cosimo.analysis.limits import SAME, Base, find_base
 from cosimo.analysis.local import Linearisation, LocalSystem
 from cosimo.analysis.operating import Situation, at_start
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
 from cosimo.analysis.replaying import BOUND, MOST, departures
 from cosimo.analysis.reports import UnitReport, known_unit, unit_report
+from cosimo.analysis.responses import apart
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.truth import (
     OutputErrors,
@@ -185,6 +186,20 @@ class Model:
             return self.system
         local = self.local if self.base is not None and self.base.exact else self.linearisation.at(step)
         return local.linear
+
+    def checked(self, step: float) -> Model:
+        """This model, where its units are at `step` what they were identified as; else one that is identified there.
+
+        Two equal answers at h and h/2 may come from micro steps of one length; below that, a solver takes shorter ones.
+        """
+        if self.known or self.base is None or not self.base.exact or step >= self.local.step / 2 * (1 - 1e-9):
+            return self
+        there = self.linearisation.at(step).units
+        if all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
+            return self
+        other = copy(self)
+        other.base, other._linear = Base(self.local, False), None
+        return other
 
     def linear(self, master: Master) -> LinearSystem:
         """The linear system under a master; the last one is kept, as several figures are read off it."""

@@ -497,10 +497,14 @@ def better(truth: Truth, finer: Truth) -> Truth:
 
 
 def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: float = SHARE) -> OutputErrors:
-    """The errors of those outputs whose true solution is known well enough to judge them; the others are named."""
+    """The errors of those outputs whose true solution is known well enough to judge them; the others are named.
+
+    An error is a share of the largest true value, so that this must be known too, however large the error is: finer
+    runs that grow as well differ little from each other beside what the first grew to, and are no truth.
+    """
     assert truth.own is not None
     own = dict(zip(names, truth.own.tolist(), strict=True))
-    good = {name: e for name, e in errors.outputs.items() if own[name] <= max(share * e, ROUNDING)}
+    good = {name: e for name, e in errors.outputs.items() if e == math.inf or own[name] <= max(min(share * e, MOST), ROUNDING)}
     return replace(errors, outputs=good, unsettled=tuple(name for name in errors.outputs if name not in good))
 
 

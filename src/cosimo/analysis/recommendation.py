@@ -266,6 +266,7 @@ def judge_point(
     if not model.valid:
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
+    model = model.checked(master.step)
     spectrum = Spectrum(model.linear(master))
     stable = spectrum.stable or bool(is_stable(spectrum.moving_radius, identified=not model.known))
     errors = model.predict(master)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import NonFiniteError
+from cosimo.core.errors import NonFiniteError, UnitError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -73,7 +73,10 @@ def make_run(system: System, job: Job) -> Ran:
     span = job.steps * job.parts * job.master.step
     try:
         result = run(system, job.master, start=job.start, stop=job.start + span)
-    except NonFiniteError as error:
+    except (NonFiniteError, UnitError) as error:
+        # Python raises where other languages compute infinity: x**3, exp(x) of what has grown too large.
+        if isinstance(error, UnitError) and not isinstance(error.__cause__, OverflowError):
+            raise
         kept = error.result
         reached = float(kept.time[-1]) if kept is not None and len(kept) else job.start
         return Ran(np.empty((0, len(system.outputs))), reached, True)
