@@ -443,7 +443,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     From the last three: where their changes have the same shape and shrink by a plausible factor 2^p, the limit is
     y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, over all outputs and in each, and as the
     limit would move if p were the whole number that it tends to (1 while changes are still large). Otherwise it is the
-    last run, uncertain by its last change.
+    last run, uncertain by its last change, or by that before where the last is smaller than any method can explain.
     """
     last = levels[-1]
     after = last - levels[-2]
@@ -460,7 +460,9 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     rest = float(np.linalg.norm(before - factor * scaled)) if math.isfinite(factor) else math.inf
     off = rest / max(float(np.linalg.norm(before)), 1e-300)
     if not (ORDERS[0] <= factor <= ORDERS[1] and off <= ALIKE):
-        return Truth(last, size, change), order
+        # Agreement that no method can explain is chance: switches that happen to fall on the same moments.
+        moved = np.abs(before).max(axis=0, initial=0.0)
+        return Truth(last, size, np.where(moved > ORDERS[1] * change, moved, change)), order
     added = 1 / (factor - 1)
     rows = last + after * added
     size = np.abs(rows).max(axis=0)
