@@ -526,6 +526,51 @@ def test_an_overflow_in_a_unit_is_a_run_that_diverges() -> None:
     assert pilot.errors.worst == math.inf
 
 
+class Gain:
+    """y = 1 + u or y = −1.5 u, without states."""
+
+    inputs, outputs = ("u",), ("y",)
+
+    def __init__(self, gain: float, offset: float, begin: float) -> None:
+        self.gain, self.offset, self.u, self.y = gain, offset, 0.0, begin
+
+    def step(self, time: float, duration: float) -> None:
+        self.y = self.gain * self.u + self.offset
+
+
+def test_what_goes_round_a_loop_of_gains_is_no_internal_step() -> None:
+    """One of two units moves per macro step."""
+    units = {
+        "a": PythonUnit(Gain, gain=0.9, offset=1.0, begin=1.0),
+        "b": PythonUnit(Gain, gain=-1.0, offset=0.0, begin=-1.0),
+    }
+    system = System(units, [("b.y", "a.u"), ("a.y", "b.u")])
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    pilots.of(jacobi(system, 0.1))
+    assert pilots.internal == {}
+
+
+class Clocked(Lag):
+    """ẋ = −x + u by Euler's method on a grid of 10 ms of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = 0
+
+    def step(self, time: float, duration: float) -> None:
+        while (self.done + 1) * 0.01 <= time + duration + 1e-9:
+            self.x += 0.01 * (self.u - self.x)
+            self.done += 1
+
+
+@pytest.mark.parametrize("step", [0.04, 0.02, 0.01, 0.005])
+def test_an_internal_step_is_told(step: float) -> None:
+    system = loop(first=Clocked)
+    pilots = Pilots(system, start=0.0, horizon=4.0)
+    pilots.of(jacobi(system, step))
+    assert pilots.internal == {"a": pytest.approx(0.01)}
+
+
 class Failing(Lag):
     def step(self, time: float, duration: float) -> None:
         raise ValueError("out of order")

@@ -156,9 +156,8 @@ class Pilots:
         self._pilots: dict[tuple[str, float], Pilot] = {}
         self._rows: dict[tuple[str, float, int], tuple[Array, float | None, bool]] = {}
         self._stepping: dict[tuple[str, float], float] = {}
-        self.internal: dict[str, float] = {}
-        """Units whose outputs change only at multiples of a step of their own, and that step; the finest run tells."""
-        self._looked = math.inf
+        self._internal: dict[float, dict[str, float]] = {}
+        """By macro step: the units whose outputs change only at multiples of a step of their own, and that step."""
         self._sweeps: dict[tuple[str, float], float] = {}
         self._pace = 0.0
         """Seconds that a macro step took in the last run."""
@@ -172,6 +171,25 @@ class Pilots:
     def exhausted(self) -> bool:
         """Whether the budget is spent."""
         return self.seconds > 2 * self.budget.seconds
+
+    @property
+    def internal(self) -> dict[str, float]:
+        """Units with an internal step, in seconds: the finest run tells, unless another one tells otherwise.
+
+        What goes round a loop of n units, one unit per macro step, moves every n-th step too, whatever these last.
+        """
+        if not self._internal:
+            return {}
+        finest = min(self._internal)
+        found = {}
+        for name, step in self._internal[finest].items():
+            others = [seen[name] for at, seen in self._internal.items() if at > finest and name in seen]
+            if any(abs(other - step) <= ALIKE * step for other in others) if others else self._longer(step, finest):
+                found[name] = step
+        return found
+
+    def _longer(self, step: float, macro: float) -> bool:
+        return step > (len(self.system.units) + 0.5) * macro
 
     def of(self, master: Master) -> Pilot:
         """Run the master and finer ones, until its error is known."""
@@ -333,8 +351,7 @@ class Pilots:
             self._stepping[_key(master), master.step] = ran.seconds
             if ran.sweeps:
                 self._sweeps[_key(master), master.step] = ran.sweeps / steps
-        if job.master.step <= self._looked:
-            self.internal, self._looked = ran.internal, job.master.step
+        self._internal[job.master.step] = ran.internal
         self._keep(_key(master), master.step / parts, ran.rows)
         return ran.rows[::parts][: steps + 1], None, ran.grows
 
