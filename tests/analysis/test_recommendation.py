@@ -407,6 +407,7 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
         predict=lambda _: OutputErrors({"a.y": 0.1}, 1.0),
     )
     master = jacobi(SYSTEM, 0.1)
+    model.checked = lambda _: model
     found = judge_point(model, master, UnitSteps())
     assert (found.stable, found.robustness) == ((False, 0.0) if known else (True, 0.5))
     assert recommending._seems_stable(model, master) is not known

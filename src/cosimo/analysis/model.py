@@ -37,7 +37,7 @@ from cosimo.analysis.truth import (
     worst_start_errors,
 )
 from cosimo.core.arrays import Array, ComplexArray
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.identification import Identified, Means
@@ -191,10 +191,16 @@ class Model:
         """This model, where its units are at `step` what they were identified as; else one that is identified there.
 
         Two equal answers at h and h/2 may come from micro steps of one length; below that, a solver takes shorter ones.
+        Where a unit cannot be identified there, nothing is believed: runs will tell.
         """
         if self.known or self.base is None or not self.base.exact or step >= self.local.step / 2 * (1 - 1e-9):
             return self
-        there = self.linearisation.at(step).units
+        try:
+            there = self.linearisation.at(step).units
+        except IdentificationError:
+            return self.distrusted()
+        if not all(found.valid for found in there.values()):
+            return self.distrusted()
         if all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
             return self
         other = copy(self)

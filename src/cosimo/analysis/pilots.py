@@ -523,7 +523,11 @@ def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: flo
     """
     assert truth.own is not None
     own = dict(zip(names, truth.own.tolist(), strict=True))
-    good = {name: e for name, e in errors.outputs.items() if e == math.inf or own[name] <= max(min(share * e, MOST), ROUNDING)}
+    good = {
+        name: e
+        for name, e in errors.outputs.items()
+        if e == math.inf or own[name] <= max(min(share * e, MOST), ROUNDING)
+    }
     return replace(errors, outputs=good, unsettled=tuple(name for name in errors.outputs if name not in good))
 
 

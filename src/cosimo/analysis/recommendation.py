@@ -263,10 +263,11 @@ def judge_point(
     Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`).
     """
     price = master_cost(model, master, cost)
+    if model.valid:
+        model = model.checked(master.step)
     if not model.valid:
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
-    model = model.checked(master.step)
     spectrum = Spectrum(model.linear(master))
     stable = spectrum.stable or bool(is_stable(spectrum.moving_radius, identified=not model.known))
     errors = model.predict(master)
