@@ -143,3 +143,43 @@ def test_a_micro_step_that_shrinks_with_short_macro_steps_is_counted() -> None:
         return np.array([[x, v, -60 * x - 1.5 * v] for x, v in rows])
 
     require_delivered("Euler, at most 5 ms", system, co.masters.jacobi(system, 0.02), 4.0, true)
+
+
+class Sensed:
+    """ẍ = 4 u − 4 x − 2 ẋ, exact for a held u; its output comes in steps of 0.01, too coarse for short macro steps."""
+
+    inputs, outputs = ("u",), ("y",)
+    A = np.array([[0.0, 1.0, 0.0], [-4.0, -2.0, 4.0], [0.0, 0.0, 0.0]])
+
+    def __init__(self) -> None:
+        self.u, self.state, self.y = 0.0, np.zeros(2), 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.state = (expm(self.A * duration) @ np.append(self.state, self.u))[:2]
+        self.y = math.floor(float(self.state[0]) * 100 + 0.5) / 100
+
+
+class Controller:
+    """u = 2 (1 − y) + 3 ∫ (1 − y)."""
+
+    inputs, outputs = ("y",), ("u",)
+
+    def __init__(self) -> None:
+        self.y, self.sum = 0.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.sum += duration * 3 * (1 - self.y)
+
+    @property
+    def u(self) -> float:
+        return 2 * (1 - self.y) + self.sum
+
+
+def test_what_cannot_be_identified_at_a_short_step_promises_nothing() -> None:
+    system = System(
+        {"plant": PythonUnit(Sensed), "control": PythonUnit(Controller)},
+        [("plant.y", "control.y"), ("control.u", "plant.u")],
+    )
+    advice = co.analyse(system, co.masters.jacobi(system, 0.1), horizon=10.0, budget=BUDGET).recommendation
+    assert advice is not None
+    assert advice.error is None or 1e-4 < advice.error < 0.01

@@ -22,7 +22,7 @@ from cosimo.analysis.operating import Situation, at_start
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
 from cosimo.analysis.replaying import BOUND, MOST, departures
 from cosimo.analysis.reports import UnitReport, known_unit, unit_report
-from cosimo.analysis.responses import apart
+from cosimo.analysis.responses import apart, responses
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.truth import (
     OutputErrors,
@@ -193,15 +193,17 @@ class Model:
         Two equal answers at h and h/2 may come from micro steps of one length; below that, a solver takes shorter ones.
         Where a unit cannot be identified there, nothing is believed: runs will tell.
         """
-        if self.known or self.base is None or not self.base.exact or step >= self.local.step / 2 * (1 - 1e-9):
+        if self.known or self.base is None or step >= self.local.step / 2 * (1 - 1e-9):
             return self
         try:
             there = self.linearisation.at(step).units
         except IdentificationError:
             return self.distrusted()
-        if not all(found.valid for found in there.values()):
+        # Outputs that come in steps do not answer at all within a short one.
+        silent = any(_silent(there[name]) and not _silent(found) for name, found in self.local.units.items())
+        if silent or not all(found.valid for found in there.values()):
             return self.distrusted()
-        if all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
+        if not self.base.exact or all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
             return self
         other = copy(self)
         other.base, other._linear = Base(self.local, False), None
@@ -383,6 +385,11 @@ class Model:
             return self.linearisation.at(step)
         except CosimoError:
             return None
+
+
+def _silent(found: Identified) -> bool:
+    """Whether a unit was found to answer nothing."""
+    return found.means != "known" and not responses(found, found.model.A, found.model.B[:, : found.D.shape[1]]).any()
 
 
 def _settled(levels: list[Array], rows: Array) -> bool:
