@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cosimo.core.system import System
-from cosimo.reference import Interpreter
+from cosimo.execution.reference import Interpreter
 
 
 class _Unit(ctypes.Structure):

@@ -15,12 +15,12 @@ from benchmarks.kernel import as_fmus
 from benchmarks.measure import Table
 from benchmarks.monitors import _busy
 from cosimo import masters
-from cosimo.checkpoints import keeper
-from cosimo.checkpoints.options import Checkpoint
-from cosimo.execution import run
+from cosimo.execution.checkpoints import keeper
+from cosimo.execution.checkpoints.options import Checkpoint
+from cosimo.execution.running import run
+from cosimo.execution.sessions import Session
 from cosimo.formats.results import ResultFile
 from cosimo.problems import chain, two_mass
-from cosimo.sessions import Session
 
 OFTEN = 0.02
 """Seconds between checkpoints in the measurement: many of them in a short run."""

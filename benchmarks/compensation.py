@@ -19,7 +19,7 @@ from cosimo.analysis.roots import Region
 from cosimo.compensation import compensate
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import EngineOptions, KernelEngine
 from cosimo.problems import four_mass, two_mass, two_mass_undamped
 from cosimo.units import NativeUnit
 

@@ -11,10 +11,10 @@ import numpy as np
 from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.reference import Interpreter
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
-from cosimo.reference import Interpreter
 from cosimo.units import Fmu
 from cosimo.units.isolation import Isolation
 

@@ -13,10 +13,10 @@ from benchmarks.bare import BareLoop, library
 from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.reference import Interpreter
 from cosimo.formats.export import export_system
 from cosimo.problems import chain, two_mass
-from cosimo.reference import Interpreter
 from cosimo.units import Fmu, NativeUnit
 
 REPEAT = 15

@@ -11,10 +11,10 @@ from benchmarks.kernel import as_fmus
 from benchmarks.measure import Table
 from benchmarks.runs import Steps, best_of, start
 from cosimo import masters
-from cosimo.bonds import power_bonds
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions, KernelEngine
-from cosimo.monitoring import Watch
+from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.monitoring import Watch
+from cosimo.execution.power_bonds import power_bonds
 from cosimo.problems import chain, two_mass
 from cosimo.units import NativeUnit
 

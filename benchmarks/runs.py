@@ -19,12 +19,12 @@ from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions, KernelEngine
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.reference import Interpreter
+from cosimo.execution.running import run
+from cosimo.execution.sessions import BLOCK
 from cosimo.formats.results import ResultFile
 from cosimo.problems import two_mass
-from cosimo.reference import Interpreter
-from cosimo.sessions import BLOCK
 
 STEP = 1e-3
 

@@ -29,7 +29,12 @@ WORDS = words(
 )
 CUT = b"\0%%"
 """Between the text and the blocks of an input."""
-MODULES = ("cosimo.resuming", "cosimo.checkpoints", "cosimo.execution", "cosimo.formats.results")
+MODULES = (
+    "cosimo.formats.resuming",
+    "cosimo.execution.checkpoints",
+    "cosimo.execution.running",
+    "cosimo.formats.results",
+)
 
 
 def _case(name: str = "gauss-seidel") -> tuple[Any, Any]:
@@ -48,10 +53,10 @@ def _metadata(name: str) -> dict[str, Any]:
 @cache
 def _written(name: str = "gauss-seidel", kind: Any = "kernel") -> bytes:
     """The checkpoint of a run that was interrupted."""
-    from cosimo.checkpoints import Checkpoint
     from cosimo.core.errors import Interrupted
-    from cosimo.engines import EngineOptions
-    from cosimo.execution import run
+    from cosimo.execution.checkpoints import Checkpoint
+    from cosimo.execution.engines import EngineOptions
+    from cosimo.execution.running import run
     from cosimo.formats.results import ResultFile
 
     def stop(now: float, _: float) -> None:
@@ -90,7 +95,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def _content(whole: bytes) -> bytes:
-    from cosimo.checkpoints.files import DIGEST, HEAD
+    from cosimo.execution.checkpoints.files import DIGEST, HEAD
 
     length = int.from_bytes(whole[len(HEAD) : len(HEAD) + 8], "little")
     return whole[len(HEAD) + 8 :][:length] + CUT + whole[len(HEAD) + 8 + length : -DIGEST]
@@ -98,9 +103,9 @@ def _content(whole: bytes) -> bytes:
 
 def _take_up(found: Any) -> None:
     """As `execute` does, up to where the rows would be opened."""
-    from cosimo.bonds import power_bonds
-    from cosimo.monitoring import Watch
-    from cosimo.sessions import Session
+    from cosimo.execution.monitoring import Watch
+    from cosimo.execution.power_bonds import power_bonds
+    from cosimo.execution.sessions import Session
 
     system, request = found.system, found.request
     names = system.outputs + (system.input_names if request.record == "all" else ())
@@ -114,8 +119,8 @@ def _take_up(found: Any) -> None:
 
 def check(data: bytes) -> None:
     """Read, recognise, and make one macro step; no rows are touched."""
-    from cosimo.checkpoints.files import HEAD
-    from cosimo.resuming import resumable
+    from cosimo.execution.checkpoints.files import HEAD
+    from cosimo.formats.resuming import resumable
 
     content = data[1:]
     if data[:1] in (b"c", b"n"):

@@ -15,9 +15,6 @@ import pytest
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cosimo.adaptive import Adaptive
-from cosimo.adaptive.jumps import Jumps
-from cosimo.adaptive.variable import Grid
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded, StepTooShort
 from cosimo.core.master import Master
@@ -25,8 +22,11 @@ from cosimo.core.result import Result
 from cosimo.core.sources import Table
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.adaptive import Adaptive
+from cosimo.execution.adaptive.jumps import Jumps
+from cosimo.execution.adaptive.variable import Grid
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.masters import gauss_seidel, groups, iterative, jacobi, jacobi_early_read, multirate

@@ -23,7 +23,7 @@ from fmu_builder import build
 
 from cosimo import masters
 from cosimo.core.result import Result
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp, export_system
 from cosimo.formats.results import read_result
 from cosimo.problems import two_mass

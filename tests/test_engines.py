@@ -25,10 +25,10 @@ from cosimo.core.errors import ConfigurationError, Interrupted, NonFiniteError, 
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions, KernelEngine
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.reference import Interpreter
+from cosimo.execution.running import run
 from cosimo.problems import chain, two_mass
-from cosimo.reference import Interpreter
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
 PARALLEL, SERIAL = EngineOptions(parallel=True, threads=3), EngineOptions(parallel=False)

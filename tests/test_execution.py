@@ -24,7 +24,7 @@ from cosimo.core.errors import (
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Instance
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
 

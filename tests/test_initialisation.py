@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cosimo import initialisation, masters
+from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.core.errors import AlgebraicLoopError, NonFiniteError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.execution import run
+from cosimo.execution import initialisation
+from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from cosimo import _kernel, masters
 from cosimo.core.errors import Interrupted
+from cosimo.core.guarding import guarded
 from cosimo.core.system import System
-from cosimo.execution import run
-from cosimo.guarding import guarded
-from cosimo.interrupts import Interrupts
-from cosimo.recording import Recorder
+from cosimo.execution.interrupts import Interrupts
+from cosimo.execution.recording import Recorder
+from cosimo.execution.running import run
 from cosimo.units import StateSpace
 
 

@@ -23,9 +23,9 @@ from cosimo.core.schedule import Convergence, Couple, Read, Schedule, Step
 from cosimo.core.sources import Table
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
-from cosimo.lowering import Lowering
+from cosimo.execution.lowering import Lowering
+from cosimo.execution.reference import Interpreter
 from cosimo.problems import two_mass
-from cosimo.reference import Interpreter
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
 
@@ -64,7 +64,7 @@ class Spy:
 
 @pytest.fixture
 def lower(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("cosimo.lowering.import_module", lambda name: type("Module", (), {"Program": Spy}))
+    monkeypatch.setattr("cosimo.execution.lowering.import_module", lambda name: type("Module", (), {"Program": Spy}))
 
     def make(system: System, master: Master, *, record: bool = False) -> tuple[Spy, Lowering]:
         interpreter = Interpreter(system, master, 0.5)

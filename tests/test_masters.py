@@ -11,7 +11,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, ScheduleError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import Convergence
 from cosimo.units import PythonUnit, StateSpace
 

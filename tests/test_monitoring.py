@@ -17,19 +17,19 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.analysis.measures import nrms
-from cosimo.bonds import power_bonds
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError, UnknownNameError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.divergence import WINDOW, Grown, Growth
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.power_bonds import power_bonds
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
-from cosimo.growth import WINDOW, Grown, Growth
 from cosimo.problems import CATALOGUE, double_mass_spring_damper, quarter_truck, two_mass
 from cosimo.problems.monolithic import fresh
-from cosimo.trials import reference
+from cosimo.studies.trials import reference
 from cosimo.units import Mechanical, StateSpace
 from cosimo.units.quantities import UnitOfMeasure
 

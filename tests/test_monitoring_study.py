@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 from cosimo.core.arrays import Array
-from cosimo.growth import WINDOW, Growth
+from cosimo.execution.divergence import WINDOW, Growth
 
 KINDS = ("free", "one struck", "sine", "resonance", "chirp", "step", "ramp", "noise", "pulse", "swelling sine")
 BATCHES, SYSTEMS = 9, 10

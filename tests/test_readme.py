@@ -36,7 +36,7 @@ from cosimo.reporting.compensating import compensation_document
 from cosimo.reporting.fields import item_fields, run_fields
 from cosimo.reporting.studying import study_document
 from cosimo.studies import Grid, Study, run_study
-from cosimo.trials import Comparison, combinations, reference, try_masters
+from cosimo.studies.trials import Comparison, combinations, reference, try_masters
 from cosimo.tuning import Space
 
 ROOT = Path(__file__).parents[1]

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow
 import pytest
 
-from cosimo import streams
 from cosimo.core.errors import ConfigurationError, DimensionError, OutputError, UnknownNameError
 from cosimo.core.result import Result, Warned
+from cosimo.execution import streams
+from cosimo.execution.recording import Recorder, choose
 from cosimo.formats.results import read_result
-from cosimo.recording import Recorder, choose
 
 NAMES = ("truck.x", "truck.v", "tyre.x")
 
@@ -270,7 +270,7 @@ def test_a_read_only_folder_is_told_before_the_first_step(tmp_path):
     code = """
         import os, sys
         from cosimo.core.errors import OutputError
-        from cosimo.recording import Recorder
+        from cosimo.execution.recording import Recorder
         Recorder(sys.argv[2], ["a.x"]).close(complete=True)  # loads what later may no longer be readable
         if os.geteuid() == 0:  # root may write anywhere: be somebody else
             os.seteuid(65534)
@@ -288,7 +288,7 @@ def test_a_full_disk_keeps_the_rows_before(tmp_path):
         import resource, sys
         import numpy as np
         from cosimo.core.errors import OutputError
-        from cosimo.recording import Recorder
+        from cosimo.execution.recording import Recorder
         resource.setrlimit(resource.RLIMIT_FSIZE, (5_000_000, 5_000_000))  # Python ignores SIGXFSZ: writes fail
         with Recorder(sys.argv[1], ["a.x", "a.v"]) as recorder:
             for number in range(1000):
@@ -311,7 +311,7 @@ def test_a_full_disk_keeps_the_rows_before(tmp_path):
 def test_importing_the_module_does_not_import_arrow():
     code = """
         import sys
-        import cosimo.recording, cosimo.formats.results
+        import cosimo.execution.recording, cosimo.formats.results
         print([name for name in sys.modules if name.split(".")[0] in ("pyarrow", "scipy", "pandas")])
     """
     assert run_python(code).stdout.strip() == "[]"

@@ -15,7 +15,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.reference import Interpreter
+from cosimo.execution.reference import Interpreter
 from cosimo.units import ForwardEuler, PythonUnit, StateSpace
 
 H, STEPS = 0.2, 12

@@ -15,8 +15,8 @@ from cosimo.core.coupling import Mixer
 from cosimo.core.errors import StepDiscarded
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
 sys.path.insert(0, str(Path(__file__).parent / "fmus"))

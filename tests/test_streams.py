@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cosimo import streams
 from cosimo.core.errors import CheckpointError, OutputError
+from cosimo.execution import streams
+from cosimo.execution.recording import Position, Recorder
 from cosimo.formats.results import ResultFile, convert, read_result
-from cosimo.recording import Position, Recorder
 
 NAMES = ("truck.x", "truck.v")
 RUN = "1a2b"
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_is_not_taken_for_a_stream_that_was_cut(tmp_path: Pa
     code = """
         import resource, sys
         from cosimo.core.errors import OutputError
-        from cosimo.recording import Position, Recorder
+        from cosimo.execution.recording import Position, Recorder
         resource.setrlimit(resource.RLIMIT_FSIZE, (1200, 1200))
         try:
             Recorder(sys.argv[1], ["truck.x", "truck.v"], metadata={"run": "1a2b"}, position=Position(40, 40, "1a2b"))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosimo import couplings, masters, problems
     from cosimo.analysis import analyse
+    from cosimo.analysis.identification import identify
     from cosimo.compensation import compensate
     from cosimo.core.errors import CosimoError
     from cosimo.core.master import Master
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from cosimo.core.sources import Table
     from cosimo.core.system import Connection, System
     from cosimo.core.unit import Unit
-    from cosimo.execution import run
-    from cosimo.identification import identify
+    from cosimo.execution.running import run
     from cosimo.reporting.report import report
     from cosimo.scenario import Scenario, load
     from cosimo.tuning import tune
@@ -62,13 +62,13 @@ _HOMES = {
     "analyse": "cosimo.analysis",
     "compensate": "cosimo.compensation",
     "couplings": "cosimo.couplings",
-    "identify": "cosimo.identification",
+    "identify": "cosimo.analysis.identification",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
     "report": "cosimo.reporting.report",
     "load": "cosimo.scenario",
     "Scenario": "cosimo.scenario",
-    "run": "cosimo.execution",
+    "run": "cosimo.execution.running",
     "tune": "cosimo.tuning",
 }
 

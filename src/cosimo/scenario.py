@@ -122,7 +122,7 @@ class Scenario:
         self, master: Master | Recommendation | None = None, *, stop: float | None = None, **options: Any
     ) -> Result:
         """Run the system (`cosimo.run`); the result carries the verdict where it is known."""
-        from cosimo.execution import run
+        from cosimo.execution.running import run
 
         stop = self.stop if stop is None else stop
         if stop is None:

@@ -466,7 +466,7 @@ NB_MODULE(_kernel, m) {
     m.def("count_signals_no_more", &count_signals_no_more);
     m.def("count_signals_again", &count_signals_again);
     m.def("interrupts", [] { return reinterpret_cast<std::uintptr_t>(&interrupts); });
-    m.doc() = "Runs a lowered schedule: see cosimo.execution.";
+    m.doc() = "Runs a lowered schedule: see cosimo.execution.running.";
     nb::class_<Builder>(m, "Program")
         .def(nb::init<double, double, Numbers, Numbers, Numbers>())
         .def("linear", &Builder::linear)

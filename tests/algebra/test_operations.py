@@ -20,7 +20,7 @@ from cosimo.core.signals import ONE, Block, Kind
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.couplings import Hold
-from cosimo.reference import Interpreter
+from cosimo.execution.reference import Interpreter
 from cosimo.units import StateSpace
 
 

@@ -23,7 +23,7 @@ from cosimo.core.signals import Block
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import Convergence
 from cosimo.problems import chain
 from cosimo.units import StateSpace

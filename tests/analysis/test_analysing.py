@@ -22,7 +22,7 @@ from cosimo.analysis.connections import Delayed
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd, Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp, export_system
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from cosimo.units import Fmu, PythonUnit, StateSpace

@@ -18,7 +18,7 @@ from cosimo.analysis.truth import count_steps
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from testbed import CASES, LINEAR, critical_step_by_bisection, reference, systems
 

@@ -14,7 +14,7 @@ from cosimo.analysis.truth import OutputErrors, default_horizon, output_errors
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi, jacobi_early_read
 from cosimo.units import Exact, PythonUnit, StateSpace
 

@@ -15,7 +15,7 @@ from cosimo.analysis.local import Linearisation
 from cosimo.analysis.operating import at_start
 from cosimo.analysis.truth import count_steps
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, jacobi
 from testbed import CASES, NONLINEAR, critical_step_by_bisection, reference, systems
 

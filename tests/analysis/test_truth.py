@@ -32,7 +32,7 @@ from cosimo.analysis.truth import (
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Exact, StateSpace
 
 

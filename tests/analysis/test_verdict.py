@@ -17,7 +17,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import chain, two_mass, two_mass_undamped
 from cosimo.units import Exact, PythonUnit, StateSpace
 

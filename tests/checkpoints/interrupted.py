@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cosimo.checkpoints import Checkpoint, read_checkpoint
-from cosimo.checkpoints.files import encode
 from cosimo.core.errors import Interrupted, StepDiscarded
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
+from cosimo.execution.checkpoints.files import encode
+from cosimo.execution.running import run
 from cosimo.formats.loading import load
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.masters.words import MasterOptions, build_master

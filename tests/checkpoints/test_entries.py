@@ -14,12 +14,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from interrupted import interrupt_scenario, write_scenario
 
-from cosimo.checkpoints import read_checkpoint
-from cosimo.checkpoints.entries import FORM
-from cosimo.checkpoints.files import encode
 from cosimo.core.errors import CheckpointError
+from cosimo.execution.checkpoints import read_checkpoint
+from cosimo.execution.checkpoints.entries import FORM
+from cosimo.execution.checkpoints.files import encode
 from cosimo.formats.results import read_result
-from cosimo.resuming import resume
+from cosimo.formats.resuming import resume
 
 WRONG: list[tuple[str, Any]] = [
     *(("step", value) for value in ("x", None, -5, 100.5, 10**30, 5000, True)),
@@ -76,7 +76,7 @@ WRONG: list[tuple[str, Any]] = [
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cosimo.sessions.BLOCK", 7)
+        patch.setattr("cosimo.execution.sessions.BLOCK", 7)
         interrupt_scenario(write_scenario(folder), folder / "rows.csv")
     return folder
 

@@ -15,21 +15,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 from interrupted import UNIT, interrupt_scenario, write_scenario
 
 from cosimo import masters
-from cosimo.checkpoints.fingerprints import fingerprint
 from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.sources import Constant, Table
 from cosimo.core.system import System
+from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.formats.results import read_result
+from cosimo.formats.resuming import resume
 from cosimo.problems import two_mass
-from cosimo.resuming import resume
 from cosimo.units import PythonUnit, StateSpace
 
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
 
 
 def test_files_that_changed_are_named(tmp_path: Path) -> None:

@@ -11,20 +11,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from interrupted import Choosy, change, interrupt, require_equal, wait_for_checkpoints, whole
 
 from cosimo import masters
-from cosimo.checkpoints import Checkpoint, read_checkpoint
 from cosimo.core.errors import Interrupted, OutputError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
-from cosimo.resuming import resume
+from cosimo.formats.resuming import resume
 from cosimo.units import PythonUnit, StateSpace
 
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
 
 
 def ring() -> tuple[System, Master]:

@@ -24,11 +24,11 @@ from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
-from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
-from cosimo.execution import run
-from cosimo.monitoring import Watch
+from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.monitoring import Watch
+from cosimo.execution.reference import Interpreter
+from cosimo.execution.running import run
 from cosimo.problems import two_mass
-from cosimo.reference import Interpreter
 from cosimo.units import PythonUnit, StateSpace
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

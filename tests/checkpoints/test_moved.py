@@ -15,12 +15,12 @@ from interrupted import interrupt_scenario, wait_for_checkpoints, write_scenario
 from cosimo.core.errors import CheckpointError, Interrupted
 from cosimo.core.result import Result
 from cosimo.formats.results import read_result
-from cosimo.resuming import resumable, resume
+from cosimo.formats.resuming import resumable, resume
 
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
 
 
 def require_rows(path: Path, theirs: Result) -> None:

@@ -19,20 +19,20 @@ from interrupted import Choosy, interrupt, require_equal, wait_for_checkpoints, 
 from native_units import exported
 
 from cosimo import masters
-from cosimo.adaptive import Adaptive
-from cosimo.checkpoints import Checkpoint, read_checkpoint
-from cosimo.checkpoints.files import encode
 from cosimo.core.errors import CheckpointError, ConfigurationError, OutputError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.sources import Table
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold, Nepce
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.adaptive import Adaptive
+from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
+from cosimo.execution.checkpoints.files import encode
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
+from cosimo.formats.resuming import resumable, resume
 from cosimo.problems import two_mass
-from cosimo.resuming import resumable, resume
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
 H = 1e-3
@@ -40,7 +40,7 @@ H = 1e-3
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
 
 
 MASTERS: dict[str, Callable[[System], Master]] = {
@@ -247,7 +247,7 @@ def test_replaying_one_step_finds_what_was_not_restored(tmp_path: Path, monkeypa
     with pytest.raises(ConfigurationError, match=r"unit 'tank' does not restore its state: .* 'level' is .* instead"):
         run(system, master, stop=1.0, output=ResultFile(path), checkpoint=Checkpoint())
     assert not any(tmp_path.iterdir())
-    monkeypatch.setattr("cosimo.execution.require_states", lambda *_, **__: None)
+    monkeypatch.setattr("cosimo.execution.running.require_states", lambda *_, **__: None)
     interrupt(system, master, path, at=0.3, stop=1.0)
     before = Path(f"{path}.partial").read_bytes()
     with pytest.raises(CheckpointError, match=r"unit 'tank' does not continue as it did: .* 'level' is .* instead of"):

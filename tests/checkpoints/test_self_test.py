@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cosimo import masters
-from cosimo.checkpoints import Checkpoint
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.checkpoints import Checkpoint
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile
 from cosimo.units import PythonUnit
 

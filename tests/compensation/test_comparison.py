@@ -21,7 +21,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Dmd
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_undamped
 from cosimo.problems.mechanics import coupling_signal, monolithic_motion
 from cosimo.reporting.compensating import compensation_document

@@ -15,7 +15,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.sources import Source, Table
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import Exact, Mechanical
 

@@ -19,8 +19,8 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.problems import chain, double_mass_spring_damper, four_mass, motor_gearbox, two_mass, two_mass_glumac
 from cosimo.units import Exact, ForwardEuler, Integrator, RungeKutta4, SymplecticEuler
 

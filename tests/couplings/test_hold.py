@@ -18,7 +18,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 
 H = 0.1
 

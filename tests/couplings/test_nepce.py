@@ -11,7 +11,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import StateSpace
 
 

@@ -11,7 +11,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import StateSpace
 
 A1, B1, C1 = np.array([[0.0, 1.0], [-3.0, -0.4]]), np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 0.2]])

@@ -19,8 +19,8 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd, Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.masters.words import parse_coupling

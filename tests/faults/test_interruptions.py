@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from contract import COSIMO, PATIENCE, command, note, once_recording, require_contract, require_rows
 
-from cosimo.checkpoints import read_checkpoint
+from cosimo.execution.checkpoints import read_checkpoint
 from cosimo.formats.results import read_result
 
 CLOCK = """

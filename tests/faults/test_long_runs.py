@@ -19,9 +19,9 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 from cosimo import masters
-from cosimo.checkpoints import Checkpoint
+from cosimo.execution.checkpoints import Checkpoint
 from cosimo.core.system import Connection, System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile
 from cosimo.units import Fmu
 

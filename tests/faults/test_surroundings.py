@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import faulty
 
 from cosimo import masters
-from cosimo.checkpoints import Checkpoint
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.checkpoints import Checkpoint
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.units import Fmu, PythonUnit
 

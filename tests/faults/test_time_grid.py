@@ -10,8 +10,8 @@ import pytest
 from cosimo import masters
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.units import StateSpace
 
 

@@ -17,8 +17,8 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.units import Fmu, PythonUnit, StateSpace
 

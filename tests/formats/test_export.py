@@ -20,7 +20,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.sources import Table
 from cosimo.core.system import Connection, System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.export import Experiment, export_ssp, export_system, export_unit
 from cosimo.formats.model_description import identifier, state_names
 from cosimo.units import Exact, Mechanical, PythonUnit, StateSpace

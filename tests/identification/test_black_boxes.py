@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import black_boxes as boxes
 from black_boxes import distance
 
+from cosimo.analysis.identification import OperatingPoint, identify
 from cosimo.core.errors import ConfigurationError, IdentificationError, UnknownNameError
-from cosimo.identification import OperatingPoint, identify
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
 BOTH = pytest.mark.parametrize("means", ["differences", "experiments"])

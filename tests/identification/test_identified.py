@@ -15,12 +15,12 @@ from black_boxes import chain, distance, exported
 import cosimo as co
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import critical_step
+from cosimo.analysis.identification import identify
+from cosimo.analysis.identification.continuous import continuous_model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import IdentificationError
 from cosimo.core.system import System
 from cosimo.formats.export import export_system
-from cosimo.identification import identify
-from cosimo.identification.continuous import continuous_model
 from cosimo.units import Exact, Fmu, ForwardEuler, Mechanical, PythonUnit, RungeKutta4, StateSpace
 
 MEANS = ["derivatives", "differences", "experiments"]

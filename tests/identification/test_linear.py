@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from black_boxes import NO_DERIVATIVES, NO_STATES, chain, distance, exported, many_sided, stiff
 
-from cosimo.identification import OperatingPoint, identify, means_offered
+from cosimo.analysis.identification import OperatingPoint, identify, means_offered
 from cosimo.units import Exact, ForwardEuler, Mechanical, RungeKutta4, StateSpace
 
 MEANS = {"derivatives": 1e-6, "differences": 1e-6, "experiments": 1e-4}

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import black_boxes as boxes
 from black_boxes import distance
 
-from cosimo.identification import identify
+from cosimo.analysis.identification import identify
 from cosimo.units import PythonUnit
 
 BOTH = pytest.mark.parametrize("means", ["differences", "experiments"])

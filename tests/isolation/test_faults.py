@@ -20,7 +20,7 @@ from isolation_processes import children, descendants
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Fmu
 from cosimo.units.isolation import Isolation
 

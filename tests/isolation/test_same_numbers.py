@@ -10,12 +10,12 @@ import pytest
 from fmu_builder import build
 
 from cosimo import masters
+from cosimo.analysis.identification import identify
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.export import export_system
-from cosimo.identification import identify
 from cosimo.problems import two_mass
 from cosimo.units import Fmu
 from cosimo.units.isolation import Isolation

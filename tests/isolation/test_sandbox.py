@@ -12,7 +12,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, UnitCrashed, UnitTimeout
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Fmu
 from cosimo.units.isolation import Isolation
 from cosimo.units.isolation_sandbox import environment

@@ -18,7 +18,7 @@ _CONTEXT.set_forkserver_preload(
     [
         "cosimo.cli",
         "cosimo.analysis",
-        "cosimo.execution",
+        "cosimo.execution.running",
         "cosimo.units.fmu",
         *(f"cosimo.formats.{n}" for n in _FORMATS),
     ]

@@ -14,8 +14,8 @@ import numpy as np
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.units import Fmu, NativeUnit
 

@@ -23,7 +23,7 @@ from cosimo.core.errors import CosimoError, Interrupted, NonFiniteError, RunErro
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import Fmu, NativeUnit, PythonUnit, StateSpace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 HEAD = """
 import os, time
 from pathlib import Path
-from cosimo.guarding import enter, guard_options, guarded, in_unit, leave, not_temporary, temporary, unwatched
+from cosimo.core.guarding import enter, guard_options, guarded, in_unit, leave, not_temporary, temporary, unwatched
 here = Path.cwd()
 """
 

@@ -16,15 +16,15 @@ from native_units import exported, lag
 from random_systems import cases
 
 from cosimo import masters
-from cosimo.bonds import power_bonds
 from cosimo.core.errors import NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
-from cosimo.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
-from cosimo.monitoring import Findings, Watch
+from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.monitoring import Findings, Watch
+from cosimo.execution.power_bonds import power_bonds
+from cosimo.execution.reference import Interpreter
 from cosimo.problems import chain, four_mass, quarter_truck, two_mass
-from cosimo.reference import Interpreter
 
 
 def both(system: System, master: Master, steps: int, *, watch: Watch | None = None, parts: int = 1) -> list[Findings]:

@@ -27,7 +27,7 @@ from native_units import lag
 import cosimo as co
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile
 from cosimo.units import Fmu
 """

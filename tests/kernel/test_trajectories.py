@@ -17,7 +17,7 @@ from cosimo import masters
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 

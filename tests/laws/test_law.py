@@ -17,8 +17,8 @@ from random_systems import cases
 from cosimo.algebra import LinearSystem
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 
 STEPS = 5
 

@@ -26,7 +26,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Operation, Repeat, Schedule
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Mechanical, StateSpace
 
 some = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))

@@ -16,8 +16,8 @@ from cosimo.core.arrays import Array
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps
 from cosimo.problems.measures import nmse, relative_error
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator

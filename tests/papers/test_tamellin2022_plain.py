@@ -15,7 +15,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems import two_mass_damped, two_mass_undamped
 
 CASES = {

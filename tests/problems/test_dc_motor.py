@@ -7,7 +7,7 @@ import pytest
 
 from cosimo.algebra import coupled_model
 from cosimo.core.errors import ConfigurationError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel
 from cosimo.problems import dc_motor
 

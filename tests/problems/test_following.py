@@ -12,8 +12,8 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, UnitError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.problems.following import FollowingUnit
 from cosimo.units import ForwardEuler, StateSpace
 

@@ -11,7 +11,7 @@ import pytest
 from cosimo import masters
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnitError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems.hydraulics import Cylinder
 from cosimo.problems.linkage import ForceLinkage, Linkage
 from cosimo.problems.manipulator import (

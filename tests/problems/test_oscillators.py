@@ -11,7 +11,7 @@ import pytest
 
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator, oscillator_linear, oscillator_nonlinear

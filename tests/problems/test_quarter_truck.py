@@ -9,7 +9,7 @@ import pytest
 
 from cosimo.algebra import coupled_model
 from cosimo.core.errors import ConfigurationError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.problems import find, quarter_truck
 

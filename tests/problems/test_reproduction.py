@@ -10,7 +10,7 @@ import pytest
 
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.problems import CATALOGUE, find, reproduce

@@ -8,7 +8,7 @@ import pytest
 from cosimo.algebra import coupled_model
 from cosimo.analysis import critical_step
 from cosimo.core.errors import ConfigurationError
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.problems import thermal_pair
 from cosimo.units import Exact

@@ -12,7 +12,7 @@ from rich.console import Console
 import cosimo as co
 from cosimo.core.document import Document, Mark, as_text
 from cosimo.core.result import Warned
-from cosimo.engines import EngineOptions
+from cosimo.execution.engines import EngineOptions
 from cosimo.reporting.terminal import colourful, paint, paint_mark, table
 from cosimo.reporting.terminal_progress import RunProgress, run_progress
 

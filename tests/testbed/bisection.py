@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cosimo.core.errors import NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 
 Array = npt.NDArray[np.float64]
 DEAD = 1e-8

@@ -17,7 +17,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from cosimo.problems import tank
 from cosimo.units import Fmu

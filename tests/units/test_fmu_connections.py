@@ -14,7 +14,7 @@ from fmu_builder import build
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Fmu
 
 pytestmark = pytest.mark.usefixtures("temporary")

@@ -12,7 +12,7 @@ from fmpy import simulate_fmu
 
 from cosimo.core.errors import UnitError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import jacobi
 from cosimo.units.fmu import Fmu, FmuOptions
 

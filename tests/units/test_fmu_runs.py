@@ -14,7 +14,7 @@ from fmu_builder import build
 
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate
 from cosimo.units.fmu import Fmu
 from cosimo.units.fmu_component import FMU2Library

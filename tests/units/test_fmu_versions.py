@@ -13,7 +13,7 @@ from fmu_builder import build
 
 from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, UnitError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.masters import jacobi, multirate
 from cosimo.units.fmu import Fmu, FmuOptions
 from cosimo.units.python import PythonUnit

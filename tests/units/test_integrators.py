@@ -14,7 +14,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Exact, ForwardEuler, Integrator, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 from cosimo.units.integrators import discretise, require_micro_steps
 

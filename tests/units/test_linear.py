@@ -11,7 +11,7 @@ import pytest
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, DimensionError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Exact, ForwardEuler, Mechanical, StateSpace, SymplecticEuler
 
 M, C, K = np.array([[2.0, 0.5], [0.5, 1.0]]), np.diag([0.3, 0.1]), np.array([[9.0, -4.0], [-4.0, 6.0]])

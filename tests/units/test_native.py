@@ -16,7 +16,7 @@ from native_units import KERNEL, REFERENCE, address, lag, mixed
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, DimensionError, UnitError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units.native import OUTPUT, STEP, BadStatus, NativeUnit
 
 

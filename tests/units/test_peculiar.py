@@ -14,16 +14,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
-from cosimo.adaptive import Adaptive
 from cosimo.core.errors import ConfigurationError, EndRequested, Interrupted, StepDiscarded
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.adaptive import Adaptive
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.reference import Interpreter
+from cosimo.execution.running import run
+from cosimo.formats.resuming import resume
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate
-from cosimo.reference import Interpreter
-from cosimo.resuming import resume
 from cosimo.units.fmu import Fmu
 from cosimo.units.linear import StateSpace
 
@@ -174,7 +174,7 @@ def test_refused_orders_under_other_masters(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("kind", ["kernel", "reference"])
 def test_a_resumed_run_keeps_the_orders(tmp_path: Path, kind: Any) -> None:
     """Refused once at t = 0.5 only: a run that is resumed after it must not try them again."""
-    from cosimo.checkpoints import Checkpoint
+    from cosimo.execution.checkpoints import Checkpoint
     from cosimo.formats.results import ResultFile, read_result
 
     system = System({"a": peculiar(tmp_path, refuse_at=0.5)}, inputs={"a.u": Linear()})

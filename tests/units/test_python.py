@@ -11,7 +11,7 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.core.errors import ConfigurationError, UnitError
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.critical import critical_step
+from cosimo.analysis.identification import Identified
 from cosimo.analysis.local import Linearisation
 from cosimo.analysis.model import Model
 from cosimo.analysis.operating import during, moments, reference_run
@@ -18,7 +19,6 @@ from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
 from cosimo.core.errors import CosimoError
 from cosimo.core.master import Master
-from cosimo.identification import Identified
 from cosimo.masters import gauss_seidel
 
 FINER = 32

@@ -17,6 +17,7 @@ from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.defects import consistency
+from cosimo.analysis.identification import Means
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.model import Model
 from cosimo.analysis.pilots import Budget, Report, bounded
@@ -31,7 +32,6 @@ from cosimo.core.formatting import step_text
 from cosimo.core.joint import joints
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.identification import Means
 from cosimo.masters.words import describe
 
 FEW = 60

@@ -20,6 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from cosimo.algebra import CoupledModel, coupled_model
+from cosimo.analysis.identification import Identified, Means, identify, means_offered
+from cosimo.analysis.identification.means import STEPS_PER_INPUT
 from cosimo.analysis.operating import Situation
 from cosimo.analysis.reducing import reduced
 from cosimo.core.arrays import Array
@@ -27,8 +29,6 @@ from cosimo.core.errors import CosimoError, IdentificationError
 from cosimo.core.sources import Constant, Source
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import LinearModel
-from cosimo.identification import Identified, Means, identify, means_offered
-from cosimo.identification.means import STEPS_PER_INPUT
 
 BRIEFLY = 300
 """Unit steps per input for the records of a unit that is identified at many times of a run."""

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.analysis.verdict import Verdict
-from cosimo.checkpoints.fingerprints import fingerprint
 from cosimo.core.document import plain
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters.words import MASTERS
 
 ENVIRONMENT = "COSIMO_CACHE"

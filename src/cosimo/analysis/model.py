@@ -1,8 +1,8 @@
 """What is known of a system before it is run: linear models of all units, how far they hold, and errors of masters.
 
-Units whose equations are known are taken as they are. Others are identified at the start of the run
-(`cosimo.identification`); where their models pass their own checks and hold over the whole motion, the coupling is
-analysed as that of linear units. A model that failed a check is used for nothing: then only runs are believed
+Units whose equations are known are taken as they are. Others are identified at the start of the run (in
+`identification`); where their models pass their own checks and hold over the whole motion, the coupling is analysed as
+that of linear units. A model that failed a check is used for nothing: then only runs are believed
 (`cosimo.analysis.pilots`). `analyse`, `tune`, `compare` and the report all ask the same model.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.limits import SAME, Base, find_base
+from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.local import Linearisation, LocalSystem
 from cosimo.analysis.operating import Situation, at_start
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
@@ -40,7 +41,6 @@ from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.identification import Identified, Means
 
 STEPS = 1000
 """Parts of the horizon that units are identified at unless a step is known."""

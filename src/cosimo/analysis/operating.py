@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cosimo.analysis.identification import OperatingPoint
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.sources import Source, Table
 from cosimo.core.system import System
-from cosimo.identification import OperatingPoint
+from cosimo.execution.reference import Interpreter
 from cosimo.masters import jacobi
-from cosimo.reference import Interpreter
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def during(system: System, run: Result, time: float) -> Situation:
 
 def reference_run(system: System, master: Master, *, start: float, stop: float) -> Result:
     """A run that records what every unit is given; `master` should be fine enough to be trusted."""
-    from cosimo.execution import run
+    from cosimo.execution.running import run
 
     return run(system, master, start=start, stop=stop, record="all")
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from cosimo.analysis.identification import Identified
+from cosimo.analysis.identification.checks import free_motion
+from cosimo.analysis.identification.continuous import continuous_model
+from cosimo.analysis.identification.realisation import Realisation
 from cosimo.core.arrays import Array
 from cosimo.core.unit import DiscreteModel
-from cosimo.identification import Identified
-from cosimo.identification.checks import free_motion
-from cosimo.identification.continuous import continuous_model
-from cosimo.identification.realisation import Realisation
 
 ROWS = 32
 """Steps over which answers and free motion are compared."""

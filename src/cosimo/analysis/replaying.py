@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from cosimo.analysis.identification import Identified, OperatingPoint
+from cosimo.analysis.identification.bench import Bench, TrialFailed
+from cosimo.analysis.identification.realisation import Realisation
 from cosimo.analysis.local import LocalSystem
 from cosimo.analysis.truth import undivided
 from cosimo.core.arrays import Array
 from cosimo.core.system import System
-from cosimo.identification import Identified, OperatingPoint
-from cosimo.identification.bench import Bench, TrialFailed
-from cosimo.identification.realisation import Realisation
 
 MOST = 1_000
 """Macro steps that are replayed at most."""

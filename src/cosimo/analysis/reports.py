@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosimo.analysis.identification import Identified, Means
 from cosimo.core.arrays import ComplexArray
 from cosimo.core.unit import Unit
-from cosimo.identification import Identified, Means
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cosimo.analysis.identification import Identified
 from cosimo.core.arrays import Array
 from cosimo.core.unit import LinearModel
-from cosimo.identification import Identified
 from cosimo.units.integrators import Exact, discretise
 
 ROWS = 40

@@ -26,11 +26,11 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import NonFiniteError, UnitError
+from cosimo.core.guarding import time_limit
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
-from cosimo.guarding import time_limit
+from cosimo.execution.running import run
 
 MOST = 4
 """Processes at most: each loads all units."""

@@ -60,8 +60,8 @@ def compare(
     from cosimo.analysis.memory import Memory
     from cosimo.analysis.model import Model
     from cosimo.reporting.comparing import draw_comparison
-    from cosimo.trials import Comparison, combinations, try_masters
-    from cosimo.trials import reference as solve
+    from cosimo.studies.trials import Comparison, combinations, try_masters
+    from cosimo.studies.trials import reference as solve
 
     scenario = bare_scenario(target, step_size, stop_time, set_, target_error)
     system, step, horizon = scenario.system, scenario.step or 1.0, scenario.horizon

@@ -62,7 +62,7 @@ def isolating(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def isolated(**given: Any) -> None:
-        from cosimo.guarding import guard_options, guarded
+        from cosimo.core.guarding import guard_options, guarded
 
         said = {name: given.pop(name) for name in added}
         token = _REQUEST.set(_request(output=given.get("output_file"), **said))

@@ -27,8 +27,8 @@ def resume(
     The macro step after the checkpoint is made again first and must give the same values, bit by bit.
     """
     from cosimo.cli.run import report_run
+    from cosimo.formats.resuming import resumable
     from cosimo.reporting.terminal_progress import run_progress
-    from cosimo.resuming import resumable
 
     begin = time.perf_counter()
     failure: RunError | None = None

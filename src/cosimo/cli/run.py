@@ -15,10 +15,10 @@ from cosimo.cli.voice import detail, hint, warn
 from cosimo.core.errors import ConfigurationError, RunError
 
 if TYPE_CHECKING:
-    from cosimo.adaptive import Adaptive
-    from cosimo.checkpoints import Checkpoint
     from cosimo.core.result import Result
-    from cosimo.engines import EngineOptions
+    from cosimo.execution.adaptive import Adaptive
+    from cosimo.execution.checkpoints import Checkpoint
+    from cosimo.execution.engines import EngineOptions
     from cosimo.formats.results import ResultFile
 
 
@@ -79,8 +79,8 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
-    from cosimo.checkpoints import Checkpoint
-    from cosimo.engines import EngineOptions
+    from cosimo.execution.checkpoints import Checkpoint
+    from cosimo.execution.engines import EngineOptions
     from cosimo.formats.results import ResultFile
 
     start = described.start if start_time is None else start_time
@@ -116,7 +116,7 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
 
 
 def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
-    from cosimo.adaptive import Adaptive
+    from cosimo.execution.adaptive import Adaptive
 
     said = {name: value for name, value in given.items() if value is not None}
     if kind is None:
@@ -145,7 +145,7 @@ def _run(
     checkpoint: Checkpoint | None,
     as_json: bool,
 ) -> None:
-    from cosimo.execution import run as run_system
+    from cosimo.execution.running import run as run_system
     from cosimo.masters.words import command_options
     from cosimo.reporting.terminal_progress import run_progress
 

@@ -28,7 +28,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedRead
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.units import Mechanical
 from cosimo.units.integrators import DEGREE
 from cosimo.units.linear import LinearUnit

@@ -27,9 +27,9 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.result import Result, Warned
+from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump
+from cosimo.execution.streams import bring_names_to_disk, bring_to_disk
 from cosimo.formats.matfile import read_mat, write_mat
-from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump
-from cosimo.streams import bring_names_to_disk, bring_to_disk
 
 if TYPE_CHECKING:
     import pyarrow

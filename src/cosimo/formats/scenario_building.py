@@ -131,7 +131,7 @@ def _connection(entry: str | ConnectionTable) -> Connection:
 
 
 def _outputs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[str, ...] | None:
-    from cosimo.recording import choose
+    from cosimo.execution.recording import choose
 
     if scenario.outputs is None:
         return None
@@ -143,7 +143,7 @@ def _outputs(scenario: Scenario, source: Source, system: System, findings: Findi
 
 
 def _power_pairs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[tuple[str, str], ...]:
-    from cosimo.bonds import power_bonds
+    from cosimo.execution.power_bonds import power_bonds
 
     pairs = tuple((into, out) for into, out in scenario.power_pairs)
     for number, pair in enumerate(pairs):

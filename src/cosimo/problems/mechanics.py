@@ -18,7 +18,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 
 __all__ = [
     "Motion",

@@ -16,7 +16,7 @@ from cosimo.core.result import Result
 from cosimo.core.schedule import Couple, Operation, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 
 
 def fresh(system: System, step: float) -> Master:

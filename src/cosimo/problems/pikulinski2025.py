@@ -17,7 +17,7 @@ from cosimo.core.coupling import Coupling
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems.claims import Claim
 from cosimo.problems.manipulator import Manipulator, manipulator_pressure, steps
 from cosimo.problems.measures import nmse, relative_error

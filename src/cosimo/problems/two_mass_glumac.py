@@ -22,7 +22,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedStep
 from cosimo.couplings import Nepce
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems.claims import Claim
 from cosimo.units import StateSpace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cosimo.core.errors import OutputError
 from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, GREEN, GREY, PURPLE, VERMILION, look, panels, require
-from cosimo.trials import Reference, Trial
+from cosimo.studies.trials import Reference, Trial
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P")

@@ -13,7 +13,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.result import Result
-from cosimo.recording import choose
+from cosimo.execution.recording import choose
 from cosimo.reporting.plotting_canvas import COLOURS, Curve, plot_text
 from cosimo.reporting.terminal import colourful, table
 

@@ -16,7 +16,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
-from cosimo.recording import choose
+from cosimo.execution.recording import choose
 
 SIGNALS: Mapping[str, Callable[[Array], float]] = {
     "final": lambda y: float(y[-1]),

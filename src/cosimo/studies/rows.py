@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, dump, writing
 from cosimo.formats.results import FORMATS, sidecar
-from cosimo.recording import METADATA_KEY, STREAM_SUFFIX, dump, writing
 from cosimo.studies.runner import Row
 
 if TYPE_CHECKING:

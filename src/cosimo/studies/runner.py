@@ -26,8 +26,8 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.core.timing import timeline
-from cosimo.engines import EngineOptions
-from cosimo.execution import run
+from cosimo.execution.engines import EngineOptions
+from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.studies.measures import ERRORS, SIGNALS, Measure, find_measures
 from cosimo.studies.recipe import Recipe
@@ -228,7 +228,7 @@ class Runner:
         # Not before it is needed: it takes a worker longer to load this than to make hundreds of runs.
         from cosimo.analysis.measures import nrms
         from cosimo.analysis.truth import Truth, output_errors
-        from cosimo.trials import reference
+        from cosimo.studies.trials import reference
 
         kind, start, stop = str(self.study.reference), self.recipe.start, self.recipe.stop
         if self._given is not None:

@@ -14,8 +14,8 @@ import numpy as np
 
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.guarding import unwatched
 from cosimo.core.unit import Unit
-from cosimo.guarding import unwatched
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmu_archive import read_description
 from cosimo.units.fmu_libraries import find_library, platforms

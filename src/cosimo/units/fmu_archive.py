@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
-from cosimo.guarding import unwatched
+from cosimo.core.guarding import unwatched
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmu_folders import TemporaryFolder

@@ -31,7 +31,7 @@ from fmpy.fmi2 import (
 from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
-from cosimo.guarding import begin_call, end_call, enter, enter_phase, go_back, here, in_unit
+from cosimo.core.guarding import begin_call, end_call, enter, enter_phase, go_back, here, in_unit
 from cosimo.units.fmu_phases import phase_of
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from cosimo.guarding import not_temporary, temporary
+from cosimo.core.guarding import not_temporary, temporary
 
 try:
     import fcntl

@@ -18,7 +18,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.problems.two_mass_glumac import figure_6, paper_masters, pareto_front, two_mass_glumac
 from cosimo.reporting.figures.picture import Picture
 from cosimo.reporting.figures.style import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels

@@ -17,12 +17,12 @@ from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution import run
+from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.reporting.report.material import Role, Run
 from cosimo.reporting.report.parameters import Variation
 from cosimo.reporting.tuning import progress_bar
-from cosimo.trials import reference as reference_of
+from cosimo.studies.trials import reference as reference_of
 from cosimo.tuning import Settings, Space, Tuned, Wanted, measured_weights, tune
 
 FINER = 4

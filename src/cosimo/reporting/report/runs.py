@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.bonds import power_bonds
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError
 from cosimo.core.result import Result
 from cosimo.core.system import Link, System
+from cosimo.execution.power_bonds import power_bonds
 from cosimo.reporting.report.colours import DASHES, LINES, ROLES
 from cosimo.reporting.report.material import Material, Run
 from cosimo.reporting.report.packing import Pack, buckets_for

@@ -1,0 +1,15 @@
+"""Identification: a linear model of what a unit really does over one macro step.
+
+    co.identification.identify(unit, step) → Identified(model, C, D, …, valid, reasons)
+
+A unit is a black box with its own solver. Around an operating point, and for one macro step, what it does is a linear
+map as long as it answers small pulses linearly; that map is what stability and accuracy of a coupling depend on. It is
+found from directional derivatives, from differences between runs that begin in the same saved state, or from pulse
+answers of fresh instances, in this order of preference, and checked on data that was not used.
+"""
+
+from cosimo.analysis.identification.identified import Identified, IdentifiedUnit, Means
+from cosimo.analysis.identification.means import identify, means_offered
+from cosimo.analysis.identification.operating import OperatingPoint
+
+__all__ = ["Identified", "IdentifiedUnit", "Means", "OperatingPoint", "identify", "means_offered"]

@@ -1,0 +1,249 @@
+"""The bench a unit is put on: trials that all begin at the same operating point, and a count of the steps they cost.
+
+A trial is a sequence of steps under the held inputs plus a deviation. Before step k the input is set and the outputs
+are read at once, so that row k holds
+
+    y_k = C x_k + D u_k,   x_{k+1} = A x_k + Σ_j B_j c_j,k
+
+with feedthrough as the unit really has it: an output that changes only after a step has D = 0, whatever is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from cosimo.analysis.identification.operating import OperatingPoint, StateAccess
+from cosimo.core.arrays import Array, output_values
+from cosimo.core.errors import CosimoError
+from cosimo.core.unit import Instance, Unit
+
+LIVE = 24
+"""How many fresh instances are kept alive at most, to continue their trials; others are replayed from the start."""
+
+
+class TrialFailed(Exception):
+    """A unit raised, refused or returned something that is not a number; the text says what and when."""
+
+
+class Bench:
+    """A unit at its operating point. With `restore`, trials share one instance whose state is put back; otherwise
+    each has a fresh instance that runs up to the operating point first.
+
+    `access` adds the visible states to what is read: rows are [y; x].
+    """
+
+    def __init__(
+        self, unit: Unit, step: float, point: OperatingPoint, *, restore: bool, access: StateAccess | None = None
+    ) -> None:
+        self.unit, self.step, self.access = unit, step, access
+        self.restore = restore
+        self._sources, self._start_time = point.sources(unit), point.start_time
+        self._run_up = round((point.time - point.start_time) / step)
+        self.time = self.moment(0)
+        self.held: Array = np.array([source(self.time) for source in self._sources], dtype=float)
+        """The inputs at the operating point."""
+        self.fixed = tuple(unit.inputs.index(name) for name in unit.discrete_inputs)
+        self.free = tuple(i for i in range(len(unit.inputs)) if i not in self.fixed)
+        """Which inputs may be varied: all but whole numbers and switches."""
+        infos = getattr(unit, "output_infos", ())
+        self.constant = [place for place, info in enumerate(infos) if not info.continuous]
+        """Which outputs are whole numbers or switches: they count as constant, read as 0."""
+        self.powers = unit.input_degree + 1
+        self.outputs = len(unit.outputs)
+        self.width = self.outputs + (len(access.names) if access is not None else 0)
+        self.steps = self.run_up_steps = 0
+        self._live: list[Trial] = []
+        self._alone = bool(getattr(unit, "single_instance", False))
+        self._shared: Instance | None = None
+        self._state: Any = None
+        if restore:
+            self._shared = self.prepare()
+            self._state = self._guard("saving its state", self._shared.save)
+
+    def trial(self, nudge: Array | None = None) -> Trial:
+        """A trial from the operating point; `nudge` is added to the visible states before its first step."""
+        return Trial(self, nudge)
+
+    def once(self, deviations: Array) -> Array:
+        """The readings of a trial on an instance of its own, where the unit can have two: nothing is put back."""
+        if self._alone:
+            return self.trial().run(deviations)
+        self._make_room()
+        instance = self.prepare()
+        try:
+            return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
+        finally:
+            instance.close()
+
+    @contextmanager
+    def instance(self) -> Iterator[Instance]:
+        """A live instance at the operating point, for questions that need no steps."""
+        if self._shared is not None:
+            self._guard("restoring its state", self._shared.restore, self._state)
+            yield self._shared
+            return
+        self._make_room()
+        instance = self.prepare()
+        try:
+            yield instance
+        finally:
+            instance.close()
+
+    def close(self) -> None:
+        """Release all instances."""
+        for trial in self._live:
+            trial.close()
+        if self._shared is not None:
+            self._shared.close()
+        self._live, self._shared = [], None
+
+    def moment(self, k: int) -> float:
+        """The time k macro steps after the operating point, counted from the start time."""
+        return self._start_time + (self._run_up + k) * self.step
+
+    # ---- what trials use -----------------------------------------------------------------------------------------
+
+    def prepare(self) -> Instance:
+        """A fresh instance, run up to the operating point."""
+        instance: Instance = self._guard(
+            f"being instantiated at t = {self._start_time:g}", self.unit.instantiate, self._start_time
+        )
+        try:
+            for k in range(-self._run_up, 0):
+                time = self.moment(k)
+                values = np.array([source(time) for source in self._sources], dtype=float)
+                self.set_input(instance, self._coefficients(values))
+                self.advance(instance, time)
+                self.run_up_steps += 1
+            self.set_input(instance, self._coefficients(self.held))
+            self._guard("leaving initialisation", instance.finish_initialisation)
+        except BaseException:
+            instance.close()
+            raise
+        return instance
+
+    def begin(self, trial: Trial) -> Instance:
+        """The instance for a trial that begins (again) or goes on, in its state."""
+        if self._shared is not None:
+            state = self._state if trial.state is None else trial.state
+            self._guard("restoring its state", self._shared.restore, state)
+            return self._shared
+        self._make_room()
+        instance = self.prepare()
+        self._live.append(trial)
+        return instance
+
+    def _make_room(self) -> None:
+        while self._live and len(self._live) >= (1 if self._alone else LIVE):
+            self._live.pop(0).close()
+
+    def set_input(self, instance: Instance, coefficients: Array) -> None:
+        """Give the input for one macro step."""
+        self._guard("setting its inputs", instance.set_input, coefficients, self.step)
+
+    def advance(self, instance: Instance, time: float) -> None:
+        """One macro step."""
+        self.steps += 1
+        self._guard(f"its step from t = {time:g} to {time + self.step:g}", instance.step, time, self.step)
+
+    def read(self, instance: Instance, time: float) -> Array:
+        """Outputs and visible states; anything that is not finite fails."""
+        row = np.empty(self.width)
+        row[: self.outputs] = output_values(self._guard(f"reading at t = {time:g}", instance.read), self.outputs)
+        if self.access is not None:
+            row[self.outputs :] = self._guard(f"reading its states at t = {time:g}", self.access.read, instance)
+        row[self.constant] = 0.0
+        if not np.isfinite(row).all():
+            names = (*self.unit.outputs, *(self.access.names if self.access else ()))
+            where = int(np.flatnonzero(~np.isfinite(row))[0])
+            raise TrialFailed(f"'{names[where]}' is {row[where]} at t = {time:g}")
+        return row
+
+    def save(self, instance: Instance) -> Any:
+        """The state of the shared instance."""
+        return self._guard("saving its state", instance.save)
+
+    def nudge(self, instance: Instance, by: Array) -> None:
+        """Add to the visible states."""
+        assert self.access is not None
+        values = self._guard("reading its states", self.access.read, instance) + by
+        self._guard("setting its states", self.access.write, instance, values)
+
+    def restart(self, states: Array, deviations: Array) -> Array:
+        """Readings of a fresh instance that starts at the operating point in the states given, as those of a trial."""
+        assert self.access is not None
+        self._make_room()
+        instance: Instance | None = self._guard("being restarted", self.access.restart, states, self.time)
+        if instance is None:
+            raise TrialFailed("its states cannot be given at a start")
+        try:
+            self.set_input(instance, self._coefficients(self.held))
+            self._guard("leaving initialisation", instance.finish_initialisation)
+            return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
+        finally:
+            instance.close()
+
+    def go(self, instance: Instance, k: int, deviation: Array) -> Array:
+        """Step k after the operating point, under a deviation of the held inputs; the reading before it."""
+        time = self.moment(k)
+        coefficients = deviation.copy()
+        coefficients[0] += self.held
+        self.set_input(instance, coefficients)
+        row = self.read(instance, time)
+        self.advance(instance, time)
+        return row
+
+    def _coefficients(self, values: Array) -> Array:
+        # Every input keeps all its powers, so that a unit never sees a polynomial shorter than the one before.
+        return np.vstack([values, np.zeros((self.powers - 1, len(values)))])
+
+    @staticmethod
+    def _guard(doing: str, function: Any, *arguments: Any) -> Any:
+        """Call into the unit; whatever it raises becomes a reason."""
+        try:
+            return function(*arguments)
+        except CosimoError as error:
+            raise TrialFailed(f"{doing} failed: {error}") from error
+        except Exception as error:
+            raise TrialFailed(f"{doing} failed with {type(error).__name__}: {error}") from error
+
+
+class Trial:
+    """One sequence of steps from the operating point; it can be continued."""
+
+    def __init__(self, bench: Bench, nudge: Array | None) -> None:
+        self._bench, self._nudge = bench, nudge
+        self.state: Any = None
+        self._instance: Instance | None = None
+        self._past: list[Array] = []
+
+    def run(self, deviations: Array) -> Array:
+        """Go on under these deviations (N, powers, inputs) of the held inputs; the readings before each step."""
+        bench, done = self._bench, len(self._past)
+        instance = self._instance
+        if instance is None:
+            instance = bench.begin(self)
+            if not bench.restore:
+                self._instance = instance
+                for k, deviation in enumerate(self._past):  # the instance of before was given up for another trial
+                    self._step(instance, k, deviation)
+        rows = [self._step(instance, done + k, deviation) for k, deviation in enumerate(deviations)]
+        self._past += list(deviations)
+        if bench.restore:
+            self.state = bench.save(instance)
+        return np.array(rows).reshape(len(deviations), bench.width)
+
+    def close(self) -> None:
+        """Release the instance; the trial can still be continued, at the cost of a replay."""
+        if self._instance is not None:
+            self._instance.close()
+        self._instance = None
+
+    def _step(self, instance: Instance, k: int, deviation: Array) -> Array:
+        if k == 0 and self._nudge is not None:
+            self._bench.nudge(instance, self._nudge)
+        return self._bench.go(instance, k, deviation)

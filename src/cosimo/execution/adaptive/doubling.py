@@ -1,0 +1,164 @@
+"""Step doubling: two macro steps and one of twice the length, from the same saved state.
+
+For a master of order p the error of the two short steps is, to leading order (Richardson),
+
+    e = (y_short − y_long) / (2^p − 1).
+
+Outputs are compared at the same time and, where a unit feeds inputs through, under the same input: the input of a step
+is held or extrapolated, so that such an output is late by a step anyway, an error that does not add up and would hide
+that of the states. What neither of the two has seen yet cannot differ, such as a limit that is left in the last of the
+steps; so an input may not have changed by more than 2 r^(1/(p + 1)) of its size either, about the most that a smooth
+signal changes in a step with the error r.
+
+A pair of steps with an error above the tolerance is not accepted: all units go back and try shorter ones. A step that a
+unit discards, in which it wants the simulation to end, or that gives no finite value, is too long as well.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cosimo.core.arrays import Array, output_values, product
+from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, StepTooShort
+from cosimo.core.unit import Unit
+from cosimo.execution.adaptive.indicators import NOTHING, Exchange, Judged, Seen, Tolerances
+from cosimo.execution.adaptive.stepping import SAFETY, SHRINK, Advance, Plan, Row, Stepper
+from cosimo.execution.adaptive.variable import Saved, VariableInterpreter
+
+CHANGE = 2.0
+STUCK = 200
+"""By how many pairs of shortest steps those whose error is too large may outnumber the others before the run is given
+up. A start from rest, or an event inside a unit, takes some; what is not smooth at any step takes all."""
+
+
+class DoublingStepper(Stepper):
+    """Pairs of macro steps, each compared with one of twice the length."""
+
+    indicator = "step doubling"
+    pair = 2
+
+    def __init__(self, live: VariableInterpreter, plan: Plan, row: Row) -> None:
+        super().__init__(live, plan, row)
+        self._tolerances, self._order = plan.tolerances, plan.order
+        self._shrinks = 2.0**plan.order - 1.0
+        self._exchange = Exchange(live)
+        self._changes = Tolerances(CHANGE * plan.tolerances.relative**self._exponent, plan.tolerances.absolute)
+        units = live.system.units
+        self._names = live.system.outputs
+        self._units = [name for name, unit in units.items() for _ in unit.outputs]
+        self._through = [name for name, unit in units.items() if unit.feedthrough().any()]
+        self._early = {name for name, clock in live.timeline.clocks.items() if clock.read < 1}
+        # What is not continuous differs by a step of its own, however short ours are.
+        self._counts = np.array([_continuous(unit, i) for unit in units.values() for i in range(len(unit.outputs))])
+        self._sizes = np.abs(np.array(live.outputs()))
+        self._stuck = 0
+
+    def advance(self, place: int) -> Advance:
+        """Two macro steps, begun anew as often as needed."""
+        saved, refused = self.live.save(place), False
+        while True:
+            length, jumped = self._length(place)
+            half = length // 2
+            if half == 0:  # jumps a quantum apart: nothing to compare
+                self._make(place, length)
+                self._choose(length, 1.0, jumped)
+                return Advance([length], [self.row(place + length, length)])
+            shortest = half <= self.lengths.shortest
+            try:
+                judged, rows = self._attempt(saved, half, length, jumped)
+            except (StepDiscarded, NonFiniteError, EndRequested):
+                if shortest:
+                    raise
+                judged, rows = Judged(math.inf, "", ""), []
+            if judged.error <= 1 or shortest:
+                break
+            self.rejected, refused = self.rejected + 1, True
+            self.live.restore(saved)
+            self.wanted = self.lengths.fit(half * max(SAFETY * judged.error**-self._exponent, SHRINK))
+        self._require_progress(judged, place)
+        # What was just refused is not tried again at once.
+        self._choose(half, max(judged.error, SAFETY ** (1 / self._exponent)) if refused else judged.error, jumped)
+        return Advance([half, length - half], rows)
+
+    def _attempt(self, saved: Saved, half: int, length: int, jumped: bool) -> tuple[Judged, list[list[float]]]:
+        """The error of two steps from the `saved` state, which is the present one, and their rows."""
+        live, place = self.live, saved.place
+        end = place + length
+        long = self._outputs(self._make(place, length), end, {})
+        given = {name: _input(live, name) for name in self._through}
+        live.restore(saved)
+        self._make(place, half)
+        rows = [self.row(place + half, half)]
+        sizes = np.maximum(self._sizes, np.abs(live.outputs()))
+        last = self._make(place + half, length - half)
+        rows.append(self.row(end, length - half))
+        sizes = np.maximum(sizes, np.abs(live.outputs()))
+        difference = np.abs(self._outputs(last, end, given) - long)
+        errors = np.where(self._counts, difference / self._shrinks / self._tolerances.of(sizes), 0.0)
+        errors[np.isnan(errors)] = math.inf
+        worst = int(np.argmax(errors)) if len(errors) else -1
+        judged = Judged(float(errors[worst]), self._units[worst], self._names[worst]) if len(errors) else NOTHING
+        seen = self._exchange.look(last, end)
+        judged = max(judged, self._changed(seen, jumped))
+        if judged.error <= 1 or half <= self.lengths.shortest:
+            self._sizes = sizes
+            self._exchange.accept(seen)
+        return judged, rows
+
+    def _changed(self, seen: Seen, jumped: bool) -> Judged:
+        """Defects against the change that is allowed; they go with h^p, where errors of a step go with h^(p+1)."""
+        wrong = np.abs(seen.used - seen.new) / self._changes.of(seen.sizes)
+        return self._exchange.worst(self._exchange.counted(wrong, jumped) ** ((self._order + 1) / self._order))
+
+    def _make(self, place: int, length: int) -> VariableInterpreter:
+        step = self.live.lasting(length)
+        self.made += 1
+        step.macro_step(place)
+        return step
+
+    def _outputs(self, step: VariableInterpreter, end: int, given: dict[str, Array]) -> Array:
+        """All outputs at `end`, of units in `given` as they are under that input, which is then taken back."""
+        parts = []
+        for name, unit in step.system.units.items():
+            if name not in given and name not in self._early:
+                parts.append(step.y[name])
+                continue
+            instance, count = step.instances[name], len(unit.outputs)
+            with step.guard(name, "read", end):
+                if name in given:
+                    own = _input(step, name)
+                    fixed = [variable in unit.discrete_inputs for variable in unit.inputs]
+                    instance.set_input(np.where(fixed, own, given[name])[None, :], step.master.step)
+                    parts.append(output_values(instance.read(), count))
+                    instance.set_input(own[None, :], step.master.step)
+                else:
+                    parts.append(output_values(instance.read(), count))
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _require_progress(self, judged: Judged, place: int) -> None:
+        if judged.error <= 1:
+            self._stuck = max(self._stuck - 1, 0)
+            return
+        self._force(judged, place)
+        self._stuck += 1
+        if self._stuck > STUCK:
+            shortest = self.lengths.shortest * self.lengths.grid.quantum
+            raise StepTooShort(
+                f"unit '{judged.unit}' at t = {self.lengths.grid.time(place):g}: {judged.worst} has {judged.error:.3g} "
+                f"times the tolerated error even with the shortest step ({shortest:.3g} s), which is made again and "
+                f"again; allow shorter steps or a larger tolerance, or use the kind 'energy'."
+            )
+
+
+def _input(step: VariableInterpreter, name: str) -> Array:
+    """The unit's input at the end of the macro step."""
+    value: Array = product(step.input_row(name)[None, :], step.c[name])[0]
+    return value
+
+
+def _continuous(unit: Unit, output: int) -> bool:
+    """Whether an output changes smoothly, as far as an FMU says."""
+    infos = getattr(unit, "output_infos", None)
+    return infos is None or bool(infos[output].continuous)

@@ -1,0 +1,316 @@
+"""The two ways to run a schedule on live units: the compiled kernel, and the plain-Python interpreter, its oracle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
+from cosimo.execution.lowering import Lowering
+from cosimo.execution.monitoring import Findings, Monitor, Watch
+from cosimo.execution.reference import Interpreter, Signals, end_requested, named, non_finite, unit_failed
+from cosimo.units.native import BadStatus
+
+INTERVAL = 0.25
+"""Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
+
+OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)
+"""What the kernel returns."""
+ENDED_INSIDE = 103
+"""The kernel's status for a unit that wants the run to end before the macro step is over."""
+NOT_EXACT = 101
+"""The kernel's status for a value that the type of a variable cannot hold."""
+PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
+VERBS = ("set", "step", "get", "save", "restore")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How a schedule is run.
+
+    `kind`: "kernel" (compiled) or "reference" (plain Python, slow, for comparison). `parallel`: None steps the units of
+    a stage in several threads where the first steps show that it pays, True always, False never; `threads` limits them
+    (default: as many as there are processors). `monitors`: whether the run is watched (monitoring.py); off only to
+    measure what that costs. `allow_non_finite`: NaN and infinity from a unit are warned of, once per output, and the
+    run goes on. `interval`: seconds after which the kernel returns to write rows, 0: only at the end, which spares
+    short runs a thread.
+    """
+
+    kind: Literal["kernel", "reference"] = "kernel"
+    parallel: bool | None = None
+    threads: int | None = None
+    monitors: bool = True
+    allow_non_finite: bool = False
+    interval: float = INTERVAL
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("kernel", "reference"):
+            raise UnknownNameError("engine", self.kind, ("kernel", "reference"))
+        if self.threads is not None and self.threads < 1:
+            raise ConfigurationError(f"the number of threads must be at least 1, not {self.threads}.")
+
+
+class Failure(NamedTuple):
+    """Where the kernel met a bad status or a value that is not finite."""
+
+    unit: str
+    phase: int
+    status: int
+    output: int
+    at: float
+    duration: float
+    value: float
+
+
+class Engine(Protocol):
+    """Makes macro steps and fills rows (time, then the recorded signals)."""
+
+    made: int
+    """How many macro steps the last `advance` completed, also when it raised."""
+    diverged: bool
+    """Whether the run was found to grow and shall end here."""
+    ended: str | None
+    """The unit that wants the run to end here."""
+
+    def advance(self, first: int, rows: Array) -> None:
+        """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """Sweeps and last residual of every iteration since this was asked before."""
+
+    def findings(self, final: bool = True) -> Findings | None:
+        """What was seen in the run, or without `final`, asked between two calls, so far. None where nobody watched."""
+
+    def busy(self) -> str | None:
+        """The unit that is being stepped, where that is known; any thread may ask."""
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """Outputs that are not finite, where that is allowed: the first time, and the value."""
+
+    def signals(self) -> Signals:
+        """All signals between units as they are now."""
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """All that the run remembers between two macro steps, units included, as plain data."""
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Go on after macro step k from what `memory` gave."""
+
+    def close(self) -> None:
+        """Let go of the units, before they are closed themselves."""
+
+
+class ReferenceEngine:
+    """The plain interpreter as an engine."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str], watch: Watch | None = None) -> None:
+        self._interpreter = interpreter
+        told = sum(len(joint.signals) for joint in interpreter.joints)
+        self._inputs = len(names) > len(interpreter.system.outputs) + told
+        self.made, self.diverged = 0, False
+        self.ended: str | None = None
+        self._monitor: Monitor | None = None
+        if watch is not None:
+            places = {name: place for place, name in enumerate(interpreter.system.input_names)}
+            self._watched = [places[name] for name in watch.inputs]
+            self._monitor = Monitor(watch, *self._signals())
+
+    def advance(self, first: int, rows: Array) -> None:
+        """One macro step at a time."""
+        self.made = 0
+        # An unstable run overflows sooner or later; that is found when outputs are read, and said in our words.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for k in range(first, first + len(rows)):
+                self._macro_step(k)
+                rows[self.made] = self.row(k + 1)
+                self.made += 1
+                if self._monitor is not None and self._monitor.observe(*self._signals()):
+                    self.diverged = True
+                    return
+                if self._interpreter.ends:
+                    self.ended = next(iter(self._interpreter.ends))
+                    return
+
+    def _macro_step(self, k: int) -> None:
+        self._interpreter.macro_step(k)
+
+    def _signals(self) -> tuple[Array, Array]:
+        """All outputs, and the inputs that are watched."""
+        inputs = self._interpreter.inputs()
+        return np.array(self._interpreter.outputs()), np.array([inputs[place] for place in self._watched])
+
+    def findings(self, final: bool = True) -> Findings | None:
+        """As the plain monitors saw them."""
+        return None if self._monitor is None else self._monitor.findings(final)
+
+    def busy(self) -> str | None:
+        """Not known."""
+        return None
+
+    def row(self, k: int) -> list[float]:
+        """The row after k macro steps."""
+        values = self._interpreter.outputs() + (self._interpreter.inputs() if self._inputs else [])
+        return [self._interpreter.time(k, 0.0), *values, *self._interpreter.told()]
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """As the interpreter counted them."""
+        live = self._interpreter
+        taken = live.sweeps, live.residuals
+        live.sweeps, live.residuals = [], []
+        return taken
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """As the interpreter noted them."""
+        return self._interpreter.not_finite
+
+    def signals(self) -> Signals:
+        """Those of the interpreter."""
+        return self._interpreter.signals()
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """Of the interpreter, the units and the monitors."""
+        live = self._interpreter
+        units = {name: live.serialise(name, live.time(k, 0.0)) for name in live.instances}
+        watched = None if self._monitor is None else self._monitor.memory()
+        return {"live": live.memory(), "units": units, "monitor": watched}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Into the interpreter, the units and the monitors."""
+        live = self._interpreter
+        live.load(memory["live"])
+        for name, state in memory["units"].items():
+            live.deserialise(name, state, live.time(k, 0.0))
+        if self._monitor is not None:
+            self._monitor.load(memory["monitor"])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class KernelEngine:
+    """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
+
+    def __init__(
+        self, interpreter: Interpreter, names: Sequence[str], options: EngineOptions, watch: Watch | None = None
+    ) -> None:
+        self._interpreter = interpreter
+        self._lowering = Lowering(interpreter, names)
+        self._program: Any = self._lowering.program
+        threads = options.threads or len(os.sched_getaffinity(0))
+        mode = -1 if options.parallel is None else int(options.parallel)
+        self._watched = watch is not None
+        if watch is not None:
+            self._lowering.watch(watch)
+        if interpreter.tolerant:
+            self._program.tolerate()
+        self._program.finish(threads, mode, options.interval)
+        self.made, self.diverged = 0, False
+        self.ended: str | None = None
+
+    def advance(self, first: int, rows: Array) -> None:
+        """As many macro steps as there are rows, or fewer when the interval is over."""
+        self.made = 0
+        given = self._lowering.given(first, len(rows))
+        count = len(given) if self._lowering.samples else len(rows)
+        try:
+            outcome = self._program.run(first, count, given, rows)
+        except CosimoError as error:
+            found = self._failure()
+            raise named(error, found.unit, found.at, PHASES[found.phase]) from error.__cause__
+        except Exception as error:
+            found = self._failure()
+            raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
+        finally:
+            self.made = self._program.made
+        if outcome == STOPPED:
+            raise KeyboardInterrupt
+        self.diverged = outcome == DIVERGED
+        if outcome == ENDED:
+            self.ended = self._interpreter.system.names[self._program.ending]
+        if outcome not in (OK, DIVERGED, ENDED):
+            self._raise(outcome)
+
+    def _failure(self) -> Failure:
+        unit, *rest = self._program.failure
+        return Failure(self._interpreter.system.names[unit], *rest)
+
+    def _raise(self, outcome: int) -> NoReturn:
+        found = self._failure()
+        name, at = found.unit, found.at
+        if outcome == NON_FINITE:
+            raise non_finite(name, self._interpreter.system.units[name].outputs[found.output], found.value, at)
+        if found.status == ENDED_INSIDE:
+            raise end_requested(name, found.value)
+        try:
+            if found.status == NOT_EXACT:
+                self._not_exact(name, found.phase)
+            explain = getattr(self._interpreter.instances[name], "explain", None)
+            if explain is not None:
+                explain(VERBS[found.phase], found.status, at, found.duration)
+        except CosimoError as error:
+            raise named(error, name, at, PHASES[found.phase]) from error.__cause__
+        raise unit_failed(name, PHASES[found.phase], at, BadStatus(found.status))
+
+    def _not_exact(self, name: str, phase: int) -> None:
+        """Let the instance itself say which value does not fit its type: it refuses the same."""
+        instance = self._interpreter.instances[name]
+        if phase == 0:
+            instance.set_input(self._lowering.inputs(name), self._interpreter.master.step)
+        else:
+            instance.read()
+
+    @property
+    def made_so_far(self) -> int:
+        """How many macro steps the call of `advance` that is under way has completed; any thread may ask."""
+        return int(self._program.made)
+
+    @property
+    def shared(self) -> bool:
+        """Whether units are stepped in several threads."""
+        return bool(self._program.shared)
+
+    def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
+        """As the kernel counted them."""
+        return self._program.take_sweeps()  # type: ignore[no-any-return]
+
+    def findings(self, final: bool = True) -> Findings | None:
+        """As the compiled loop saw them."""
+        return Findings.told(self._program.findings(final)) if self._watched else None
+
+    def busy(self) -> str | None:
+        """As the compiled loop notes it; None where several step at once."""
+        number = self._program.busy
+        return None if number < 0 else self._interpreter.system.names[number]
+
+    def not_finite(self) -> Mapping[str, tuple[float, float]]:
+        """Those at the start, then those that the compiled loop met."""
+        names = self._interpreter.system.outputs
+        met = {names[place]: (at, value) for place, at, value in self._program.not_finite()}
+        return {**met, **self._interpreter.not_finite}
+
+    def signals(self) -> Signals:
+        """Those of the compiled loop."""
+        return self._lowering.signals()
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """The kernel's own memory, and the states of predictors and units outside of it."""
+        live = self._interpreter
+        units = {name: live.serialise(name, live.time(k, 0.0)) for name in self._lowering.outside}
+        return {"kernel": self._program.memory(), "predictors": live.predictor_states(), "units": units}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Into the kernel, the predictors and the units."""
+        live = self._interpreter
+        for name in self._lowering.outside:
+            live.deserialise(name, memory["units"][name], live.time(k, 0.0))
+        live.load_predictors(memory["predictors"])
+        self._program.set_memory(memory["kernel"])
+
+    def close(self) -> None:
+        """End the threads and free saved states."""
+        self._program.release()

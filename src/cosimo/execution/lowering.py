@@ -1,0 +1,373 @@
+"""From a schedule to the kernel's instruction table: every operation with its constants, over flat arrays.
+
+    y  outputs of all units, one after the other        c  their input polynomials, c_0 of all inputs, then c_1, …
+    w  memories of the couplings, link after link       e  samples of external inputs, anew for every macro step
+
+Consecutive operations of the same kind on different units become one instruction (a stage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from importlib import import_module
+from itertools import accumulate
+from math import copysign, factorial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import RunError, UnitError
+from cosimo.core.joint import Joint, Segment, segment
+from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.schedule import Convergence, Restore, Save, flatten
+from cosimo.core.settling import settled
+from cosimo.core.signals import mixer_of
+from cosimo.core.sources import Source
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
+from cosimo.execution.monitoring import Watch
+from cosimo.execution.reference import Interpreter, Signals
+from cosimo.units.linear import LinearInstance
+from cosimo.units.native import NativeInstance
+from cosimo.units.python import PythonInstance
+
+if TYPE_CHECKING:
+    from cosimo.units.fmu_instance import FmuInstance, NativeFmu, NativeGroup
+
+TYPES = (
+    *("Float64", "Float32", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Boolean"),
+    "BooleanAsInt",
+)
+"""The kernel's numbers for the types of FMU variables; Booleans of FMI 2.0 are integers."""
+SAME = {"Real": "Float64", "Integer": "Int32"}
+"""FMI 2.0's own names of types."""
+
+
+class Lowering:
+    """The program of an initialised interpreter: its instances go on living in the kernel."""
+
+    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
+        self.interpreter, self.system, self.master = interpreter, interpreter.system, interpreter.master
+        units = self.system.units
+        self.numbers = {name: number for number, name in enumerate(units)}
+        self.y = _places(units, [len(unit.outputs) for unit in units.values()])
+        self.c = _places(units, [interpreter.c[name].size for name in units])
+        self.w = list(accumulate((len(w) for w in interpreter.w), initial=0))
+        self.samples: list[tuple[str, Source, float]] = []
+        self._maps: dict[tuple[str, float], int] = {}
+        self.outside: list[str] = []
+        """Units whose state is not part of the kernel's memory."""
+        self._kind: tuple[type, set[str]] | None = None
+        starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
+        self.m = dict(zip(self.master.mixers, starts, strict=False))
+        self.j = list(accumulate((nodes.size + 2 for nodes in interpreter.nodes), initial=starts[-1]))
+        flat = [
+            np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
+        ]
+        self.program: Any = import_module("cosimo._kernel").Program(interpreter.start_time, self.master.step, *flat)
+        self.program.name_units(list(units))
+        for name in units:
+            self._add(name)
+        self._lower(interpreter.timeline.operations)
+        self._columns(names)
+
+    def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
+        names, i = self.system.units, self.interpreter
+        # Of a predictor: the nodes, which expert is in charge, the last error.
+        learned = [np.append(nodes, [0.0, 0.0]) for nodes in i.nodes]
+        return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values(), *learned]
+
+    def given(self, first: int, count: int) -> Array:
+        """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
+        if not self.samples:
+            return np.empty((1, 0))
+        values: list[list[float]] = []
+        sample, time = self.interpreter.sample, self.interpreter.time
+        for k in range(first, first + count):
+            try:
+                values.append([sample(target, source, time(k, t)) for target, source, t in self.samples])
+            except RunError:
+                if not values:
+                    raise
+                break  # the steps before it are made first
+        return np.array(values)
+
+    def inputs(self, name: str) -> Array:
+        """The input polynomial of a unit as it stands in the kernel now."""
+        shape = self.interpreter.c[name].shape
+        begin = self.c[name]
+        return np.array(self.program.polynomials[begin : begin + shape[0] * shape[1]]).reshape(shape)
+
+    def signals(self) -> Signals:
+        """All signals as they stand in the kernel now."""
+        y, c, w = map(np.array, self.program.signals)
+        outputs = {name: y[at : at + len(self.system.units[name].outputs)].copy() for name, at in self.y.items()}
+        inputs = {name: c[at : at + self.interpreter.c[name].size].copy() for name, at in self.c.items()}
+        return Signals(outputs, inputs, w)
+
+    # ---- units ---------------------------------------------------------------------------------------------------
+
+    def _powers(self, name: str) -> int:
+        """How many coefficients of the input polynomial the unit takes."""
+        return min(self.system.units[name].input_degree + 1, len(self.interpreter.c[name]))
+
+    def _add(self, name: str) -> None:
+        unit, instance = self.system.units[name], self.interpreter.instances[name]
+        m, p, powers = len(unit.inputs), len(unit.outputs), self._powers(name)
+        if not isinstance(instance, LinearInstance | NativeInstance):
+            self.outside.append(name)
+        if isinstance(instance, LinearInstance):
+            c = np.zeros((powers, m))
+            c[: len(instance.c)] = instance.c
+            output = instance.output_map.ravel().tolist()
+            self.program.linear(instance.x.tolist(), c.ravel().tolist(), m, output, p, instance.feeds_through)
+        elif isinstance(instance, NativeInstance):
+            arrays = [part.tolist() for part in (instance.x, instance.u, instance.y)]
+            self.program.compiled(instance.unit.step, instance.unit.output or 0, *arrays)
+        elif isinstance(instance, PythonInstance):
+            self.program.python_object(instance, instance.object, list(unit.inputs), list(unit.outputs))
+        elif (native := _native(instance, powers)) is not None:
+            self._add_fmu(name, native, powers)
+        else:
+            self.program.python_instance(instance, m, p, powers)
+
+    def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
+        number, symbol = self.numbers[name], native.address
+        groups = (native.inputs, native.outputs)
+        plain = all(_doubles(found) for found in groups)
+        references = [[r for group in found for r in group.references] if plain else [] for found in groups]
+        value = "Real" if native.version == 2 else "Float64"
+        state = "FMUstate" if native.version == 2 else "FMUState"
+        prefix = f"fmi{native.version}"
+        # Only what will be called is looked up: FMUs lack functions that they, or this schedule, do not need.
+        used = [
+            symbol(f"{prefix}{verb}{value}") if found else 0
+            for verb, found in zip(("Set", "Get"), references, strict=True)
+        ]
+        kept = any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
+        states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
+        functions = [*used, symbol(f"{prefix}DoStep"), *states]
+        if native.version == 2:
+            functions += [_optional(symbol, f"{prefix}Get{kind}Status") for kind in ("Real", "Boolean")]
+        unit = self.system.units[name]
+        sizes = (len(unit.inputs), len(unit.outputs))
+        if native.version == 3:
+            self.program.fmi3(native.component, functions, *references, *(sizes if plain else (0, 0)))
+        else:
+            self.program.fmi2(native.component, functions, *references)
+        if native.isolated:
+            self.program.post(number, native.version, symbol(f"cosimoPostStep{native.version}"))
+        if not plain:
+            self.program.typed(number, native.version, native.component, *sizes)
+            for input_, found in zip((True, False), groups, strict=True):
+                for group in found:
+                    function = symbol(f"{prefix}{'Set' if input_ else 'Get'}{group.code}")
+                    kind = TYPES.index(
+                        "BooleanAsInt"
+                        if (native.version, group.code) == (2, "Boolean")
+                        else SAME.get(group.code, group.code)
+                    )
+                    self.program.typed_group(number, input_, kind, group.references, group.positions, function)
+        elif powers > 1:
+            m, h = len(references[0]), self.master.step
+            orders = [j for j in range(1, powers) for _ in range(m)]
+            scale = [factorial(j) / h**j for j in orders]
+            c = np.zeros((powers, m))
+            c[0] = self.interpreter.c[name][0]
+            derive = symbol("fmi2SetRealInputDerivatives")
+            self.program.fmi2_derivatives(number, derive, powers, orders, scale, c.ravel().tolist())
+
+    # ---- operations ----------------------------------------------------------------------------------------------
+
+    def _lower(self, operations: Sequence[TimedOperation]) -> None:
+        self._kind = None
+        for operation in operations:
+            self._separate(operation)
+            match operation:
+                case TimedCouple():
+                    self._couple(operation)
+                case TimedStep():
+                    self._step(operation)
+                case TimedRead():
+                    if operation.again:
+                        self._give_again(operation.unit, operation.offset, float(operation.time))
+                    self.program.read(self.numbers[operation.unit], self.y[operation.unit], float(operation.time))
+                case Save() | Restore():
+                    name = operation.unit
+                    width = self.interpreter.c[name].size
+                    self.program.keep(self.numbers[name], isinstance(operation, Restore), self.c[name], width)
+                case TimedRepeat():
+                    self._repeat(operation)
+
+    def _separate(self, operation: TimedOperation) -> None:
+        """A unit that comes again within a run of operations of one kind begins a new stage."""
+        if isinstance(operation, TimedRepeat):
+            return
+        if self._kind is None or self._kind[0] is not type(operation):
+            self._kind = (type(operation), set())
+        elif operation.unit in self._kind[1]:
+            self.program.barrier()
+            self._kind = (type(operation), set())
+        self._kind[1].add(operation.unit)
+
+    def _couple(self, operation: TimedCouple) -> None:
+        name, m = operation.unit, len(self.system.units[operation.unit].inputs)
+        samplings = dict(zip(self.system.incoming(name), operation.samplings, strict=True))
+        if name in self.master.mixers:
+            self._mix(operation)
+            samplings = {}
+        for number, joint in enumerate(self.interpreter.joints):
+            if joint.unit == name:
+                self._predict(number, joint, segment(joint, samplings[joint.links[0]]))
+                samplings = {link: sampling for link, sampling in samplings.items() if link not in joint.links}
+        for index, inlet in enumerate(self.system.inlets[name]):
+            coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
+            if inlet.link in samplings:
+                link, f = inlet.link, coupling.matrices(samplings[inlet.link])
+                source, connection = self.y[link.source.unit] + link.source.index, link.connection
+                if f.plain and connection.identity:
+                    self.program.copy(place, source)
+                elif f.plain:
+                    self.program.scale(place, source, connection.gain, connection.offset)
+                else:
+                    matrices = [part.ravel().tolist() for part in (f.ww, f.ws, f.uw)]
+                    memory = self.w[link.number]
+                    self.program.link(source, place, m, connection.gain, connection.offset, memory, *matrices)
+            elif inlet.source is not None:
+                points, fit = external_fit(coupling.degree, operation.span)
+                self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
+                self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
+        self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _mix(self, operation: TimedCouple) -> None:
+        name = operation.unit
+        mixer, links = mixer_of(self.system, self.master, name), self.system.incoming(name)
+        assert mixer is not None
+        m = len(self.system.units[name].inputs)
+        targets = [self.c[name] + power * m + link.target.index for power in range(mixer.degree + 1) for link in links]
+        update, uw = np.hstack([mixer.ww, mixer.wy]).ravel().tolist(), mixer.uw_at(operation.time).ravel().tolist()
+        offsets = [link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links))
+        self.program.mix(targets, self.m[name], len(mixer.ww), update, uw, offsets)
+        # Signs of zeros, which the short form may change, are lost in the sum with any offset but −0.
+        if (short := settled(mixer)) is not None and not any(o == 0 and copysign(1.0, o) < 0 for o in offsets):
+            self.program.settle(short.startup, short.shifts, short.samples, short.taps)
+
+    def _predict(self, number: int, joint: Joint, place: Segment) -> None:
+        y, connections = self.y[joint.source], [(link, link.connection) for link in joint.links]
+        self.program.predict(
+            self.interpreter.predictors[number],
+            [(y + link.source.index, connection.gain, connection.offset) for link, connection in connections],
+            [self.y[joint.unit] + output for output in joint.actions],
+            [self.c[joint.unit] + link.target.index for link in joint.links],
+            len(self.system.units[joint.unit].inputs),
+            self.j[number],
+            (place.node, place.fresh),
+            place.phase,
+            place.period,
+        )
+
+    def _step(self, operation: TimedStep) -> None:
+        name, unit = operation.unit, self.system.units[operation.unit]
+        tau, duration = float(operation.time), float(operation.fraction) * self.master.step
+        if unit.input_degree < len(self.interpreter.c[name]) - 1 and operation.offset > 0:
+            self._give_again(name, operation.offset, tau)
+        self.program.step(self.numbers[name], self._map(name, duration), tau, duration)
+
+    def _give_again(self, name: str, offset: Fraction, tau: float) -> None:
+        """What the unit can take of its input polynomial from `offset` after the coupling on."""
+        unit, powers = self.system.units[name], len(self.interpreter.c[name])
+        cut = shift_matrix(powers - 1, offset, keep=unit.input_degree).ravel().tolist()
+        self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
+
+    def _map(self, name: str, duration: float) -> int:
+        """What a unit needs for steps of this duration: the number of its map."""
+        if (name, duration) not in self._maps:
+            number, instance, powers = self.numbers[name], self.interpreter.instances[name], self._powers(name)
+            found = 0
+            if isinstance(instance, LinearInstance):
+                parts = instance.step_map(duration, powers - 1, self.master.step)
+                found = self.program.linear_map(number, *(part.ravel().tolist() for part in parts))
+            elif powers > 1 and _native(instance, powers) is not None:
+                along = shift_matrix(powers - 1, duration / self.master.step)
+                found = self.program.fmi2_map(number, along.ravel().tolist())
+            self._maps[name, duration] = found
+        return self._maps[name, duration]
+
+    def _repeat(self, operation: TimedRepeat) -> None:
+        times = operation.times
+        until = times if isinstance(times, Convergence) else Convergence()
+        count = 0 if isinstance(times, Convergence) else times
+        self.program.begin_repeat(count, until.tolerance, until.limit, until.anderson, len(operation.sweeps))
+        for number, sweep in enumerate(operation.sweeps):
+            self.program.begin_sweep(number)
+            self._lower(sweep)
+            self.program.end_sweep()
+        self.program.end_repeat()
+        self._kind = None
+
+    def watch(self, watch: Watch) -> None:
+        """Let the compiled loop watch the run."""
+        links = [link.connection for link in self.system.links]
+        self.program.watch(
+            [(place, link.gain, link.offset) for place, link in zip(watch.sources, links, strict=True)],
+            [self._value_now(name) for name in watch.inputs],
+            [(bond.forward.number, bond.back.number, bond.ratio) for bond in watch.bonds],
+            watch.owners,
+            watch.groups,
+            watch.stop,
+        )
+
+    def _value_now(self, name: str) -> tuple[int, int, list[float]]:
+        """Where an input's polynomial begins, how far its powers are apart, and what evaluates it at the end."""
+        variable = self.system.input(name)
+        clock, c = self.interpreter.timeline.clocks[variable.unit], self.interpreter.c[variable.unit]
+        return self.c[variable.unit] + variable.index, c.shape[1], value_row(len(c) - 1, clock.now).tolist()
+
+    # ---- rows ----------------------------------------------------------------------------------------------------
+
+    def _columns(self, names: Sequence[str]) -> None:
+        outputs = {name: place for place, name in enumerate(self.system.outputs)}
+        told = {
+            name: self.j[number] + 3 * len(joint.links) + place
+            for number, joint in enumerate(self.interpreter.joints)
+            for place, name in enumerate(joint.signals)
+        }
+        for name in names:
+            if name in told:
+                self.program.memory_column(told[name])
+                continue
+            if name in outputs:
+                self.program.column(outputs[name], 0, [])
+                continue
+            self.program.column(*self._value_now(name))
+
+
+def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names, accumulate(widths, initial=0), strict=False))
+
+
+def _optional(symbol: Callable[[str], int], name: str) -> int:
+    """The address of a function, or 0 where the FMU has none."""
+    try:
+        return symbol(name)
+    except UnitError:
+        return 0
+
+
+def _doubles(groups: Sequence[NativeGroup]) -> bool:
+    """Whether all variables are doubles, set or got in one call and in order."""
+    return not groups or (len(groups) == 1 and groups[0].code in ("Real", "Float64"))
+
+
+def _native(instance: object, powers: int) -> NativeFmu | None:
+    """The FMU's own functions, where the kernel can do all it needs: no event mode, no input beyond its powers."""
+    describe: Callable[[], NativeFmu] | None = getattr(instance, "native", None)
+    if describe is None:
+        return None
+    native, fmu = describe(), instance
+    if powers > 1 and not all(map(_doubles, (native.inputs, native.outputs))):
+        return None
+    if TYPE_CHECKING:
+        assert isinstance(fmu, FmuInstance)
+    return native if not native.event_mode and fmu.steps_plainly(powers) else None
