@@ -15,8 +15,8 @@ from benchmarks.measure import Table, peak_memory, seconds
 from cosimo import masters
 from cosimo.algebra import Batch
 from cosimo.analysis import analyse
+from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import chain, two_mass_glumac
-from cosimo.problems.two_mass_glumac import paper_masters
 
 
 def _analyse_chain(n: int, name: str) -> tuple[float, float]:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.formats.scenario import scenario_schema
-from cosimo.problems import reproduce
-from cosimo.reporting.fields import item_fields
+from cosimo.papers import reproduce
 
 SCALARS = ("boolean", "integer", "number", "string")
 PLACE = re.compile(r"(<!-- generated: (\w+) ?([\w-]*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -34,7 +33,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def paper(name: str) -> str:
     """Every number of a paper: published, ours, verdict, reason."""
     rows = []
-    for item in map(item_fields, reproduce([name])):
+    for item in (item.fields for item in reproduce([name])):
         shown = ("–" if item["published"] is None else item["published"], item["computed"])
         values = (f"{v:.10g}" if isinstance(v, float) else str(v) for v in shown)
         rows.append([item["item"], *values, item["verdict"], item["reason"] or "–"])

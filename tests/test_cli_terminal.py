@@ -19,8 +19,8 @@ import typer.main
 from cosimo.cli import app, completing, main
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
 from cosimo.masters import words as masters
+from cosimo.papers import PAPERS
 from cosimo.problems import CATALOGUE
-from cosimo.problems.reproduction import PAPERS
 
 COSIMO = [sys.executable, "-m", "cosimo.cli"]
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}

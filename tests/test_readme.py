@@ -31,9 +31,9 @@ from cosimo.core.document import as_json
 from cosimo.core.unit import Unit
 from cosimo.formats.export import export_unit
 from cosimo.formats.information import describe
-from cosimo.problems import reproduce
+from cosimo.papers import reproduce
 from cosimo.reporting.compensating import compensation_document
-from cosimo.reporting.fields import item_fields, run_fields
+from cosimo.reporting.fields import run_fields
 from cosimo.reporting.studying import study_document
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.trials import Comparison, combinations, reference, try_masters
@@ -251,7 +251,7 @@ def documents(folder: Path) -> dict[str, dict[str, object]]:
         "tune": replace(tuned, verified=tuned.verify(1)).fields(),
         "sweep": as_json(study_document(study, None, verdict)),
         "compensate": as_json(compensation_document(designed, compare(designed, stop=0.1))),
-        "reproduce": item_fields(next(iter(reproduce(["gomes2018"])))),
+        "reproduce": next(iter(reproduce(["gomes2018"]))).fields,
         "info": describe("two-mass").to_dict(),
         "info of an FMU": describe(fmu).to_dict(),
     }

@@ -22,8 +22,8 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Dmd
 from cosimo.execution.running import run
+from cosimo.papers.mechanics import coupling_signal, monolithic_motion
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_undamped
-from cosimo.problems.mechanics import coupling_signal, monolithic_motion
 from cosimo.reporting.compensating import compensation_document
 from cosimo.units import ForwardEuler, Mechanical, PythonUnit, StateSpace
 

@@ -15,8 +15,8 @@ from cosimo.compensation.forces import Force, Placement, Signal, available_force
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
+from cosimo.papers.mechanics import cosimulated_motion, exact_motion, nrms
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_glumac
-from cosimo.problems.mechanics import cosimulated_motion, exact_motion, nrms
 from cosimo.units import Exact, Mechanical
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cosimo.problems.reproduction import PAPERS
+from cosimo.papers import PAPERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 GENERATE = runpy.run_path(str(DOCS / "generate.py"))

@@ -7,7 +7,8 @@ import pytest
 
 from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis import Spectrum, consistency
-from cosimo.problems.two_mass_glumac import figure_6, first_crossing, paper_masters, pareto_front, two_mass_glumac
+from cosimo.papers.glumac2018 import figure_6, first_crossing, paper_masters, pareto_front
+from cosimo.problems.two_mass_glumac import two_mass_glumac
 
 GRID = np.logspace(-5, 5, 100)
 POINTS = {"Control21": 9.11, "Control12": 8.9}

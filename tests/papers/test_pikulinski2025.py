@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from cosimo.couplings import Dmd
-from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps
-from cosimo.problems.oscillators import LINEAR, NONLINEAR
-from cosimo.problems.pikulinski2025 import (
+from cosimo.papers.pikulinski2025 import (
     HELD,
     manipulator_errors,
     oscillator_error,
@@ -18,6 +16,8 @@ from cosimo.problems.pikulinski2025 import (
     predicted,
     robust_dmd,
 )
+from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps
+from cosimo.problems.oscillators import LINEAR, NONLINEAR
 
 
 def rms(values: np.ndarray) -> float:  # type: ignore[type-arg]

@@ -12,10 +12,10 @@ from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import RunError
 from cosimo.couplings import Dmd
+from cosimo.papers.pikulinski2025 import HELD, KINEMATIC, predicted
 from cosimo.problems.manipulator import Manipulator, Sinusoid
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 from cosimo.problems.pendula import Pendula
-from cosimo.problems.pikulinski2025 import HELD, KINEMATIC, predicted
 
 WINDOWS = (4, 6, 10, 20, 50, 100)
 Case = Callable[[Coupling], float]

@@ -8,12 +8,11 @@ import pytest
 from cosimo.analysis import LaplaceModel
 from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.compensation.assignment import assign
-from cosimo.problems import four_mass, motor_gearbox
-from cosimo.problems.mechanics import coupling_signal, energy, nrms
-from cosimo.problems.random_two_mass import random_study
-from cosimo.problems.richiedei2024 import PRINTED, motions
-from cosimo.problems.richiedei2024 import claims as motor_claims
-from cosimo.problems.tamellin2022 import (
+from cosimo.papers.mechanics import coupling_signal, energy, nrms
+from cosimo.papers.random_two_mass import random_study
+from cosimo.papers.richiedei2024 import PRINTED, motions
+from cosimo.papers.richiedei2024 import claims as motor_claims
+from cosimo.papers.tamellin2022 import (
     CASES,
     assignment_claims,
     claims,
@@ -22,6 +21,7 @@ from cosimo.problems.tamellin2022 import (
     free_evolution,
     rank_one,
 )
+from cosimo.problems import four_mass, motor_gearbox
 
 TWO_MASS = ["undamped 1 ms", "damped 1 ms", "damped 4 ms"]
 

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
-from cosimo.problems.mechanics import nrms
-from cosimo.problems.random_two_mass import Outcome, random_study
-from cosimo.problems.reproduction import PAPERS
-from cosimo.reporting.figures import FIGURES, draw, richiedei2024, style, tamellin2022, without_figures
-from cosimo.reporting.figures.picture import Picture
+from cosimo.papers import PAPERS
+from cosimo.papers.figures import FIGURES, draw, richiedei2024, style, tamellin2022, without_figures
+from cosimo.papers.figures.picture import Picture
+from cosimo.papers.mechanics import nrms
+from cosimo.papers.random_two_mass import Outcome, random_study
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITHOUT, WITH = "co-simulated without compensation", "co-simulated with compensation"
@@ -413,7 +413,7 @@ def test_a_folder_or_file_that_cannot_be_written(tmp_path: Path, monkeypatch: py
 
 
 def test_importing_loads_no_matplotlib() -> None:
-    code = "import cosimo.reporting.figures, sys; print('matplotlib' in sys.modules)"
+    code = "import cosimo.papers.figures, sys; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

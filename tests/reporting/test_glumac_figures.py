@@ -9,8 +9,9 @@ from scipy.stats import spearmanr
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.problems.two_mass_glumac import paper_masters, two_mass_glumac
-from cosimo.reporting.figures import FIGURES, glumac2018, style
+from cosimo.papers.figures import FIGURES, glumac2018, style
+from cosimo.papers.glumac2018 import paper_masters
+from cosimo.problems.two_mass_glumac import two_mass_glumac
 from cosimo.tuning import orientations
 
 

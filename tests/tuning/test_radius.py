@@ -8,8 +8,9 @@ import pytest
 from cosimo import masters
 from cosimo.algebra import Batch
 from cosimo.couplings import Hold
+from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass, quarter_truck, two_mass
-from cosimo.problems.two_mass_glumac import paper_masters, two_mass_glumac
+from cosimo.problems.two_mass_glumac import two_mass_glumac
 from cosimo.tuning.backends import Backend
 from cosimo.tuning.norms import norms
 from cosimo.tuning.radius import _Roots, _Search, spectral_radii, spectral_radius

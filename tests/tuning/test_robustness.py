@@ -22,8 +22,9 @@ from cosimo.core.schedule import Couple, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.core.unit import DiscreteModel
 from cosimo.couplings import Hold
-from cosimo.problems.two_mass_glumac import first_crossing as glumac_crossing
-from cosimo.problems.two_mass_glumac import paper_masters, two_mass_glumac
+from cosimo.papers.glumac2018 import first_crossing as glumac_crossing
+from cosimo.papers.glumac2018 import paper_masters
+from cosimo.problems.two_mass_glumac import two_mass_glumac
 from cosimo.tuning.robustness import (
     Structure,
     first_crossing,

@@ -41,23 +41,21 @@ def reproduce(
     json_: Json = False,
 ) -> None:
     """Print every number of the implemented papers: published, computed, verdict, reason; draw their figures."""
-    from cosimo.problems import reproduce as reproduce_papers
-    from cosimo.reporting.fields import item_fields
-    from cosimo.reporting.tables import item_lines
+    from cosimo.papers import reproduce as reproduce_papers
 
     # First: a folder that cannot be written is known before anything long has been computed.
     drawn = {} if figures is None else {"figures": _draw(papers or [], figures)}
     if json_:
-        say({"items": [item_fields(item) for item in reproduce_papers(papers or ())]} | drawn)
+        say({"items": [item.fields for item in reproduce_papers(papers or ())]} | drawn)
         return
     for path in drawn.get("figures", ()):
         print(path, flush=True)
     for item in reproduce_papers(papers or ()):
-        print("\n".join(item_lines(item)), flush=True)
+        print(item, flush=True)
 
 
 def _draw(papers: list[str], folder: Path) -> list[str]:
-    from cosimo.reporting.figures import draw, without_figures
+    from cosimo.papers.figures import draw, without_figures
 
     files = [str(path) for path in draw(papers, folder)]
     if none := without_figures(papers):

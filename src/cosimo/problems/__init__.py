@@ -1,4 +1,4 @@
-"""Built-in systems: one file per benchmark, with the system, its citation and, where published, its numbers."""
+"""Built-in systems: one file per benchmark, with its citation."""
 
 from cosimo.problems.catalogue import CATALOGUE, Problem, find
 from cosimo.problems.chain import chain
@@ -10,7 +10,6 @@ from cosimo.problems.motor_gearbox import motor_gearbox
 from cosimo.problems.oscillators import oscillator_linear, oscillator_nonlinear
 from cosimo.problems.pendula import pendula
 from cosimo.problems.quarter_truck import quarter_truck
-from cosimo.problems.reproduction import Item, reproduce
 from cosimo.problems.tank import tank
 from cosimo.problems.thermal_pair import thermal_pair
 from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
@@ -18,7 +17,6 @@ from cosimo.problems.two_mass_glumac import two_mass_glumac
 
 __all__ = [
     "CATALOGUE",
-    "Item",
     "Problem",
     "chain",
     "dc_motor",
@@ -33,7 +31,6 @@ __all__ = [
     "oscillator_nonlinear",
     "pendula",
     "quarter_truck",
-    "reproduce",
     "tank",
     "thermal_pair",
     "two_mass",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cosimo.core.errors import OutputError
-from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, GREEN, GREY, PURPLE, VERMILION, look, panels, require
+from cosimo.papers.figures.style import BLUE, DOTS_PER_INCH, GREEN, GREY, PURPLE, VERMILION, look, panels, require
 from cosimo.studies.trials import Reference, Trial
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, "#e69f00", "#56b4e9")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
     from cosimo.core.result import Result
-    from cosimo.problems import Item
 
 
 def number(value: float | None) -> float | None:
@@ -52,17 +51,3 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
         fields["largest_residual"] = number(result.info["largest_residual"])
         fields["unconverged"] = result.info["unconverged"]
     return fields
-
-
-def item_fields(item: Item) -> dict[str, Any]:
-    """One entry of `items` in `reproduce --json`."""
-    claim = item.claim
-    return {
-        "paper": item.paper,
-        "item": claim.item,
-        "published": claim.published,
-        "computed": claim.computed,
-        "tolerance": claim.tolerance,
-        "verdict": claim.verdict,
-        "reason": claim.reason,
-    }

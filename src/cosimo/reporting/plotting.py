@@ -126,7 +126,7 @@ def draw_figure(plotted: Plotted, path: Path, title: str) -> Path:
         return _write_page(plotted, path, title)
     if suffix not in DRAWN:
         raise ConfigurationError(f"'{path}' is no kind of figure; use {', '.join((*DRAWN, '.html'))}.")
-    from cosimo.reporting.figures.style import DOTS_PER_INCH, look, panels, require
+    from cosimo.papers.figures.style import DOTS_PER_INCH, look, panels, require
 
     require()
     with look():

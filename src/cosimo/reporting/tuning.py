@@ -13,7 +13,7 @@ import numpy as np
 from cosimo.analysis.pilots import Standing as Pilots
 from cosimo.core.errors import OutputError
 from cosimo.core.formatting import step_text
-from cosimo.reporting.figures.style import BLUE, DOTS_PER_INCH, VERMILION, look, panels, require
+from cosimo.papers.figures.style import BLUE, DOTS_PER_INCH, VERMILION, look, panels, require
 from cosimo.tuning import Progress as Standing
 from cosimo.tuning import Tuned
 from cosimo.tuning.goals import MOST_ROBUST

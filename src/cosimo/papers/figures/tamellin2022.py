@@ -9,14 +9,14 @@ import numpy as np
 
 from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.core.arrays import Array
-from cosimo.problems.mechanics import Motion, coupling_signal, energy
-from cosimo.problems.random_two_mass import COUNT, Outcome, random_study
-from cosimo.problems.tamellin2022 import CASES, Case, forced_response, free_evolution
-from cosimo.reporting.figures import discrete_design
-from cosimo.reporting.figures.histories import Signal, draw_energy, draw_histories, end_of
-from cosimo.reporting.figures.picture import Picture
-from cosimo.reporting.figures.poles import IMAGINARY, REAL, draw_latent_roots, draw_primary_poles
-from cosimo.reporting.figures.style import BLUE, DARK, VERMILION, legend, letter, panels
+from cosimo.papers.figures import discrete_design
+from cosimo.papers.figures.histories import Signal, draw_energy, draw_histories, end_of
+from cosimo.papers.figures.picture import Picture
+from cosimo.papers.figures.poles import IMAGINARY, REAL, draw_latent_roots, draw_primary_poles
+from cosimo.papers.figures.style import BLUE, DARK, VERMILION, legend, letter, panels
+from cosimo.papers.mechanics import Motion, coupling_signal, energy
+from cosimo.papers.random_two_mass import COUNT, Outcome, random_study
+from cosimo.papers.tamellin2022 import CASES, Case, forced_response, free_evolution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

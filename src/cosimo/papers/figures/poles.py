@@ -11,7 +11,7 @@ from cosimo.analysis.laplace import LaplaceModel
 from cosimo.analysis.roots import Region
 from cosimo.compensation.assignment import Assignment
 from cosimo.core.arrays import ComplexArray
-from cosimo.reporting.figures.style import DARK, LABELS, MARKERS, VERMILION
+from cosimo.papers.figures.style import DARK, LABELS, MARKERS, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

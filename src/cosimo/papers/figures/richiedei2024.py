@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.compensation.assignment import assign
-from cosimo.problems.mechanics import Motion, energy
+from cosimo.papers.figures.histories import Signal, draw_energy, draw_signal, end_of
+from cosimo.papers.figures.picture import Picture
+from cosimo.papers.figures.poles import draw_primary_poles
+from cosimo.papers.figures.style import legend, letter, panels
+from cosimo.papers.mechanics import Motion, energy
+from cosimo.papers.richiedei2024 import STEP, motions
 from cosimo.problems.motor_gearbox import motor_gearbox
-from cosimo.problems.richiedei2024 import STEP, motions
-from cosimo.reporting.figures.histories import Signal, draw_energy, draw_signal, end_of
-from cosimo.reporting.figures.picture import Picture
-from cosimo.reporting.figures.poles import draw_primary_poles
-from cosimo.reporting.figures.style import legend, letter, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

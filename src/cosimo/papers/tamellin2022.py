@@ -20,9 +20,8 @@ from cosimo.compensation.forces import Force, Placement
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.problems.claims import Claim, pole_claim, printed_claim
-from cosimo.problems.four_mass import four_mass
-from cosimo.problems.mechanics import (
+from cosimo.papers.claims import Claim, pole_claim, printed_claim
+from cosimo.papers.mechanics import (
     Motion,
     cosimulated_motion,
     coupling_signal,
@@ -31,7 +30,8 @@ from cosimo.problems.mechanics import (
     monolithic_motion,
     nrms,
 )
-from cosimo.problems.random_two_mass import random_study
+from cosimo.papers.random_two_mass import random_study
+from cosimo.problems.four_mass import four_mass
 from cosimo.problems.two_mass import chirp, two_mass, two_mass_damped, two_mass_undamped
 
 Gains = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]

@@ -10,9 +10,9 @@ import numpy as np
 from cosimo.core.coupling import Coupling
 from cosimo.core.system import System
 from cosimo.couplings import Dmd
-from cosimo.problems.manipulator import Manipulator, manipulator_steps, steps
-from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
-from cosimo.problems.pikulinski2025 import (
+from cosimo.papers.figures.picture import Picture
+from cosimo.papers.figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
+from cosimo.papers.pikulinski2025 import (
     HELD,
     manipulator_errors,
     oscillator_error,
@@ -22,8 +22,8 @@ from cosimo.problems.pikulinski2025 import (
     predicted,
     robust_dmd,
 )
-from cosimo.reporting.figures.picture import Picture
-from cosimo.reporting.figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
+from cosimo.problems.manipulator import Manipulator, manipulator_steps, steps
+from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

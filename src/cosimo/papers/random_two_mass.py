@@ -19,7 +19,7 @@ from cosimo.compensation import compensate
 from cosimo.compensation.assignment import assign
 from cosimo.compensation.feedback import with_feedback
 from cosimo.core.system import System
-from cosimo.problems.mechanics import cosimulated_motion, energy, exact_motion, nrms
+from cosimo.papers.mechanics import cosimulated_motion, energy, exact_motion, nrms
 from cosimo.problems.two_mass import two_mass
 
 COUNT, STEP, SEED, STOP = 100, 5e-3, 2022, 20.0

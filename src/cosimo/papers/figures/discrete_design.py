@@ -10,9 +10,9 @@ import numpy as np
 from cosimo import masters
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
-from cosimo.problems.mechanics import Motion, cosimulated_motion
-from cosimo.problems.tamellin2022 import Case, free_evolution
-from cosimo.reporting.figures.style import DISCRETE_EXACT, DISCRETE_MONOLITHIC, LABELS, LINES, legend, letter, panels
+from cosimo.papers.figures.style import DISCRETE_EXACT, DISCRETE_MONOLITHIC, LABELS, LINES, legend, letter, panels
+from cosimo.papers.mechanics import Motion, cosimulated_motion
+from cosimo.papers.tamellin2022 import Case, free_evolution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,9 +18,9 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution.running import run
-from cosimo.problems.claims import Claim
+from cosimo.papers.claims import Claim
+from cosimo.papers.measures import nmse, relative_error
 from cosimo.problems.manipulator import Manipulator, manipulator_pressure, steps
-from cosimo.problems.measures import nmse, relative_error
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 from cosimo.problems.pendula import Pendula
 from cosimo.units import Mechanical

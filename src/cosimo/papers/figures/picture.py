@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosimo.core.errors import OutputError
-from cosimo.reporting.figures.style import DOTS_PER_INCH
+from cosimo.papers.figures.style import DOTS_PER_INCH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

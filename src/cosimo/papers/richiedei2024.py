@@ -13,8 +13,8 @@ from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.compensation.assignment import Assignment, assign
 from cosimo.compensation.feedback import with_feedback
 from cosimo.core.arrays import Array
-from cosimo.problems.claims import Claim, pole_claim
-from cosimo.problems.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
+from cosimo.papers.claims import Claim, pole_claim
+from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
 from cosimo.problems.motor_gearbox import motor_gearbox
 
 STEP, STOP = 1e-4, 0.5

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cosimo.core.errors import UnknownNameError
-from cosimo.problems.reproduction import PAPERS
-from cosimo.reporting.figures import glumac2018, pikulinski2025, richiedei2024, style, tamellin2022
-from cosimo.reporting.figures.picture import Picture, make_folder
+from cosimo.papers import PAPERS
+from cosimo.papers.figures import glumac2018, pikulinski2025, richiedei2024, style, tamellin2022
+from cosimo.papers.figures.picture import Picture, make_folder
 
 FIGURES: dict[str, Callable[[], Iterator[Picture]]] = {
     "tamellin2022": tamellin2022.pictures,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.reporting.figures.style import LABELS, LINES, PAPER, WIDE_MONOLITHIC, legend, letter, panels
+from cosimo.papers.figures.style import LABELS, LINES, PAPER, WIDE_MONOLITHIC, legend, letter, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
