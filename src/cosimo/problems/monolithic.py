@@ -16,7 +16,6 @@ from cosimo.core.result import Result
 from cosimo.core.schedule import Couple, Operation, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.running import run
 
 
 def fresh(system: System, step: float) -> Master:
@@ -41,4 +40,6 @@ def fresh(system: System, step: float) -> Master:
 
 def run_monolithic(system: System, *, step: float, stop: float) -> Result:
     """The trajectory of all outputs of the undivided system, one row per `step`."""
+    from cosimo.execution.running import run
+
     return run(system, fresh(system, step), stop=stop)

@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
@@ -149,6 +148,8 @@ class PendulumChain:
 
     def step(self, time: float, duration: float) -> None:
         """φ̇ first, then φ with the new φ̇."""
+        from scipy.linalg.lapack import dposv
+
         cos, sin = self._directions
         # An unstable coupling overflows sooner or later; that is found when outputs are read.
         with np.errstate(over="ignore", invalid="ignore"):
