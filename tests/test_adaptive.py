@@ -23,7 +23,7 @@ from cosimo.core.sources import Table
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.adaptive import Adaptive
-from cosimo.execution.adaptive.jumps import Jumps
+from cosimo.execution.adaptive.stepping import Jumps
 from cosimo.execution.adaptive.variable import Grid
 from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run

@@ -19,8 +19,8 @@ from cosimo.analysis import pilots as piloting
 from cosimo.analysis.pilots import Pilots
 from cosimo.analysis.side_by_side import Job, Workers, internal_steps, make_run
 from cosimo.core.errors import UnitError
-from cosimo.core.result import Result
 from cosimo.core.guarding import guard_options
+from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.units import Fmu, PythonUnit

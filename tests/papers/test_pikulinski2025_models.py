@@ -18,7 +18,7 @@ from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
-from cosimo.papers.measures import nmse, relative_error
+from cosimo.papers.pikulinski2025 import nmse, relative_error
 from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 from cosimo.problems.pendula import Pendula

@@ -8,7 +8,7 @@ import pytest
 from cosimo.core.errors import ConfigurationError, DimensionError
 from cosimo.core.system import System
 from cosimo.execution.running import run
-from cosimo.papers.measures import nmse, relative_error
+from cosimo.papers.pikulinski2025 import nmse, relative_error
 from cosimo.problems.monolithic import fresh
 from cosimo.problems.oscillators import LINEAR
 from cosimo.units import Mechanical, StateSpace

@@ -25,8 +25,7 @@ from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.result import Result, Warned
 from cosimo.formats.results import ResultFile
 from cosimo.reporting.report import Report, Variation
-from cosimo.reporting.report.graph import draw, loop_links
-from cosimo.reporting.report.layout import layers
+from cosimo.reporting.report.graph import draw, layers, loop_links
 from cosimo.reporting.report.masters import Curve
 from cosimo.reporting.report.packing import Pack
 from cosimo.reporting.report.parameters import radius_map

@@ -12,7 +12,7 @@ from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass, quarter_truck, two_mass
 from cosimo.problems.two_mass_glumac import two_mass_glumac
 from cosimo.tuning.backends import Backend
-from cosimo.tuning.norms import norms
+from cosimo.tuning.objectives import norms
 from cosimo.tuning.radius import _Roots, _Search, spectral_radii, spectral_radius
 
 

@@ -19,8 +19,8 @@ from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
 from cosimo.tuning.fronts import hypervolume, nondominated
+from cosimo.tuning.pool import Screen
 from cosimo.tuning.scene import scene
-from cosimo.tuning.screening import Screen
 from cosimo.tuning.structures import Structure
 
 LINEAR = ["two-mass-damped", "quarter-truck", "dc-motor", "thermal-pair", "tank", "two-mass-glumac"]
@@ -124,7 +124,7 @@ def test_equal_seeds_give_equal_results_and_other_seeds_others() -> None:
 
 
 def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.memory.EVERY", 0.0)
+    monkeypatch.setattr("cosimo.tuning.choosing.EVERY", 0.0)
     system, space = find("tank").system(), Space(families=("jacobi",), kinds=("nepce",))
     settings = Settings(points=5, population=20, resume=tmp_path / "search.npz")
 

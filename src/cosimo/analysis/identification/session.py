@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,10 @@ from cosimo.analysis.identification.checks import (
     variation,
 )
 from cosimo.analysis.identification.continuous import Continuous, continuous_model
-from cosimo.analysis.identification.derivatives import linearise
 from cosimo.analysis.identification.excitation import LONG, SHORT
 from cosimo.analysis.identification.hidden import FIRST, LOCAL, realise, realise_locally
 from cosimo.analysis.identification.identified import Identified, Means
-from cosimo.analysis.identification.operating import OperatingPoint, state_access
+from cosimo.analysis.identification.operating import FmuStates, OperatingPoint, state_access
 from cosimo.analysis.identification.powers import with_powers
 from cosimo.analysis.identification.pulses import Manner, Pulses
 from cosimo.analysis.identification.realisation import Realisation
@@ -239,3 +239,50 @@ class Session:
             moved = np.maximum(moved, np.abs(answers.h[:, :p, column]).max(axis=0) * pulses.probes[column].amplitude)
         sizes = np.maximum(moved, 1e-9 * np.abs(base).max(axis=0))
         return free_motion(best.model, bench.held, base, np.where(sizes > 0, sizes, 1.0), best.initial)
+
+
+# ---- models from directional derivatives: the continuous A, B, C, D of an FMU that lists its states ------------------
+
+
+def linearise(bench: Bench) -> LinearModel:
+    """ẋ = A x + B u, y = C x + D u at the operating point, one derivative per state and continuous input."""
+    access, unit = bench.access, bench.unit
+    if not isinstance(access, FmuStates):
+        raise TrialFailed("its description lists no continuous states, so that derivatives would miss its dynamics")
+    knowns = [*access.names, *(unit.inputs[i] for i in bench.free)]
+    unknowns = [*access.derivatives, *_real_outputs(unit)]
+    n = len(access.names)
+    jacobian = np.empty((len(unknowns), len(knowns)))
+    with bench.instance() as live:
+        instance: Any = live
+        try:
+            for column, known in enumerate(knowns):
+                jacobian[:, column] = instance.directional_derivative(unknowns, [known], [1.0])
+        except Exception as error:
+            raise TrialFailed(f"its directional derivatives failed: {error}") from error
+    if not np.isfinite(jacobian).all():
+        raise TrialFailed("its directional derivatives are not all finite")
+    return LinearModel(
+        jacobian[:n, :n],
+        _wide(jacobian[:n, n:], bench),
+        _tall(jacobian[n:, :n], unit),
+        _tall(_wide(jacobian[n:, n:], bench), unit),
+    )
+
+
+def _real_outputs(unit: Any) -> list[str]:
+    return [info.name for info in unit.output_infos if info.continuous]
+
+
+def _wide(columns: Array, bench: Bench) -> Array:
+    """Columns of zeros for the inputs that are held fixed."""
+    full = np.zeros((len(columns), len(bench.unit.inputs)))
+    full[:, list(bench.free)] = columns
+    return full
+
+
+def _tall(rows: Array, unit: Any) -> Array:
+    """Rows of zeros for the outputs that have no derivatives."""
+    full = np.zeros((len(unit.outputs), rows.shape[1]))
+    full[[place for place, info in enumerate(unit.output_infos) if info.continuous]] = rows
+    return full

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from cosimo.algebra import LinearSystem
@@ -14,15 +17,13 @@ from cosimo.analysis.truth import OutputErrors
 from cosimo.compensation import Compensation
 from cosimo.core.document import SIGNS, Column, Table
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.formatting import cost_text, minus, percent, pole
+from cosimo.core.formatting import amount, cost_text, digits, minus, percent, pole, step_text
 from cosimo.masters.words import describe
-from cosimo.reporting.report import figures, graph, masters, observations, runs, step_figures, words
+from cosimo.reporting.report import figures, graph, masters, runs, step_figures, words
 from cosimo.reporting.report.drawing import Figure
 from cosimo.reporting.report.material import Material, Role
-from cosimo.reporting.report.observations import MOST_ROWS
 from cosimo.reporting.report.packing import Pack
 from cosimo.reporting.report.parameters import COLUMNS, radius_map
-from cosimo.reporting.report.provenance import provenance
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ def sections(material: Material, pack: Pack) -> list[Section]:
         ("front", "Tuning", lambda: _front(material)),
         ("compensation", "Compensation", lambda: _compensation(material)),
         ("runs", "Runs", lambda: runs.signals(material, pack) if material.runs else None),
-        ("monitors", "Monitors", lambda: observations.monitors(material, pack)),
-        ("timing", "Timing", lambda: observations.timing(material)),
+        ("monitors", "Monitors", lambda: monitors(material, pack)),
+        ("timing", "Timing", lambda: timing(material)),
         ("units", "Units", lambda: _units(material)),
         ("provenance", "Provenance", lambda: provenance(material)),
     ]
@@ -213,3 +214,141 @@ def _units(material: Material) -> dict[str, Any] | None:
     if material.verdict is None or all(unit.means == "known" for unit in material.verdict.units):
         return None
     return {"section": material.verdict.document.section("units")}
+
+
+# ---- parts of a page that come from runs: monitors and timing --------------------------------------------------------
+
+
+MOST_ROWS = 60
+"""Rows of a table; the rest is counted."""
+
+
+def monitors(material: Material, pack: Pack) -> dict[str, Any] | None:
+    """What was watched in the runs: warnings, energy and defects over time, power bonds, connections."""
+    panels = runs.watched(material, pack)
+    defects: list[dict[str, Any]] = []
+    bonds: list[dict[str, Any]] = []
+    for run in material.runs:
+        for entry in runs.connections_of(run.result):
+            share = entry["relative"]
+            defects.append(
+                {
+                    "run": run.label,
+                    "connection": f"{entry['source']} → {entry['target']}",
+                    "share": "–" if share is None else percent(share),
+                    "bar": 0.0 if share is None else min(1.0, float(share)),
+                    "largest": "–" if entry["largest_defect"] is None else digits(entry["largest_defect"]),
+                    "time": f"{entry['time']:g} s",
+                }
+            )
+        bonds += [_bond(run.label, entry) for entry in (run.result.info.get("monitors") or {}).get("bonds") or ()]
+    warnings = runs.marks(material)
+    if not (panels or defects or bonds or warnings):
+        return None
+    return {
+        "panels": panels,
+        "marks": warnings,
+        "defects": sorted(defects, key=lambda row: -row["bar"])[:MOST_ROWS],
+        "bonds": bonds[:MOST_ROWS],
+        "watched": bool(defects or bonds),
+        "missing": bool(material.runs) and not panels,
+        "energy": any(panel["kind"] == "energy" for panel in panels),
+    }
+
+
+def timing(material: Material) -> dict[str, Any] | None:
+    """What steps of units and of the whole take."""
+    rows = []
+    for run in material.runs:
+        info = run.result.info
+        seconds, steps = info.get("stepping_time"), info.get("steps")
+        if not isinstance(seconds, int | float) or not isinstance(steps, int) or not steps or seconds <= 0:
+            continue
+        simulated = float(info.get("end", run.result.time[-1] if len(run.result) else 0.0))
+        rows.append(
+            {
+                "run": run.label,
+                "steps": f"{steps:,}",
+                "seconds": step_text(seconds),
+                "each": step_text(seconds / steps),
+                "speed": f"{amount(simulated / seconds)} ×",
+            }
+        )
+    whole = sum(material.seconds.values())
+    alone = [
+        {"unit": name, "each": step_text(seconds), "share": percent(seconds / whole), "bar": seconds / whole}
+        for name, seconds in sorted(material.seconds.items(), key=lambda item: -item[1])
+    ]
+    return {"runs": rows, "units": alone[:MOST_ROWS]} if rows or alone else None
+
+
+def _bond(label: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    residual, exchanged, ratio = (entry[name] for name in ("residual_energy", "exchanged_energy", "ratio"))
+    return {
+        "run": label,
+        "bond": ", ".join(f"{ends['source']} → {ends['target']}" for ends in entry["connections"]),
+        "kind": entry["kind"],
+        "residual": "–" if residual is None else minus(digits(residual)),
+        "exchanged": "–" if exchanged is None else digits(exchanged),
+        "share": "–" if ratio is None else percent(ratio),
+    }
+
+
+# ---- where a report comes from: what was asked, which versions answered, and fingerprints of what was read -----------
+
+
+PACKAGES = ("cosimo", "numpy", "scipy", "fmpy", "plotly")
+
+
+def provenance(material: Material) -> dict[str, Any]:
+    """Facts, texts of scenarios, and one line per run."""
+    facts: list[tuple[str, str]] = [("written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))]
+    if material.command:
+        facts.append(("command", material.command))
+    if material.master is not None:
+        facts.append(("master", f"{material.master.name}, {step_text(material.master.step)}, {material.master}"))
+    facts += _source(material.source)
+    facts.append(("versions", ", ".join([f"Python {platform.python_version()}", *_versions()])))
+    facts.append(("platform", f"{platform.system()} {platform.machine()}"))
+    texts = {str(text) for text in [material.source.get("text"), *_texts(material)] if text}
+    rows = [
+        {
+            "run": run.label,
+            "system": str(info.get("system", "–")),
+            "master": str(info.get("master", "–")),
+            "schedule": str(info.get("schedule", "–")),
+            "step": step_text(float(info["step"])) if isinstance(info.get("step"), int | float) else "–",
+            "started": str(info.get("started", "–"))[:16].replace("T", " "),
+            "versions": ", ".join(f"{name} {value}" for name, value in (info.get("versions") or {}).items()) or "–",
+            "hash": str((info.get("scenario") or {}).get("sha256", ""))[:16],
+            "rows": f"{len(run.result):,}",
+            "complete": run.result.complete,
+        }
+        for run in material.runs
+        for info in (run.result.info,)
+    ]
+    return {"facts": facts, "texts": sorted(texts), "rows": rows}
+
+
+def _source(source: Any) -> list[tuple[str, str]]:
+    found = []
+    if source.get("system"):
+        settings = ", ".join(f"{name} = {value:g}" for name, value in (source.get("settings") or {}).items())
+        found.append(("system", f"{source['system']}{f' with {settings}' if settings else ''}"))
+    if source.get("sha256"):
+        found.append(("SHA-256", str(source["sha256"])))
+    return found
+
+
+def _texts(material: Material) -> list[Any]:
+    return [(run.result.info.get("scenario") or {}).get("text") for run in material.runs]
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return found
