@@ -51,6 +51,22 @@ def test_its_own_step_only_sets_the_scale(step: float) -> None:
     assert crossing(3.0, step=step).step == pytest.approx(math.log(2), rel=1e-9)
 
 
+@pytest.mark.parametrize("gain", [2.0, 3.0])
+def test_an_undamped_generator_that_nothing_feeds_says_nothing(gain: float) -> None:
+    """Its eigenvalues lie on the circle at every step; they are those of no coupling."""
+    system = fed_back(gain)
+    wave = StateSpace([[0.0, 2.0], [-2.0, 0.0]], np.zeros((2, 0)), [[1.0, 0.0]], initial=[1.0, 0.0], outputs=["y"])
+    joined = System({**system.units, "wave": wave}, [link.connection for link in system.links])
+    alone, beside = (
+        critical_step(one, masters.gauss_seidel(one, 0.1, order=["lag", "gain", "wave"][: len(one.units)]))
+        for one in (system, joined)
+    )
+    assert alone is not None
+    assert beside is not None
+    assert alone.step == pytest.approx(-math.log((gain - 1) / (gain + 1)), rel=1e-9)
+    assert beside.step == pytest.approx(alone.step, rel=1e-6)
+
+
 def test_forward_euler_by_hand() -> None:
     """1 − 4 h = −1."""
     unit = StateSpace(-4.0, 1.0, 1.0, initial=1.0, integrator=ForwardEuler())

@@ -17,10 +17,12 @@ from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.local import LocalSystem
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
+from cosimo.analysis.side_by_side import internal_steps
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, RunError
+from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution import run
@@ -616,6 +618,39 @@ def test_runs_that_do_not_converge_leave_no_error() -> None:
     assert pilot.bounded is None
     assert "finer runs would cost more than the budget" in pilot.reason
     assert "the last two runs differ by" in pilot.reason
+
+
+@pytest.mark.parametrize(("end", "whole", "reach"), [(1.05, 10, 1.0), (1.1, 11, 1.1), (9.0, 40, 4.0)])
+def test_a_unit_may_end_the_simulation(end: float, whole: int, reach: float) -> None:
+    pilots = Pilots(loop(), start=0.0, horizon=4.0)
+    assert pilots._until("a", end, 0.1, 40) == whole
+    assert pilots.reach == pytest.approx(reach)
+    late = Pilots(loop(), start=5.0, horizon=4.0)
+    assert late._until("a", 5.0 + end, 0.1, 40) == whole
+    with pytest.raises(ConfigurationError, match="ended the simulation at t = 0"):
+        Pilots(loop(), start=0.0, horizon=4.0)._until("a", 0.01, 0.1, 40)
+
+
+@pytest.mark.parametrize(
+    ("moves", "internal"),
+    [
+        (range(5, 200, 5), 5),
+        ((*range(5, 100, 5), *range(110, 200, 5)), 5),  # a value that is the same again
+        ((*range(5, 100, 5), 101, *range(105, 200, 5)), 5),  # its clock rounds
+        ((*range(5, 100, 5), 102, *range(105, 200, 5)), None),
+        (range(1, 200), None),
+        (range(20, 200, 20), None),  # too few to tell
+        (range(20, 201, 20), 20),
+    ],
+)
+def test_a_fixed_internal_step_is_seen(moves: Any, internal: int | None) -> None:
+    system = loop()
+    rows = np.zeros((203, len(system.outputs)))
+    for place in moves:
+        rows[place:, 0] += 1.0 + 0.1 * place
+    rows[:, 1] = np.arange(203.0)
+    found = internal_steps(system, Result(tuple(system.outputs), np.arange(203) * 0.01, rows), 0.01)
+    assert found == ({} if internal is None else {"a": pytest.approx(internal * 0.01)})
 
 
 # ---- budget ----------------------------------------------------------------------------------------------------------
