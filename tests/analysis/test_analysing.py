@@ -17,7 +17,7 @@ from command_line import cosimo
 
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum, analyse, critical_step
+from cosimo.analysis import Spectrum, analyse, critical_step, side_by_side
 from cosimo.analysis.connections import Delayed
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
@@ -492,3 +492,15 @@ def test_wrong_times_are_refused(folder: Path):
     done = cosimo(folder, "analyse", "truck.ssp", "--at", "0;1")
     assert done.returncode == 2
     assert "--at wants times" in done.stderr
+
+
+def test_masters_of_units_with_an_internal_step_are_run_before_they_are_recommended(monkeypatch: pytest.MonkeyPatch):
+    """Their linear models hold at the step they were made for; what is promised of another is measured there."""
+    system = room()
+    kinds = []
+    for internal in ({}, {"heater": 0.01}):
+        monkeypatch.setattr(side_by_side, "internal_steps", lambda *_, seen=internal: seen)
+        advice = analyse(system, jacobi(system, 0.2), horizon=10.0).recommendation
+        assert advice.point is not None
+        kinds.append(advice.point.errors.kind)
+    assert kinds == ["predicted", "measured"]

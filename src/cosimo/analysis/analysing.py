@@ -329,7 +329,9 @@ class _Analysis:
         if verdict.error is None and verdict.evidence != "measured":
             raise ConfigurationError(self.reasons.get("error", "no error is known"))
         model, wanted, cost = self.model, Wanted(self.target), UnitSteps()
-        believed = model.known or (model.valid and verdict.evidence in ("proved", "confirmed"))
+        # A fixed internal step is none of the linear models: what it does at another macro step, only runs show.
+        linear = model.valid and verdict.evidence in ("proved", "confirmed") and not model.pilots.internal
+        believed = model.known or linear
         model = model if believed else model.distrusted()
         radius = verdict.spectral_radius or math.nan
         price = master_cost(model, self.master, cost)
