@@ -33,8 +33,12 @@ def tuned_and_analysed(name: str, budget: Budget | None = None) -> tuple[Tuned, 
     return found, co.analyse(system, found.recommended, horizon=problem.stop, budget=budget)
 
 
+QUICK = ("two-mass", "tank", "thermal-pair", "four-mass")
+"""Those of `make test`; all others in `make test-all`."""
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "chain" else name for name in KNOWN]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in KNOWN]
 )
 def test_what_tune_recommends_analyse_keeps(name: str) -> None:
     found, verdict = tuned_and_analysed(name)
