@@ -216,7 +216,7 @@ def test_contributing_has_the_contracts_of_the_docstrings(contract: type) -> Non
 @pytest.mark.parametrize(("page", "least"), [("theory", 10), ("kernel", 8)])
 def test_pages_name_modules_that_exist(page: str, least: int) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    modules = re.findall(r"`((?:algebra|analysis|core|units)/\w+\.py|\w+\.py)`", text)
+    modules = re.findall(r"`((?:algebra|analysis|core|execution|units)/\w+\.py|\w+\.py)`", text)
     sources = re.findall(r"`(\w+\.[hc]pp)`", text)
     assert len(modules) + len(sources) > least
     for folder, names in (("cosimo", modules), ("kernel", sources)):

@@ -132,7 +132,7 @@ def problems() -> list[str]:
 
 def papers() -> list[str]:
     """The papers that are reproduced."""
-    return _names("problems/reproduction.py")
+    return _names("papers/__init__.py")
 
 
 def _names(file: str) -> list[str]:
