@@ -151,7 +151,7 @@ class _Analysis:
         if verdict.spectral_radius is None:
             unknown = f"no linear model is believed: {self.reasons.get('model', 'there is none')}"
             for name in ("critical_step", "limits", "modes", "connections"):
-                if getattr(verdict, name) is None or name != "critical_step":
+                if not getattr(verdict, name):
                     self.reasons.setdefault(name, unknown)
         if verdict.stable is None and verdict.evidence == "measured":
             self.reasons.setdefault("stable", "the run stays bounded as far as it was followed, and does not fade")

@@ -184,12 +184,11 @@ class Pilots:
         found = {}
         for name, step in self._internal[finest].items():
             others = [seen[name] for at, seen in self._internal.items() if at > finest and name in seen]
-            if any(abs(other - step) <= ALIKE * step for other in others) if others else self._longer(step, finest):
+            agree = any(abs(other - step) <= ALIKE * step for other in others)
+            longer = step > (len(self.system.units) + 0.5) * finest  # than any round through all units
+            if agree or (longer and not others):
                 found[name] = step
         return found
-
-    def _longer(self, step: float, macro: float) -> bool:
-        return step > (len(self.system.units) + 0.5) * macro
 
     def of(self, master: Master) -> Pilot:
         """Run the master and finer ones, until its error is known."""
@@ -507,12 +506,8 @@ def better(truth: Truth, finer: Truth) -> Truth:
     assert finer.own is not None
     apart = np.abs(finer.rows - truth.rows).max(axis=0) / np.where(finer.sizes > 0, finer.sizes, 1.0)
     keep = (truth.own < finer.own) & (apart <= truth.own + finer.own)
-    return Truth(
-        *(
-            np.where(keep, old, new)
-            for old, new in zip((truth.rows, truth.sizes, truth.own), (finer.rows, finer.sizes, finer.own), strict=True)
-        )
-    )
+    rows, sizes = np.where(keep, truth.rows, finer.rows), np.where(keep, truth.sizes, finer.sizes)
+    return Truth(rows, sizes, np.where(keep, truth.own, finer.own))
 
 
 def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: float = SHARE) -> OutputErrors:
@@ -562,8 +557,5 @@ def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> b
     )
     switches = any(len(np.unique(column)) <= LEVELS_OF_A_SWITCH for column in true.T if np.ptp(column))
     steady = switches | (missed <= STEADY * np.abs(off[before]).max(axis=0))
-    return (
-        True
-        if len(rows) > ENOUGH and (fades[0] | fades[1] | goes_on & (wider <= REPEATS * missed) & steady).all()
-        else None
-    )
+    calm = fades[0] | fades[1] | goes_on & (wider <= REPEATS * missed) & steady
+    return True if len(rows) > ENOUGH and calm.all() else None
