@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.measure import Table, seconds
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.backends import Backend, find_backend
 from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 

@@ -8,7 +8,7 @@ import pytest
 from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis import Spectrum, consistency
 from cosimo.papers.glumac2018 import figure_6, first_crossing, paper_masters, pareto_front
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 
 GRID = np.logspace(-5, 5, 100)
 POINTS = {"Control21": 9.11, "Control12": 8.9}

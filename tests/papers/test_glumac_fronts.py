@@ -7,7 +7,7 @@ import pytest
 
 from cosimo.core.arrays import Array
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import Range, Space, tune
 from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 from cosimo.tuning.fronts import hypervolume, nondominated

@@ -9,7 +9,7 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.papers.gomes2018 import STEPS, stability_matrices
-from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
+from cosimo.problems.masses import double_mass_spring_damper
 
 JACOBI = (0.999376, 0.999363, 1.004629, 1.280113)
 SUBSTITUTION = (0.999275, 0.996878, 0.995004, 1.525466)

@@ -13,9 +13,9 @@ from cosimo.core.coupling import Coupling
 from cosimo.core.errors import RunError
 from cosimo.couplings import Dmd
 from cosimo.papers.pikulinski2025 import HELD, KINEMATIC, predicted
-from cosimo.problems.manipulator import Manipulator, Sinusoid
+from cosimo.problems.hydraulic_manipulator import Manipulator, Sinusoid
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
-from cosimo.problems.pendula import Pendula
+from cosimo.problems.pendulum_chain import Pendula
 
 WINDOWS = (4, 6, 10, 20, 50, 100)
 Case = Callable[[Coupling], float]

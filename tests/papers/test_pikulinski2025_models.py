@@ -19,9 +19,9 @@ from cosimo.couplings import Hold
 from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
 from cosimo.papers.pikulinski2025 import nmse, relative_error
-from cosimo.problems.manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps
+from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
-from cosimo.problems.pendula import Pendula
+from cosimo.problems.pendulum_chain import Pendula
 
 CASES = {
     "oscillator-linear": (LINEAR.system(), "one", 0.01, 200),

@@ -14,8 +14,8 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
+from cosimo.problems.masses import two_mass_undamped
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator, oscillator_linear, oscillator_nonlinear
-from cosimo.problems.two_mass import two_mass_undamped
 
 
 def test_only_unit_one_has_feedthrough_and_only_of_the_displacement() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cosimo import masters
+from cosimo import masters, problems
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
@@ -143,6 +145,23 @@ def test_parameters_can_be_set_and_are_checked() -> None:
         find("two-mass").system({"dampin": 1.0})
     with pytest.raises(UnknownNameError, match="two-mass"):
         find("two-masses")
+
+
+def test_looking_up_a_problem_imports_no_other() -> None:
+    code = (
+        "import sys, cosimo.problems as p; before = set(sys.modules); p.two_mass();"
+        "print(*sorted(m for m in set(sys.modules) - before if m.startswith('cosimo.problems')))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["cosimo.problems.masses"]
+
+
+def test_problems_are_attributes_of_the_package() -> None:
+    assert {problem.build for problem in CATALOGUE.values()} == {
+        getattr(problems, name) for name in dir(problems) if name not in problems.__all__
+    }
+    with pytest.raises(AttributeError, match="no attribute 'two_masses'"):
+        problems.two_masses  # noqa: B018
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

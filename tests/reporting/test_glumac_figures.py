@@ -11,7 +11,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.papers.figures import FIGURES, glumac2018, style
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import orientations
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from cosimo.papers.figures import pikulinski2025 as drawn
 from cosimo.papers.figures.style import look
 from cosimo.papers.pikulinski2025 import HELD, manipulator_errors, oscillator_error, oscillator_nmse, robust_dmd
-from cosimo.problems.manipulator import manipulator_steps
+from cosimo.problems.hydraulic_manipulator import manipulator_steps
 from cosimo.problems.oscillators import NONLINEAR
 
 

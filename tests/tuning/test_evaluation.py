@@ -18,7 +18,7 @@ from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.papers.glumac2018 import figure_6, paper_masters
 from cosimo.problems import chain, four_mass, quarter_truck, thermal_pair, two_mass
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.evaluation import Accuracy, Consistency, Cost, Evaluation, Stability, evaluate
 from cosimo.units import StateSpace
 
@@ -284,7 +284,7 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 import numpy as np
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.evaluation import Evaluation, Stability
 system = two_mass_glumac()
 print(Evaluation(system, paper_masters(system, 9.11)["Control21"]).compute(Stability())["spectral_radius"])

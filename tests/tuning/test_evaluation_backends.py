@@ -13,7 +13,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import backends
 from cosimo.tuning.backends import Backend, _Device, find_backend
 from cosimo.tuning.evaluation import Accuracy, Consistency, Evaluation, Stability

@@ -10,7 +10,7 @@ from cosimo.algebra import Batch
 from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass, quarter_truck, two_mass
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.backends import Backend
 from cosimo.tuning.objectives import norms
 from cosimo.tuning.radius import _Roots, _Search, spectral_radii, spectral_radius

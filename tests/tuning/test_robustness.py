@@ -24,7 +24,7 @@ from cosimo.core.unit import DiscreteModel
 from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import first_crossing as glumac_crossing
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.robustness import (
     Structure,
     first_crossing,

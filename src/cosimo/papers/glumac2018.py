@@ -20,7 +20,7 @@ from cosimo.core.timing import TimedStep
 from cosimo.couplings import Nepce
 from cosimo.execution.running import run
 from cosimo.papers.claims import Claim
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 
 CONTROL_21 = {"two.F": 0.6}
 CONTROL_12 = {"one.x": 0.59, "one.v": 0.36}

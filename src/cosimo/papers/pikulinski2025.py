@@ -21,9 +21,9 @@ from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution.running import run
 from cosimo.papers.claims import Claim
-from cosimo.problems.manipulator import Manipulator, manipulator_pressure, steps
+from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_pressure, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
-from cosimo.problems.pendula import Pendula
+from cosimo.problems.pendulum_chain import Pendula
 from cosimo.units import Mechanical
 
 HELD = Hold(0)

@@ -20,7 +20,7 @@ from cosimo.compensation.assignment import assign
 from cosimo.compensation.feedback import with_feedback
 from cosimo.core.system import System
 from cosimo.papers.mechanics import cosimulated_motion, energy, exact_motion, nrms
-from cosimo.problems.two_mass import two_mass
+from cosimo.problems.masses import two_mass
 
 COUNT, STEP, SEED, STOP = 100, 5e-3, 2022, 20.0
 

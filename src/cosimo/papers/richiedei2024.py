@@ -15,7 +15,7 @@ from cosimo.compensation.feedback import with_feedback
 from cosimo.core.arrays import Array
 from cosimo.papers.claims import Claim, pole_claim
 from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
-from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.plants import motor_gearbox
 
 STEP, STOP = 1e-4, 0.5
 PRINTED = np.array(

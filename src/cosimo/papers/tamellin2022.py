@@ -31,8 +31,7 @@ from cosimo.papers.mechanics import (
     nrms,
 )
 from cosimo.papers.random_two_mass import random_study
-from cosimo.problems.four_mass import four_mass
-from cosimo.problems.two_mass import chirp, two_mass, two_mass_damped, two_mass_undamped
+from cosimo.problems.masses import chirp, four_mass, two_mass, two_mass_damped, two_mass_undamped
 
 Gains = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 

@@ -1,7 +1,11 @@
-"""The built-in problems by name."""
+"""The catalogue of built-in problems; a problem is imported when it is looked up, and no other with it.
+
+The function that builds the problem "two-mass" is `two_mass`, in the module that its entry names.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -9,31 +13,26 @@ from dataclasses import dataclass
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
-from cosimo.problems.chain import chain
-from cosimo.problems.dc_motor import dc_motor
-from cosimo.problems.double_mass_spring_damper import double_mass_spring_damper
-from cosimo.problems.four_mass import four_mass
-from cosimo.problems.manipulator import manipulator, manipulator_pressure, manipulator_steps
-from cosimo.problems.motor_gearbox import motor_gearbox
-from cosimo.problems.oscillators import oscillator_linear, oscillator_nonlinear
-from cosimo.problems.pendula import pendula
-from cosimo.problems.quarter_truck import quarter_truck
-from cosimo.problems.tank import tank
-from cosimo.problems.thermal_pair import thermal_pair
-from cosimo.problems.two_mass import two_mass, two_mass_damped, two_mass_undamped
-from cosimo.problems.two_mass_glumac import two_mass_glumac
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A built-in system with the step size and duration it is usually run with."""
+    """A built-in system with the step size and duration in s that it is usually run with, and its `module`."""
 
     name: str
     title: str
     citation: str
-    build: Callable[..., System]
     step: float
     stop: float
+    module: str
+
+    @property
+    def build(self) -> Callable[..., System]:
+        """The function that makes the system; all its parameters are keywords with defaults."""
+        function: Callable[..., System] = getattr(
+            importlib.import_module(f"cosimo.problems.{self.module}"), self.name.replace("-", "_")
+        )
+        return function
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -58,63 +57,45 @@ class Problem:
             raise ConfigurationError(f"problem '{self.name}' has no meaning with {given}: {error}.") from None
 
 
-_ALL = (
-    Problem("two-mass", "two masses, force-displacement coupling", "tamellin2022, Sec. 2.3", two_mass, 1e-3, 20.0),
-    Problem("two-mass-undamped", "the same, undamped", "tamellin2022, scenario 1", two_mass_undamped, 1e-3, 20.0),
-    Problem("two-mass-damped", "the same, damped", "tamellin2022, scenario 2", two_mass_damped, 1e-3, 20.0),
-    Problem("two-mass-glumac", "two heavy, well damped masses", "glumac2018, Sec. 3.1", two_mass_glumac, 1.0, 100.0),
-    Problem(
-        "double-mass-spring-damper",
-        "two masses with a stiff coupling spring",
-        "gomes2018, Fig. 2",
-        double_mass_spring_damper,
-        1e-3,
-        10.0,
+_MODULES: Mapping[str, tuple[tuple[str, str, str, float, float], ...]] = {
+    "masses": (
+        ("two-mass", "two masses, force-displacement coupling", "tamellin2022, Sec. 2.3", 1e-3, 20.0),
+        ("two-mass-undamped", "the same, undamped", "tamellin2022, scenario 1", 1e-3, 20.0),
+        ("two-mass-damped", "the same, damped", "tamellin2022, scenario 2", 1e-3, 20.0),
+        ("two-mass-glumac", "two heavy, well damped masses", "glumac2018, Sec. 3.1", 1.0, 100.0),
+        ("double-mass-spring-damper", "two masses with a stiff coupling spring", "gomes2018, Fig. 2", 1e-3, 10.0),
+        ("four-mass", "four masses, two in each unit", "tamellin2022, Sec. 6", 3e-3, 10.0),
+        ("chain", "n oscillators in a row", "none: for measuring", 0.01, 10.0),
     ),
-    Problem("four-mass", "four masses, two in each unit", "tamellin2022, Sec. 6", four_mass, 3e-3, 10.0),
-    Problem("motor-gearbox", "servomotor, elastic gearbox, load", "richiedei2024, Sec. 2", motor_gearbox, 1e-4, 0.5),
-    Problem("quarter-truck", "body, suspension, wheel and tyre", "none: usual values", quarter_truck, 1e-3, 3.0),
-    Problem("dc-motor", "DC motor under a PI speed controller", "none: usual values", dc_motor, 1e-3, 0.5),
-    Problem("tank", "level of a tank under a PI controller", "none: usual values", tank, 0.5, 300.0),
-    Problem("thermal-pair", "small body on a large one, stiff", "none: usual values", thermal_pair, 0.05, 60.0),
-    Problem(
-        "oscillator-linear",
-        "two masses, predicted coupling",
-        "pikulinski2025, Sec. 3.1.1",
-        oscillator_linear,
-        0.01,
-        10.0,
+    "plants": (
+        ("motor-gearbox", "servomotor, elastic gearbox, load", "richiedei2024, Sec. 2", 1e-4, 0.5),
+        ("quarter-truck", "body, suspension, wheel and tyre", "none: usual values", 1e-3, 3.0),
+        ("dc-motor", "DC motor under a PI speed controller", "none: usual values", 1e-3, 0.5),
+        ("tank", "level of a tank under a PI controller", "none: usual values", 0.5, 300.0),
+        ("thermal-pair", "small body on a large one, stiff", "none: usual values", 0.05, 60.0),
     ),
-    Problem(
-        "oscillator-nonlinear",
-        "the same with a square-root spring",
-        "pikulinski2025, Sec. 3.1.2",
-        oscillator_nonlinear,
-        0.01,
-        10.0,
+    "oscillators": (
+        ("oscillator-linear", "two masses, predicted coupling", "pikulinski2025, Sec. 3.1.1", 0.01, 10.0),
+        ("oscillator-nonlinear", "the same with a square-root spring", "pikulinski2025, Sec. 3.1.2", 0.01, 10.0),
     ),
-    Problem("pendula", "a pendulum and a chain of pendula", "pikulinski2025, Sec. 3.2", pendula, 1e-3, 5.0),
-    Problem("manipulator", "hydraulic manipulator, sinusoid", "pikulinski2025, Sec. 3.3.1", manipulator, 0.012, 9.996),
-    Problem(
-        "manipulator-steps",
-        "hydraulic manipulator, steps",
-        "pikulinski2025, Sec. 3.3.2",
-        manipulator_steps,
-        0.012,
-        9.996,
+    "pendulum_chain": (("pendula", "a pendulum and a chain of pendula", "pikulinski2025, Sec. 3.2", 1e-3, 5.0),),
+    "hydraulic_manipulator": (
+        ("manipulator", "hydraulic manipulator, sinusoid", "pikulinski2025, Sec. 3.3.1", 0.012, 9.996),
+        ("manipulator-steps", "hydraulic manipulator, steps", "pikulinski2025, Sec. 3.3.2", 0.012, 9.996),
+        (
+            "manipulator-pressure",
+            "hydraulic manipulator, pressures exchanged",
+            "pikulinski2025, Sec. 3.3",
+            0.012,
+            9.996,
+        ),
     ),
-    Problem(
-        "manipulator-pressure",
-        "hydraulic manipulator, pressures exchanged",
-        "pikulinski2025, Sec. 3.3",
-        manipulator_pressure,
-        0.012,
-        9.996,
-    ),
-    Problem("chain", "n oscillators in a row", "none: for measuring", chain, 0.01, 10.0),
-)
+}
+"""By module: name, title, citation, step and duration in s."""
 
-CATALOGUE: Mapping[str, Problem] = {problem.name: problem for problem in _ALL}
+CATALOGUE: Mapping[str, Problem] = {
+    entry[0]: Problem(*entry, module) for module, entries in _MODULES.items() for entry in entries
+}
 
 
 def find(name: str) -> Problem:
@@ -122,3 +103,37 @@ def find(name: str) -> Problem:
     if name not in CATALOGUE:
         raise UnknownNameError("system", name, CATALOGUE)
     return CATALOGUE[name]
+
+
+# ---- checks of parameters --------------------------------------------------------------------------------------------
+
+
+def require_positive(problem: str, **values: float) -> None:
+    """Refuse parameters that are not positive finite numbers, by name.
+
+    >>> require_positive("pendula", mass=1.0)
+    """
+    _require(problem, values, zero=False)
+
+
+def require_not_negative(problem: str, **values: float) -> None:
+    """Refuse parameters that are negative or not finite, by name."""
+    _require(problem, values, zero=True)
+
+
+def require_finite(problem: str, **values: float) -> None:
+    """Refuse parameters that are not finite numbers, by name."""
+    for name, value in values.items():
+        if not _number(value):
+            raise ConfigurationError(f"parameter {name} of problem '{problem}' must be a finite number, not {value!r}.")
+
+
+def _require(problem: str, values: dict[str, float], *, zero: bool) -> None:
+    for name, value in values.items():
+        if not _number(value) or value < 0 or (value == 0 and not zero):
+            kind = "a finite number, 0 or more" if zero else "a positive finite number"
+            raise ConfigurationError(f"parameter {name} of problem '{problem}' must be {kind}, not {value!r}.")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -22,7 +22,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Unit
-from cosimo.problems.checks import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
 from cosimo.problems.monolithic import run_monolithic
 from cosimo.units import Mechanical
 from cosimo.units.python import PythonUnit

@@ -22,7 +22,7 @@ from cosimo.execution.running import run
 from cosimo.papers.figures.picture import Picture
 from cosimo.papers.figures.style import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
 from cosimo.papers.glumac2018 import figure_6, paper_masters, pareto_front
-from cosimo.problems.two_mass_glumac import two_mass_glumac
+from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import Range, Space, orientations, tune
 from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 from cosimo.units import StateSpace

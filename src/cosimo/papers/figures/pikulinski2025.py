@@ -22,7 +22,7 @@ from cosimo.papers.pikulinski2025 import (
     predicted,
     robust_dmd,
 )
-from cosimo.problems.manipulator import Manipulator, manipulator_steps, steps
+from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_steps, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 
 if TYPE_CHECKING:

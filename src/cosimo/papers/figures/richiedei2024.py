@@ -13,7 +13,7 @@ from cosimo.papers.figures.poles import draw_primary_poles
 from cosimo.papers.figures.style import legend, letter, panels
 from cosimo.papers.mechanics import Motion, energy
 from cosimo.papers.richiedei2024 import STEP, motions
-from cosimo.problems.motor_gearbox import motor_gearbox
+from cosimo.problems.plants import motor_gearbox
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,10 @@ from cosimo import masters
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnitError
 from cosimo.execution.running import run
-from cosimo.problems.hydraulics import Cylinder
-from cosimo.problems.linkage import ForceLinkage, Linkage
-from cosimo.problems.manipulator import (
+from cosimo.problems.hydraulic_manipulator import (
+    Cylinder,
+    ForceLinkage,
+    Linkage,
     Manipulator,
     Sinusoid,
     manipulator,

@@ -23,7 +23,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.problems.checks import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.monolithic import run_monolithic
 from cosimo.units.python import PythonUnit

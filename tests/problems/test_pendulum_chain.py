@@ -12,7 +12,7 @@ from cosimo import masters
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError
 from cosimo.execution.running import run
-from cosimo.problems.pendula import Pendula, PendulumChain, SinglePendulum, pendula
+from cosimo.problems.pendulum_chain import Pendula, PendulumChain, SinglePendulum, pendula
 
 
 def newton(angles: Array, rates: Array, lengths: Array, masses: Array, g: float, force: Array) -> Array:
