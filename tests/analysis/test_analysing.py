@@ -19,6 +19,7 @@ from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, analyse, critical_step, side_by_side
 from cosimo.analysis.connections import Delayed
+from cosimo.analysis.pilots import Budget
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd, Hold
@@ -369,6 +370,24 @@ def test_a_meter_that_is_not_fed_back_does_not_hide_the_critical_step():
     found = analyse(more, jacobi(more, 0.2), horizon=5.0, details=False)
     assert found.stable
     assert found.spectral_radius == pytest.approx(1.0)
+
+
+def test_a_step_longer_than_the_horizon_is_refused_as_by_run():
+    system = room()
+    with pytest.raises(ConfigurationError, match="the macro step 100 is longer than the horizon of 10 s"):
+        analyse(system, jacobi(system, 100.0), horizon=10.0)
+    assert analyse(system, jacobi(system, 2.0), horizon=2.0).horizon == 2.0
+
+
+def test_identification_keeps_to_the_budget():
+    """No trial is begun when the time is over; runs are still made, each whole."""
+    system = room()
+    verdict = analyse(system, jacobi(system, 0.02), horizon=2.0, budget=Budget(seconds=1e-9))
+    assert verdict.reasons["model"] == "heater could not be identified"
+    heater = next(unit for unit in verdict.units if unit.name == "heater")
+    assert not heater.valid
+    assert any("trials take longer than the budget allows for" in reason for reason in heater.reasons)
+    assert analyse(system, jacobi(system, 0.02), horizon=2.0).evidence == "confirmed"
 
 
 def test_wrong_requests_are_refused():

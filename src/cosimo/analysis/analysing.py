@@ -79,6 +79,10 @@ def analyse(
     ('no', 'Do not trust: unstable')
     """
     _check(at, along, target)
+    if horizon is not None and master.step > horizon * (1 + 1e-9):
+        raise ConfigurationError(
+            f"the macro step {master.step:g} is longer than the horizon of {horizon:g} s; shorten it, or stop later."
+        )
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             model = model or Model(

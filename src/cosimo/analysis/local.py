@@ -21,6 +21,7 @@ import numpy as np
 
 from cosimo.algebra import CoupledModel, coupled_model
 from cosimo.analysis.identification import Identified, Means, identify, means_offered
+from cosimo.analysis.identification.bench import Allowance
 from cosimo.analysis.identification.checks import free_motion
 from cosimo.analysis.identification.continuous import continuous_model
 from cosimo.analysis.identification.means import STEPS_PER_INPUT
@@ -92,7 +93,8 @@ class Linearisation:
     """Identifies the units of a system in one situation, at any macro step; what was found is kept.
 
     `means` asks for a certain way to identify where a unit offers it; `briefly` for one of many times of a run:
-    short records, and only states that matter. `seconds` and `unit_steps` add up the cost.
+    short records, and only states that matter. `seconds` and `unit_steps` add up the cost; trials that take longer than
+    the time `allowed` are ended.
     """
 
     def __init__(
@@ -102,7 +104,9 @@ class Linearisation:
         *,
         means: Means | None = None,
         briefly: bool = False,
+        allowed: float = math.inf,
     ) -> None:
+        self._allowance = Allowance(allowed)
         self.system, self.situation, self._means, self._briefly = system, situation, means, briefly
         self._found: dict[float, dict[str, Outcome]] = {}
         self._systems: dict[float, LocalSystem] = {}
@@ -115,8 +119,10 @@ class Linearisation:
         """Every unit at this macro step."""
         if step not in self._found:
             begin = time.perf_counter()
+            self._allowance = Allowance(self._allowance.seconds)
             self._found[step] = {name: self._identify(name, step) for name in self.system.units}
             self.seconds += time.perf_counter() - begin
+            self._allowance.seconds -= self._allowance.spent
         return self._found[step]
 
     def at(self, step: float) -> LocalSystem:
@@ -149,7 +155,15 @@ class Linearisation:
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a unit may diverge: that is found out and said
                 like = self._like(name, step)
-                found = identify(unit, step, point=point, means=means, steps_per_input=most, like=like)
+                found = identify(
+                    unit,
+                    step,
+                    point=point,
+                    means=means,
+                    steps_per_input=most,
+                    like=like,
+                    allowance=self._allowance,
+                )
         except CosimoError as error:
             return error
         except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:

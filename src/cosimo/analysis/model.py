@@ -100,7 +100,7 @@ class Model:
         self.notes: list[str] = []
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: Base | None = None
-        self.linearisation = Linearisation(system, self._situation(), means=means)
+        self.linearisation = Linearisation(system, self._situation(), means=means, allowed=(budget or Budget()).seconds)
         self._departures: dict[str, float] = {}
         self._look()
         self.horizon = horizon if horizon is not None else self._default_horizon()

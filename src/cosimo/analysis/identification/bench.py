@@ -10,6 +10,8 @@ with feedthrough as the unit really has it: an output that changes only after a 
 
 from __future__ import annotations
 
+import math
+import time as clocks
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,10 +25,33 @@ from cosimo.core.unit import Instance, Unit
 
 LIVE = 24
 """How many fresh instances are kept alive at most, to continue their trials; others are replayed from the start."""
+WAITING = 5.0
+"""By how much the clock may run ahead of the processor: several processes share a core of a busy machine."""
 
 
 class TrialFailed(Exception):
     """A unit raised, refused or returned something that is not a number; the text says what and when."""
+
+
+class Allowance:
+    """Time that identification may take from now on: `seconds` of the processor, or `WAITING` times that by the clock.
+
+    The processor's time does not depend on what else the machine does; the clock counts for units that wait.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds = seconds
+        self._processor, self._clock = clocks.process_time(), clocks.perf_counter()
+
+    @property
+    def spent(self) -> float:
+        """Seconds that count so far."""
+        return max(clocks.process_time() - self._processor, (clocks.perf_counter() - self._clock) / WAITING)
+
+    def check(self) -> None:
+        """Refuse to go on when the time is over."""
+        if self.spent > self.seconds:
+            raise TrialFailed("trials take longer than the budget allows for; give a longer one (--budget)")
 
 
 class Bench:
@@ -37,10 +62,17 @@ class Bench:
     """
 
     def __init__(
-        self, unit: Unit, step: float, point: OperatingPoint, *, restore: bool, access: StateAccess | None = None
+        self,
+        unit: Unit,
+        step: float,
+        point: OperatingPoint,
+        *,
+        restore: bool,
+        access: StateAccess | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self.unit, self.step, self.access = unit, step, access
-        self.restore = restore
+        self.restore, self._allowance = restore, allowance or Allowance()
         self._sources, self._start_time = point.sources(unit), point.start_time
         self._run_up = round((point.time - point.start_time) / step)
         self.time = self.moment(0)
@@ -147,6 +179,7 @@ class Bench:
 
     def advance(self, instance: Instance, time: float) -> None:
         """One macro step."""
+        self._allowance.check()
         self.steps += 1
         self._guard(f"its step from t = {time:g} to {time + self.step:g}", instance.step, time, self.step)
 

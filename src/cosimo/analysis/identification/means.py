@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from cosimo.analysis.identification.bench import TrialFailed
+from cosimo.analysis.identification.bench import Allowance, TrialFailed
 from cosimo.analysis.identification.identified import Identified, Means
 from cosimo.analysis.identification.operating import OperatingPoint, state_access
 from cosimo.analysis.identification.session import GOOD_FIT, Session
@@ -30,6 +30,7 @@ def identify(
     nominal: Mapping[str, float] | None = None,
     steps_per_input: int = STEPS_PER_INPUT,
     like: Identified | None = None,
+    allowance: Allowance | None = None,
 ) -> Identified:
     """A linear discrete model of what `unit` does over one macro step of `step`, its own solver included.
 
@@ -39,6 +40,7 @@ def identify(
     "known" where it is linear by itself. `nominal` gives the size of inputs whose value at the operating point is 0.
     `like` is the same unit at the same operating point, identified by the same means at another step: where it turned
     out linear to rounding, sizes of pulses and checks of linearity are taken over, and shorter records will do.
+    `allowance` limits the time that trials take.
 
     A unit that raises or takes no perturbation is refused with an IdentificationError. Anything else gives a model
     together with whether it is valid; a unit that never changes has one without states.
@@ -58,7 +60,8 @@ def identify(
     offered = means_offered(unit)
     if means is not None and means not in offered:
         raise IdentificationError(f"{_name(unit)} cannot be identified by {means}; it offers {', '.join(offered)}.")
-    ask = partial(Session, unit, step, point, means or offered[0], _scales(unit, point, nominal or {}), steps_per_input)
+    scales = _scales(unit, point, nominal or {})
+    ask = partial(Session, unit, step, point, means or offered[0], scales, steps_per_input, allowance)
     found = _once_more(ask, like) if like is not None else None
     if found is None:
         session = ask()
@@ -67,7 +70,7 @@ def identify(
         except TrialFailed as failure:
             if means is None and session.means != "experiments" and not session.started:
                 # It cannot do what it declares; perhaps it can do with less.
-                less = identify(unit, step, point=point, means="experiments", nominal=nominal)
+                less = identify(unit, step, point=point, means="experiments", nominal=nominal, allowance=allowance)
                 return replace(less, reasons=(*less.reasons, f"not by {session.means}: {failure}"), again=again)
             raise IdentificationError(
                 f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}."

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.analysis.identification import hidden
-from cosimo.analysis.identification.bench import Bench, TrialFailed
+from cosimo.analysis.identification.bench import Allowance, Bench, TrialFailed
 from cosimo.analysis.identification.checks import (
     BOUND,
     ONCE_MORE,
@@ -73,8 +73,10 @@ class Session:
         means: Means,
         scales: Array,
         steps_per_input: int,
+        allowance: Allowance | None = None,
         manner: Manner | None = None,
     ) -> None:
+        self._allowance = allowance
         self.unit, self.step, self.point, self.means = unit, step, point, means
         self._scales, self._most, self._manner = scales, steps_per_input, manner
         self._bench: Bench | None = None
@@ -90,7 +92,9 @@ class Session:
         quiet = self.means == "experiments"
         access = None if quiet else state_access(self.unit)
         restore = self.unit.can_restore and not quiet
-        bench = self._bench = Bench(self.unit, self.step, self.point, restore=restore, access=access)
+        bench = self._bench = Bench(
+            self.unit, self.step, self.point, restore=restore, access=access, allowance=self._allowance
+        )
         self.started = True
         pulses = Pulses(bench, self._scales, self._manner)
         reasons = self._require_answers(pulses)
