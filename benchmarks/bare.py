@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cosimo.core.system import System
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 
 
 class _Unit(ctypes.Structure):
@@ -31,13 +31,13 @@ def library() -> ctypes.CDLL:
 
 
 class BareLoop:
-    """Jacobi over the instances of an initialised interpreter."""
+    """Jacobi over the instances of initialised live units."""
 
-    def __init__(self, code: ctypes.CDLL, interpreter: Interpreter) -> None:
-        self._loop, self._h, self.made = code.bare_loop, interpreter.master.step, 0
-        system: System = interpreter.system
-        self.y = np.concatenate([interpreter.y[name] for name in system.units])
-        self.u = np.concatenate([interpreter.c[name][0] for name in system.units])
+    def __init__(self, code: ctypes.CDLL, live: Live) -> None:
+        self._loop, self._h, self.made = code.bare_loop, live.master.step, 0
+        system: System = live.system
+        self.y = np.concatenate([live.y[name] for name in system.units])
+        self.u = np.concatenate([live.c[name][0] for name in system.units])
         outputs = {name: i for i, name in enumerate(system.outputs)}
         links = {link.connection.target: link.connection for link in system.links}
         self.source = np.array([outputs[links[name].source] for name in system.input_names], dtype=np.uint32)
@@ -46,7 +46,7 @@ class BareLoop:
         self._keep: list[np.ndarray] = []
         at_u = at_y = 0
         for unit, (name, described) in zip(self.units, system.units.items(), strict=True):
-            native = interpreter.instances[name].native()  # type: ignore[attr-defined]
+            native = live.instances[name].native()  # type: ignore[attr-defined]
             unit.component = native.component
             unit.set, unit.get, unit.step = (native.address(f"fmi2{f}") for f in ("SetReal", "GetReal", "DoStep"))
             for field, groups in (("in_", native.inputs), ("out", native.outputs)):

@@ -12,7 +12,7 @@ from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import EngineOptions, KernelEngine
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
 from cosimo.units import Fmu
@@ -28,9 +28,9 @@ WAYS: dict[str, bool | Isolation] = {
 
 def _seconds(system: System) -> list[float]:
     """Seconds per macro step under Jacobi, for every round."""
-    interpreter = Interpreter(system, masters.jacobi(system, 1e-3), 0.0)
-    interpreter.initialise()
-    engine = KernelEngine(interpreter, system.outputs, EngineOptions(parallel=False))
+    live = Live(system, masters.jacobi(system, 1e-3), 0.0)
+    live.initialise()
+    engine = KernelEngine(live, system.outputs, EngineOptions(parallel=False))
     rows, found, at = np.zeros((STEPS, 1 + len(system.outputs))), [], 0
     for _ in range(ROUNDS):
         begin, made = time.perf_counter(), 0
@@ -39,7 +39,7 @@ def _seconds(system: System) -> list[float]:
             at, made = at + engine.made, made + engine.made
         found.append((time.perf_counter() - begin) / STEPS)
     engine.close()
-    interpreter.close()
+    live.close()
     return found
 
 

@@ -14,7 +14,7 @@ from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import EngineOptions, KernelEngine
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 from cosimo.formats.export import export_system
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, NativeUnit
@@ -28,10 +28,10 @@ def as_fmus(system: System, folder: Path, fmi: int = 2) -> System:
     return System({name: Fmu(path) for name, path in files.items()}, system.connections, name=system.name)
 
 
-def _start(system: System) -> Interpreter:
-    interpreter = Interpreter(system, masters.jacobi(system, 1e-3), 0.0)
-    interpreter.initialise()
-    return interpreter
+def _start(system: System) -> Live:
+    live = Live(system, masters.jacobi(system, 1e-3), 0.0)
+    live.initialise()
+    return live
 
 
 def _interleave(first: object, second: object, steps: int, width: int) -> tuple[float, float]:
@@ -94,8 +94,8 @@ def threads() -> Table:
         system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
         engines = []
         for parallel in (False, None):
-            interpreter = _start(system)
-            engines.append(KernelEngine(interpreter, system.outputs, EngineOptions(parallel=parallel)))
+            live = _start(system)
+            engines.append(KernelEngine(live, system.outputs, EngineOptions(parallel=parallel)))
         serial, chosen = _interleave(*engines, 40_000_000 // nanoseconds // 10, 2)
         used = "yes" if engines[1].shared else "no"
         table.add(

@@ -20,7 +20,7 @@ from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.execution.engines import EngineOptions, KernelEngine
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 from cosimo.execution.running import run
 from cosimo.execution.sessions import BLOCK
 from cosimo.formats.results import ResultFile
@@ -55,10 +55,10 @@ class Steps:
             left -= self._engine.made
 
 
-def start(system: System, master: Master) -> Interpreter:
-    interpreter = Interpreter(system, master, 0.0)
-    interpreter.initialise()
-    return interpreter
+def start(system: System, master: Master) -> Live:
+    live = Live(system, master, 0.0)
+    live.initialise()
+    return live
 
 
 def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
@@ -73,7 +73,7 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         fmus = as_fmus(two_mass(), Path(folder))
         master = masters.jacobi(fmus, STEP)
-        interpreter = start(fmus, master)
+        live = start(fmus, master)
         files = {f"run, {suffix} file": ResultFile(Path(folder) / f"rows{suffix}") for suffix in (".arrows", ".arrow")}
         outputs = {"run, rows in memory": None, **files}
 
@@ -81,25 +81,25 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
             return lambda: run(fmus, master, stop=count * STEP, output=output)
 
         works: dict[str, Callable[[], object]] = {
-            "bare C loop": Steps(BareLoop(library(), interpreter), len(fmus.outputs), steps)
+            "bare C loop": Steps(BareLoop(library(), live), len(fmus.outputs), steps)
         }
         for name, output in outputs.items():
             works |= {name: work(output, steps), f"{name}, one step": work(output, 1)}
         best = best_of(works, repeat)
-        interpreter.close()
+        live.close()
     for name in ("bare C loop", *outputs):
         took = (best[name] - best.get(f"{name}, one step", 0.0)) / steps
         table.add(name, f"{took * 1e9:.1f}", f"{took * steps / best['bare C loop']:.2f}")
     return table
 
 
-def _state_functions(interpreter: Interpreter, times: int) -> dict[str, Callable[[], object]]:
+def _state_functions(live: Live, times: int) -> dict[str, Callable[[], object]]:
     """Loops in C over the units' own saving and restoring."""
     target = Path(tempfile.mkdtemp(prefix="cosimo-bench-")) / "states.so"
     source = Path(__file__).with_name("states.c")
     subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
     code = ctypes.CDLL(str(target))
-    natives = [interpreter.instances[name].native() for name in interpreter.system.names]  # type: ignore[attr-defined]
+    natives = [live.instances[name].native() for name in live.system.names]  # type: ignore[attr-defined]
     many = ctypes.c_void_p * len(natives)
     components, states = many(*(native.component for native in natives)), many()
 
@@ -131,8 +131,8 @@ def sweeps(steps: int = 400_000, repeat: int = 15) -> Table:
         best = {n: took / steps for n, took in best_of(works | _state_functions(other, steps), repeat).items()}
         for engine in engines.values():
             engine.close()
-        for interpreter in (*live.values(), other):
-            interpreter.close()
+        for units in (*live.values(), other):
+            units.close()
     plain, save, restore = (best[name] for name in ("plain", "save", "restore"))
     further = (best["4 sweeps"] - best["1 sweeps"]) / 3
     table.add("plain macro step", f"{plain * 1e9:.1f}", "", "")

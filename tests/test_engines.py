@@ -26,7 +26,7 @@ from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.engines import EngineOptions, KernelEngine
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 from cosimo.execution.running import run
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, PythonUnit, StateSpace
@@ -68,10 +68,10 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _engine(system: System, master: Any, options: EngineOptions) -> tuple[KernelEngine, Interpreter]:
-    interpreter = Interpreter(system, master, 0.0)
-    interpreter.initialise()
-    return KernelEngine(interpreter, system.outputs, options), interpreter
+def _engine(system: System, master: Any, options: EngineOptions) -> tuple[KernelEngine, Live]:
+    live = Live(system, master, 0.0)
+    live.initialise()
+    return KernelEngine(live, system.outputs, options), live
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -106,10 +106,10 @@ def test_parallel_steps_of_fmus_are_serial_ones(count: int, fmi: int, tmp_path: 
     ],
 )
 def test_who_is_stepped_in_threads(system: System, options: EngineOptions, shared: bool) -> None:
-    engine, interpreter = _engine(system, masters.jacobi(system, 0.1), options)
+    engine, live = _engine(system, masters.jacobi(system, 0.1), options)
     assert engine.shared is shared
     engine.close()
-    interpreter.close()
+    live.close()
 
 
 class Idle:
@@ -120,17 +120,17 @@ class Idle:
 
 def test_stages_with_units_in_python_are_never_shared() -> None:
     system = System({**ring(2).units, "idle": PythonUnit(Idle)})
-    engine, interpreter = _engine(system, masters.jacobi(system, 0.1), PARALLEL)
+    engine, live = _engine(system, masters.jacobi(system, 0.1), PARALLEL)
     assert not engine.shared
     engine.close()
-    interpreter.close()
+    live.close()
 
 
 @pytest.mark.parametrize(("rounds", "shared"), [(0, False), (20_000, True)])
 def test_the_first_steps_decide_whether_threads_pay(rounds: int, shared: bool) -> None:
     system = ring(2, step="busy_step", settings=(float(rounds),))
     master = masters.jacobi(system, 0.01)
-    engine, interpreter = _engine(system, master, EngineOptions(threads=2))
+    engine, live = _engine(system, master, EngineOptions(threads=2))
     rows = np.empty((50, 3))
     made = 0
     while made < 40:
@@ -138,7 +138,7 @@ def test_the_first_steps_decide_whether_threads_pay(rounds: int, shared: bool) -
         made += engine.made
     assert engine.shared is shared
     engine.close()
-    interpreter.close()
+    live.close()
     measured, alone = (run(system, master, stop=0.5, engine=e) for e in (EngineOptions(threads=2), SERIAL))
     assert np.array_equal(bits(measured), bits(alone))
 
@@ -368,8 +368,8 @@ def test_stages_are_not_shared_while_units_live_in_python() -> None:
 
     linear = {name: StateSpace(-1.0, 1.0, 1.0, initial=1.0) for name in ("a", "b")}
     system = System({**linear, "p": PythonUnit(Echo)}, [("a.y1", "b.u1"), ("b.y1", "p.u"), ("p.y", "a.u1")])
-    interpreter = Interpreter(system, masters.jacobi(system, 0.1), 0.0)
-    interpreter.initialise()
-    engine = KernelEngine(interpreter, system.outputs, EngineOptions(parallel=True, threads=2))
+    live = Live(system, masters.jacobi(system, 0.1), 0.0)
+    live.initialise()
+    engine = KernelEngine(live, system.outputs, EngineOptions(parallel=True, threads=2))
     assert not engine.shared
     engine.close()

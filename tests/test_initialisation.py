@@ -12,7 +12,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.core.errors import AlgebraicLoopError, NonFiniteError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.execution import initialisation
+from cosimo.execution import live
 from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
@@ -73,7 +73,7 @@ def test_execution_and_algebra_start_alike(first: float, second: float) -> None:
 
 def test_newton_is_used_only_where_substitution_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     # One Newton step is enough to confirm what substitution has found, and not enough to find it.
-    monkeypatch.setattr(initialisation, "NEWTON", 1)
+    monkeypatch.setattr(live, "NEWTON", 1)
     start(loop(0.5, 0.5))
     with pytest.raises(AlgebraicLoopError, match=r"one\.y1, two\.y1 could not be solved for .* in 1 Newton steps"):
         start(loop(2.0, 3.0))

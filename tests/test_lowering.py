@@ -23,8 +23,8 @@ from cosimo.core.schedule import Convergence, Couple, Read, Schedule, Step
 from cosimo.core.sources import Table
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
+from cosimo.execution.live import Live
 from cosimo.execution.lowering import Lowering
-from cosimo.execution.reference import Interpreter
 from cosimo.problems import two_mass
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
@@ -67,10 +67,10 @@ def lower(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("cosimo.execution.lowering.import_module", lambda name: type("Module", (), {"Program": Spy}))
 
     def make(system: System, master: Master, *, record: bool = False) -> tuple[Spy, Lowering]:
-        interpreter = Interpreter(system, master, 0.5)
-        interpreter.initialise()
-        lowering = Lowering(interpreter, system.outputs + (system.input_names if record else ()))
-        interpreter.close()
+        live = Live(system, master, 0.5)
+        live.initialise()
+        lowering = Lowering(live, system.outputs + (system.input_names if record else ()))
+        live.close()
         return lowering.program, lowering
 
     return make

@@ -15,6 +15,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
+from cosimo.execution.live import Live
 from cosimo.execution.reference import Interpreter
 from cosimo.units import ForwardEuler, PythonUnit, StateSpace
 
@@ -32,13 +33,14 @@ def pair() -> System:
 
 def execute(system: System, master: Master, steps: int = STEPS) -> Array:
     """Rows of outputs and inputs from the plain interpreter itself, the initial one included."""
-    interpreter = Interpreter(system, master, 0.0)
-    interpreter.initialise()
-    rows = [interpreter.outputs() + interpreter.inputs()]
+    live = Live(system, master, 0.0)
+    live.initialise()
+    interpreter = Interpreter(live)
+    rows = [live.outputs() + live.inputs()]
     for k in range(steps):
         interpreter.macro_step(k)
-        rows.append(interpreter.outputs() + interpreter.inputs())
-    interpreter.close()
+        rows.append(live.outputs() + live.inputs())
+    live.close()
     return np.array(rows)
 
 
@@ -214,15 +216,15 @@ def test_units_that_take_one_power_get_the_tangent_at_each_step() -> None:
 
 
 def test_offsets_and_gains_reach_the_input() -> None:
-    interpreter = Interpreter(pair(), masters.jacobi(pair(), H), 0.0)
-    interpreter.initialise()
-    assert interpreter.outputs() == pytest.approx([1.0 + (0.7 * -2.0 + 0.1) / 2, -2.0])
-    assert interpreter.inputs() == pytest.approx([0.7 * -2.0 + 0.1, interpreter.outputs()[0]])
+    live = Live(pair(), masters.jacobi(pair(), H), 0.0)
+    live.initialise()
+    assert live.outputs() == pytest.approx([1.0 + (0.7 * -2.0 + 0.1) / 2, -2.0])
+    assert live.inputs() == pytest.approx([0.7 * -2.0 + 0.1, live.outputs()[0]])
 
 
 def test_times_are_multiplied_not_added() -> None:
-    interpreter = Interpreter(pair(), masters.jacobi(pair(), 0.1), 0.3)
-    assert interpreter.time(10**6, 0.5) == 0.3 + (10**6 + 0.5) * 0.1
+    live = Live(pair(), masters.jacobi(pair(), 0.1), 0.3)
+    assert live.time(10**6, 0.5) == Interpreter(live).time(10**6, 0.5) == 0.3 + (10**6 + 0.5) * 0.1
 
 
 @pytest.mark.parametrize(

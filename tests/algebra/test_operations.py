@@ -20,6 +20,7 @@ from cosimo.core.signals import ONE, Block, Kind
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.couplings import Hold
+from cosimo.execution.live import Live
 from cosimo.execution.reference import Interpreter
 from cosimo.units import StateSpace
 
@@ -50,8 +51,9 @@ class Bench:
         self.master = make_master(self.system)
         self.operations = Operations(self.system, self.master)
         self.layout = self.operations.layout
-        self.interpreter = Interpreter(self.system, self.master, 0.0)
-        self.interpreter.initialise()
+        live = Live(self.system, self.master, 0.0)
+        live.initialise()
+        self.interpreter = Interpreter(live)
         # What a plain hold remembers is never read; the interpreter may leave it alone.
         self.idle = [
             self.layout[Block("w", link.number)].start

@@ -25,8 +25,8 @@ from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.live import Live
 from cosimo.execution.monitoring import Watch
-from cosimo.execution.reference import Interpreter
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace
@@ -35,19 +35,19 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 KINDS = ("kernel", "reference")
 
 
-class Live:
+class Running:
     """A system that runs in one of the engines."""
 
     def __init__(self, system: System, master: Master, kind: str) -> None:
-        self.interpreter = Interpreter(system, master, 0.0)
-        self.interpreter.initialise()
-        told = [signal for joint in self.interpreter.joints for signal in joint.signals]
+        self.live = Live(system, master, 0.0)
+        self.live.initialise()
+        told = [signal for joint in self.live.joints for signal in joint.signals]
         names = [*system.outputs, *system.input_names, *told]
         watch = Watch(system)
         self.engine: Engine = (
-            KernelEngine(self.interpreter, names, EngineOptions(parallel=False), watch)
+            KernelEngine(self.live, names, EngineOptions(parallel=False), watch)
             if kind == "kernel"
-            else ReferenceEngine(self.interpreter, names, watch)
+            else ReferenceEngine(self.live, names, watch)
         )
         self.width = 1 + len(names)
 
@@ -61,12 +61,12 @@ class Live:
 
     def close(self) -> None:
         self.engine.close()
-        self.interpreter.close()
+        self.live.close()
 
 
 def require_continued(system: System, master: Master, kind: str, k: int, count: int) -> None:
     """k steps, then `count` more: by the same units, and by fresh ones that were given the memory as bytes."""
-    first, second = Live(system, master, kind), Live(system, master, kind)
+    first, second = Running(system, master, kind), Running(system, master, kind)
     try:
         first.steps(0, k)
         second.engine.load(from_bytes(to_bytes(first.engine.memory(k))), k)

@@ -21,9 +21,9 @@ from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.live import Live
 from cosimo.execution.monitoring import Findings, Watch
 from cosimo.execution.power_bonds import power_bonds
-from cosimo.execution.reference import Interpreter
 from cosimo.problems import chain, four_mass, quarter_truck, two_mass
 
 
@@ -32,10 +32,10 @@ def both(system: System, master: Master, steps: int, *, watch: Watch | None = No
     found = []
     watch = watch or Watch(system, power_bonds(system))
     for kind in (KernelEngine, ReferenceEngine):
-        interpreter = Interpreter(system, master, 0.0)
-        interpreter.initialise()
+        live = Live(system, master, 0.0)
+        live.initialise()
         options = (EngineOptions(parallel=False),) if kind is KernelEngine else ()
-        engine: Engine = kind(interpreter, system.outputs, *options, watch=watch)  # type: ignore[arg-type]
+        engine: Engine = kind(live, system.outputs, *options, watch=watch)  # type: ignore[arg-type]
         made = 0
         while made < steps and not engine.diverged:
             rows = np.zeros((min(-(-steps // parts), steps - made), 1 + len(system.outputs)))
@@ -50,7 +50,7 @@ def both(system: System, master: Master, steps: int, *, watch: Watch | None = No
         assert told.steps == made
         found.append(told)
         engine.close()
-        interpreter.close()
+        live.close()
     return found
 
 

@@ -20,6 +20,7 @@ from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.adaptive import Adaptive
 from cosimo.execution.engines import EngineOptions
+from cosimo.execution.live import Live
 from cosimo.execution.reference import Interpreter
 from cosimo.execution.running import run
 from cosimo.formats.resuming import resume
@@ -395,8 +396,8 @@ def test_who_goes_on_all_the_same_is_refused(tmp_path: Path, version: int) -> No
 
 def test_an_interpreter_closes_what_ended(tmp_path: Path) -> None:
     system = ending(tmp_path, 2, False, 0.05)
-    live = Interpreter(system, jacobi(system, 0.1), 0.0)
+    live = Live(system, jacobi(system, 0.1), 0.0)
     live.initialise()
     with pytest.raises(EndRequested):
-        live.macro_step(0)
+        Interpreter(live).macro_step(0)
     live.close()

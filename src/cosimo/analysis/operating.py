@@ -19,7 +19,7 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.sources import Source, Table
 from cosimo.core.system import System
-from cosimo.execution.reference import Interpreter
+from cosimo.execution.live import Live
 from cosimo.masters import jacobi
 
 
@@ -70,16 +70,15 @@ class Averaged:
 
 def at_start(system: System, start: float = 0.0) -> Situation:
     """The signals with which a run begins; units are instantiated and initialised, but make no step."""
-    interpreter = Interpreter(system, jacobi(system, 1.0), start)
+    live = Live(system, jacobi(system, 1.0), start)
     try:
-        interpreter.initialise()
+        live.initialise()
         inputs = {
-            name: dict(zip(unit.inputs, interpreter.c[name][0].tolist(), strict=True))
-            for name, unit in system.units.items()
+            name: dict(zip(unit.inputs, live.c[name][0].tolist(), strict=True)) for name, unit in system.units.items()
         }
-        return Situation(start, start, inputs, {name: y.copy() for name, y in interpreter.y.items()})
+        return Situation(start, start, inputs, {name: y.copy() for name, y in live.y.items()})
     finally:
-        interpreter.close()
+        live.close()
 
 
 def during(system: System, run: Result, time: float) -> Situation:

@@ -1,8 +1,8 @@
 """Executing a schedule on real units: `run` and all that it is made of.
 
-From the bottom up: `reference` (the interpreter in plain Python, the oracle), `lowering` and `engines` (the compiled
-kernel), `recording` and `streams` (rows), `checkpoints`, `adaptive`, `monitoring`, `sessions` (one run while it goes
-on), `running` (`run`). Names are loaded when first used.
+From the bottom up: `live` (instances and their initialisation), `reference` (the interpreter in plain Python, the
+oracle), `lowering` and `engines` (the compiled kernel), `recording` and `streams` (rows), `checkpoints`, `adaptive`,
+`monitoring`, `sessions` (one run while it goes on), `running` (`run`). Names are loaded when first used.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, CosimoError, StepDiscarded, UnknownNameError
+from cosimo.execution.live import Live, Signals, end_requested, named, non_finite, unit_failed
 from cosimo.execution.lowering import Lowering
 from cosimo.execution.monitoring import Findings, Monitor, Watch
-from cosimo.execution.reference import Interpreter, Signals, end_requested, named, non_finite, unit_failed
+from cosimo.execution.reference import Interpreter
 from cosimo.units.native import BadStatus
 
 INTERVAL = 0.25
@@ -25,6 +26,8 @@ ENDED_INSIDE = 103
 """The kernel's status for a unit that wants the run to end before the macro step is over."""
 NOT_EXACT = 101
 """The kernel's status for a value that the type of a variable cannot hold."""
+HALVINGS = 10
+"""How often a macro step is halved before the unit's refusal is passed on."""
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 VERBS = ("set", "step", "get", "save", "restore")
 
@@ -108,15 +111,13 @@ class Engine(Protocol):
 class ReferenceEngine:
     """The plain interpreter as an engine."""
 
-    def __init__(self, interpreter: Interpreter, names: Sequence[str], watch: Watch | None = None) -> None:
-        self._interpreter = interpreter
-        told = sum(len(joint.signals) for joint in interpreter.joints)
-        self._inputs = len(names) > len(interpreter.system.outputs) + told
+    def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
+        self._live, self._interpreter, self._names = live, Interpreter(live), names
         self.made, self.diverged = 0, False
         self.ended: str | None = None
         self._monitor: Monitor | None = None
         if watch is not None:
-            places = {name: place for place, name in enumerate(interpreter.system.input_names)}
+            places = {name: place for place, name in enumerate(live.system.input_names)}
             self._watched = [places[name] for name in watch.inputs]
             self._monitor = Monitor(watch, *self._signals())
 
@@ -127,7 +128,7 @@ class ReferenceEngine:
         with np.errstate(over="ignore", invalid="ignore"):
             for k in range(first, first + len(rows)):
                 self._macro_step(k)
-                rows[self.made] = self.row(k + 1)
+                rows[self.made] = self._live.row(self._interpreter.time(k + 1, 0.0), self._names)
                 self.made += 1
                 if self._monitor is not None and self._monitor.observe(*self._signals()):
                     self.diverged = True
@@ -141,8 +142,8 @@ class ReferenceEngine:
 
     def _signals(self) -> tuple[Array, Array]:
         """All outputs, and the inputs that are watched."""
-        inputs = self._interpreter.inputs()
-        return np.array(self._interpreter.outputs()), np.array([inputs[place] for place in self._watched])
+        inputs = self._live.inputs()
+        return np.array(self._live.outputs()), np.array([inputs[place] for place in self._watched])
 
     def findings(self, final: bool = True) -> Findings | None:
         """As the plain monitors saw them."""
@@ -152,21 +153,16 @@ class ReferenceEngine:
         """Not known."""
         return None
 
-    def row(self, k: int) -> list[float]:
-        """The row after k macro steps."""
-        values = self._interpreter.outputs() + (self._interpreter.inputs() if self._inputs else [])
-        return [self._interpreter.time(k, 0.0), *values, *self._interpreter.told()]
-
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """As the interpreter counted them."""
-        live = self._interpreter
-        taken = live.sweeps, live.residuals
-        live.sweeps, live.residuals = [], []
+        counted = self._interpreter
+        taken = counted.sweeps, counted.residuals
+        counted.sweeps, counted.residuals = [], []
         return taken
 
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
         """As the interpreter noted them."""
-        return self._interpreter.not_finite
+        return self._live.not_finite
 
     def signals(self) -> Signals:
         """Those of the interpreter."""
@@ -174,15 +170,15 @@ class ReferenceEngine:
 
     def memory(self, k: int) -> dict[str, Any]:
         """Of the interpreter, the units and the monitors."""
-        live = self._interpreter
+        live = self._live
         units = {name: live.serialise(name, live.time(k, 0.0)) for name in live.instances}
         watched = None if self._monitor is None else self._monitor.memory()
-        return {"live": live.memory(), "units": units, "monitor": watched}
+        return {"live": self._interpreter.memory(), "units": units, "monitor": watched}
 
     def load(self, memory: dict[str, Any], k: int) -> None:
         """Into the interpreter, the units and the monitors."""
-        live = self._interpreter
-        live.load(memory["live"])
+        live = self._live
+        self._interpreter.load(memory["live"])
         for name, state in memory["units"].items():
             live.deserialise(name, state, live.time(k, 0.0))
         if self._monitor is not None:
@@ -192,21 +188,62 @@ class ReferenceEngine:
         """Nothing is held."""
 
 
+class CarefulEngine(ReferenceEngine):
+    """The plain interpreter with a safety net: macro steps that a unit discards are rolled back, made again in parts.
+
+    Every macro step begins with saving all units. It is halved until it is accepted, and steps stay that short.
+    Couplings that extrapolate begin anew where the step changes: their samples are no longer equally far apart.
+    """
+
+    def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
+        super().__init__(live, names, watch)
+        self._levels = [self._interpreter]
+        self.rollbacks = 0
+
+    def _macro_step(self, k: int) -> None:
+        saved = self._interpreter.save(k)
+        while True:
+            level = len(self._levels) - 1
+            try:
+                for part in range(k << level, (k + 1) << level):
+                    self._levels[-1].macro_step(part)
+                    if self._interpreter.ends and part + 1 < (k + 1) << level:
+                        raise end_requested(*next(iter(self._interpreter.ends.items())))
+                return
+            except StepDiscarded:
+                if level == HALVINGS:
+                    raise
+                self._interpreter.restore(saved)
+                self.rollbacks += 1
+                self._levels.append(self._interpreter.finer(1 << (level + 1)))
+                # A hold keeps its newest sample in front; before it, the signal counts as constant again.
+                for w in self._interpreter.w:
+                    w[:] = w[0]
+
+    def memory(self, k: int) -> dict[str, Any]:
+        """Also how short steps are by now."""
+        return {**super().memory(k), "level": len(self._levels) - 1, "rollbacks": self.rollbacks}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        """Go on with steps as short as they were."""
+        super().load(memory, k)
+        self._levels = [self._interpreter.finer(1 << n) if n else self._interpreter for n in range(memory["level"] + 1)]
+        self.rollbacks = memory["rollbacks"]
+
+
 class KernelEngine:
     """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
 
-    def __init__(
-        self, interpreter: Interpreter, names: Sequence[str], options: EngineOptions, watch: Watch | None = None
-    ) -> None:
-        self._interpreter = interpreter
-        self._lowering = Lowering(interpreter, names)
+    def __init__(self, live: Live, names: Sequence[str], options: EngineOptions, watch: Watch | None = None) -> None:
+        self._live = live
+        self._lowering = Lowering(live, names)
         self._program: Any = self._lowering.program
         threads = options.threads or len(os.sched_getaffinity(0))
         mode = -1 if options.parallel is None else int(options.parallel)
         self._watched = watch is not None
         if watch is not None:
             self._lowering.watch(watch)
-        if interpreter.tolerant:
+        if live.tolerant:
             self._program.tolerate()
         self._program.finish(threads, mode, options.interval)
         self.made, self.diverged = 0, False
@@ -231,25 +268,25 @@ class KernelEngine:
             raise KeyboardInterrupt
         self.diverged = outcome == DIVERGED
         if outcome == ENDED:
-            self.ended = self._interpreter.system.names[self._program.ending]
+            self.ended = self._live.system.names[self._program.ending]
         if outcome not in (OK, DIVERGED, ENDED):
             self._raise(outcome)
 
     def _failure(self) -> Failure:
         unit, *rest = self._program.failure
-        return Failure(self._interpreter.system.names[unit], *rest)
+        return Failure(self._live.system.names[unit], *rest)
 
     def _raise(self, outcome: int) -> NoReturn:
         found = self._failure()
         name, at = found.unit, found.at
         if outcome == NON_FINITE:
-            raise non_finite(name, self._interpreter.system.units[name].outputs[found.output], found.value, at)
+            raise non_finite(name, self._live.system.units[name].outputs[found.output], found.value, at)
         if found.status == ENDED_INSIDE:
             raise end_requested(name, found.value)
         try:
             if found.status == NOT_EXACT:
                 self._not_exact(name, found.phase)
-            explain = getattr(self._interpreter.instances[name], "explain", None)
+            explain = getattr(self._live.instances[name], "explain", None)
             if explain is not None:
                 explain(VERBS[found.phase], found.status, at, found.duration)
         except CosimoError as error:
@@ -258,9 +295,9 @@ class KernelEngine:
 
     def _not_exact(self, name: str, phase: int) -> None:
         """Let the instance itself say which value does not fit its type: it refuses the same."""
-        instance = self._interpreter.instances[name]
+        instance = self._live.instances[name]
         if phase == 0:
-            instance.set_input(self._lowering.inputs(name), self._interpreter.master.step)
+            instance.set_input(self._lowering.inputs(name), self._live.master.step)
         else:
             instance.read()
 
@@ -285,13 +322,13 @@ class KernelEngine:
     def busy(self) -> str | None:
         """As the compiled loop notes it; None where several step at once."""
         number = self._program.busy
-        return None if number < 0 else self._interpreter.system.names[number]
+        return None if number < 0 else self._live.system.names[number]
 
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
         """Those at the start, then those that the compiled loop met."""
-        names = self._interpreter.system.outputs
+        names = self._live.system.outputs
         met = {names[place]: (at, value) for place, at, value in self._program.not_finite()}
-        return {**met, **self._interpreter.not_finite}
+        return {**met, **self._live.not_finite}
 
     def signals(self) -> Signals:
         """Those of the compiled loop."""
@@ -299,13 +336,13 @@ class KernelEngine:
 
     def memory(self, k: int) -> dict[str, Any]:
         """The kernel's own memory, and the states of predictors and units outside of it."""
-        live = self._interpreter
+        live = self._live
         units = {name: live.serialise(name, live.time(k, 0.0)) for name in self._lowering.outside}
         return {"kernel": self._program.memory(), "predictors": live.predictor_states(), "units": units}
 
     def load(self, memory: dict[str, Any], k: int) -> None:
         """Into the kernel, the predictors and the units."""
-        live = self._interpreter
+        live = self._live
         for name in self._lowering.outside:
             live.deserialise(name, memory["units"][name], live.time(k, 0.0))
         live.load_predictors(memory["predictors"])

@@ -26,8 +26,8 @@ from cosimo.core.settling import settled
 from cosimo.core.signals import mixer_of
 from cosimo.core.sources import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
+from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Watch
-from cosimo.execution.reference import Interpreter, Signals
 from cosimo.units.linear import LinearInstance
 from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
@@ -45,15 +45,15 @@ SAME = {"Real": "Float64", "Integer": "Int32"}
 
 
 class Lowering:
-    """The program of an initialised interpreter: its instances go on living in the kernel."""
+    """The program of initialised live units: they go on living in the kernel."""
 
-    def __init__(self, interpreter: Interpreter, names: Sequence[str]) -> None:
-        self.interpreter, self.system, self.master = interpreter, interpreter.system, interpreter.master
+    def __init__(self, live: Live, names: Sequence[str]) -> None:
+        self.live, self.system, self.master = live, live.system, live.master
         units = self.system.units
         self.numbers = {name: number for number, name in enumerate(units)}
         self.y = _places(units, [len(unit.outputs) for unit in units.values()])
-        self.c = _places(units, [interpreter.c[name].size for name in units])
-        self.w = list(accumulate((len(w) for w in interpreter.w), initial=0))
+        self.c = _places(units, [live.c[name].size for name in units])
+        self.w = list(accumulate((len(w) for w in live.w), initial=0))
         self.samples: list[tuple[str, Source, float]] = []
         self._maps: dict[tuple[str, float], int] = {}
         self.outside: list[str] = []
@@ -61,19 +61,19 @@ class Lowering:
         self._kind: tuple[type, set[str]] | None = None
         starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
         self.m = dict(zip(self.master.mixers, starts, strict=False))
-        self.j = list(accumulate((nodes.size + 2 for nodes in interpreter.nodes), initial=starts[-1]))
+        self.j = list(accumulate((nodes.size + 2 for nodes in live.nodes), initial=starts[-1]))
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
-        self.program: Any = import_module("cosimo._kernel").Program(interpreter.start_time, self.master.step, *flat)
+        self.program: Any = import_module("cosimo._kernel").Program(live.start_time, self.master.step, *flat)
         self.program.name_units(list(units))
         for name in units:
             self._add(name)
-        self._lower(interpreter.timeline.operations)
+        self._lower(live.timeline.operations)
         self._columns(names)
 
     def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
-        names, i = self.system.units, self.interpreter
+        names, i = self.system.units, self.live
         # Of a predictor: the nodes, which expert is in charge, the last error.
         learned = [np.append(nodes, [0.0, 0.0]) for nodes in i.nodes]
         return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values(), *learned]
@@ -83,7 +83,7 @@ class Lowering:
         if not self.samples:
             return np.empty((1, 0))
         values: list[list[float]] = []
-        sample, time = self.interpreter.sample, self.interpreter.time
+        sample, time = self.live.sample, self.live.time
         for k in range(first, first + count):
             try:
                 values.append([sample(target, source, time(k, t)) for target, source, t in self.samples])
@@ -95,7 +95,7 @@ class Lowering:
 
     def inputs(self, name: str) -> Array:
         """The input polynomial of a unit as it stands in the kernel now."""
-        shape = self.interpreter.c[name].shape
+        shape = self.live.c[name].shape
         begin = self.c[name]
         return np.array(self.program.polynomials[begin : begin + shape[0] * shape[1]]).reshape(shape)
 
@@ -103,17 +103,17 @@ class Lowering:
         """All signals as they stand in the kernel now."""
         y, c, w = map(np.array, self.program.signals)
         outputs = {name: y[at : at + len(self.system.units[name].outputs)].copy() for name, at in self.y.items()}
-        inputs = {name: c[at : at + self.interpreter.c[name].size].copy() for name, at in self.c.items()}
+        inputs = {name: c[at : at + self.live.c[name].size].copy() for name, at in self.c.items()}
         return Signals(outputs, inputs, w)
 
     # ---- units ---------------------------------------------------------------------------------------------------
 
     def _powers(self, name: str) -> int:
         """How many coefficients of the input polynomial the unit takes."""
-        return min(self.system.units[name].input_degree + 1, len(self.interpreter.c[name]))
+        return min(self.system.units[name].input_degree + 1, len(self.live.c[name]))
 
     def _add(self, name: str) -> None:
-        unit, instance = self.system.units[name], self.interpreter.instances[name]
+        unit, instance = self.system.units[name], self.live.instances[name]
         m, p, powers = len(unit.inputs), len(unit.outputs), self._powers(name)
         if not isinstance(instance, LinearInstance | NativeInstance):
             self.outside.append(name)
@@ -174,7 +174,7 @@ class Lowering:
             orders = [j for j in range(1, powers) for _ in range(m)]
             scale = [factorial(j) / h**j for j in orders]
             c = np.zeros((powers, m))
-            c[0] = self.interpreter.c[name][0]
+            c[0] = self.live.c[name][0]
             derive = symbol("fmi2SetRealInputDerivatives")
             self.program.fmi2_derivatives(number, derive, powers, orders, scale, c.ravel().tolist())
 
@@ -195,7 +195,7 @@ class Lowering:
                     self.program.read(self.numbers[operation.unit], self.y[operation.unit], float(operation.time))
                 case Save() | Restore():
                     name = operation.unit
-                    width = self.interpreter.c[name].size
+                    width = self.live.c[name].size
                     self.program.keep(self.numbers[name], isinstance(operation, Restore), self.c[name], width)
                 case TimedRepeat():
                     self._repeat(operation)
@@ -217,7 +217,7 @@ class Lowering:
         if name in self.master.mixers:
             self._mix(operation)
             samplings = {}
-        for number, joint in enumerate(self.interpreter.joints):
+        for number, joint in enumerate(self.live.joints):
             if joint.unit == name:
                 self._predict(number, joint, segment(joint, samplings[joint.links[0]]))
                 samplings = {link: sampling for link, sampling in samplings.items() if link not in joint.links}
@@ -256,7 +256,7 @@ class Lowering:
     def _predict(self, number: int, joint: Joint, place: Segment) -> None:
         y, connections = self.y[joint.source], [(link, link.connection) for link in joint.links]
         self.program.predict(
-            self.interpreter.predictors[number],
+            self.live.predictors[number],
             [(y + link.source.index, connection.gain, connection.offset) for link, connection in connections],
             [self.y[joint.unit] + output for output in joint.actions],
             [self.c[joint.unit] + link.target.index for link in joint.links],
@@ -270,20 +270,20 @@ class Lowering:
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]
         tau, duration = float(operation.time), float(operation.fraction) * self.master.step
-        if unit.input_degree < len(self.interpreter.c[name]) - 1 and operation.offset > 0:
+        if unit.input_degree < len(self.live.c[name]) - 1 and operation.offset > 0:
             self._give_again(name, operation.offset, tau)
         self.program.step(self.numbers[name], self._map(name, duration), tau, duration)
 
     def _give_again(self, name: str, offset: Fraction, tau: float) -> None:
         """What the unit can take of its input polynomial from `offset` after the coupling on."""
-        unit, powers = self.system.units[name], len(self.interpreter.c[name])
+        unit, powers = self.system.units[name], len(self.live.c[name])
         cut = shift_matrix(powers - 1, offset, keep=unit.input_degree).ravel().tolist()
         self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
 
     def _map(self, name: str, duration: float) -> int:
         """What a unit needs for steps of this duration: the number of its map."""
         if (name, duration) not in self._maps:
-            number, instance, powers = self.numbers[name], self.interpreter.instances[name], self._powers(name)
+            number, instance, powers = self.numbers[name], self.live.instances[name], self._powers(name)
             found = 0
             if isinstance(instance, LinearInstance):
                 parts = instance.step_map(duration, powers - 1, self.master.step)
@@ -321,7 +321,7 @@ class Lowering:
     def _value_now(self, name: str) -> tuple[int, int, list[float]]:
         """Where an input's polynomial begins, how far its powers are apart, and what evaluates it at the end."""
         variable = self.system.input(name)
-        clock, c = self.interpreter.timeline.clocks[variable.unit], self.interpreter.c[variable.unit]
+        clock, c = self.live.timeline.clocks[variable.unit], self.live.c[variable.unit]
         return self.c[variable.unit] + variable.index, c.shape[1], value_row(len(c) - 1, clock.now).tolist()
 
     # ---- rows ----------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Lowering:
         outputs = {name: place for place, name in enumerate(self.system.outputs)}
         told = {
             name: self.j[number] + 3 * len(joint.links) + place
-            for number, joint in enumerate(self.interpreter.joints)
+            for number, joint in enumerate(self.live.joints)
             for place, name in enumerate(joint.signals)
         }
         for name in names:

@@ -20,13 +20,12 @@ from cosimo.core.schedule import Convergence, Repeat, Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.keeper import Keeper
 from cosimo.execution.checkpoints.self_test import require_states
-from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.engines import CarefulEngine, Engine, EngineOptions, KernelEngine, ReferenceEngine
 from cosimo.execution.interrupts import Interrupts
+from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitor_report import MonitorReport
 from cosimo.execution.monitoring import Watch
 from cosimo.execution.recording import Recorder
-from cosimo.execution.reference import Interpreter, Signals
-from cosimo.execution.rollback import CarefulEngine
 
 BLOCK = 4096
 """Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
@@ -54,7 +53,7 @@ class Session:
         self.ended_by: tuple[str, float] | None = None
         """The unit that wanted the simulation to end, and when."""
         self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
-        self.interpreter = self._live()
+        self.live = self._instantiate()
         self.made = self.recorded = 0
         self.stepping = 0.0
         self.iterations, self.ranges = Iterations(master), Ranges(system, names)
@@ -63,7 +62,7 @@ class Session:
         self._resumed_from: Path | None = None
         self.interrupts = Interrupts()
         self.engine: Engine | None = None
-        self._released: Interpreter | None = None
+        self._released: Live | None = None
         self._under_way: Array | None = None
         self._row: Array | None = None
 
@@ -81,8 +80,8 @@ class Session:
             return ""
         return f"'cosimo resume {self.keeper.path}' goes on from t = {time:g}"
 
-    def _live(self) -> Interpreter:
-        return Interpreter(self.system, self.master, self.start, tolerant=self.options.allow_non_finite)
+    def _instantiate(self) -> Live:
+        return Live(self.system, self.master, self.start, tolerant=self.options.allow_non_finite)
 
     def run(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
         """Make `count` macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
@@ -102,7 +101,7 @@ class Session:
             except ConfigurationError as problem:
                 error.args = (f"{error} (it cannot be made in shorter parts: {problem})", *error.args[1:])
                 raise error from None
-            self.interpreter, self.engine, self.ready = self._live(), None, None
+            self.live, self.engine, self.ready = self._instantiate(), None, None
             self.made, self.iterations = 0, Iterations(self.master)
             self._steps(count, recorder, progress, careful=True)
 
@@ -110,14 +109,14 @@ class Session:
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
         if self.master.mixers:
             return "a compensated master is designed for its macro step and cannot be run with a shorter one"
-        if self.interpreter.joints:
+        if self.live.joints:
             return "a prediction is learned for its macro step and cannot be made for a shorter one"
         stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
         return f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot" if stuck else ""
 
     def take_up(self, saved: Mapping[str, Any]) -> None:
         """Go back to a checkpoint and make the macro step after it again, which must end as it did."""
-        self.interpreter.initialise()
+        self.live.initialise()
         self.engine = engine = self._make(saved["careful"])
         self._resumed_from = path = saved["path"]
         self.made = saved["step"]
@@ -133,7 +132,7 @@ class Session:
             after = engine.signals()
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as problem:
             raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from problem
-        require_replayed(saved["after"], after, self.interpreter, path)
+        require_replayed(saved["after"], after, self.live, path)
         if self.keeper is not None:  # there is one already, which needs the rows so far
             self.keeper.time = self.reached
 
@@ -146,10 +145,10 @@ class Session:
     def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""
         if self.ready is None:
-            self.interpreter.initialise()
-            first = np.array([ReferenceEngine(self.interpreter, self.names).row(0)])
+            self.live.initialise()
+            first = np.array([self.live.row(self.start, self.names)])
             self._record(recorder, 0, first)
-            for name, instance in self.interpreter.instances.items():
+            for name, instance in self.live.instances.items():
                 if instance.ended is not None:
                     self.ended_by = name, self.start
                     return
@@ -180,7 +179,7 @@ class Session:
         """A unit ended the simulation within a macro step: the last row is its own."""
         assert self._row is not None
         assert asked.unit is not None
-        last = self.interpreter.last_row(self._row, self.names, asked)
+        last = self.live.last_row(self._row, self.names, asked)
         if last is not None:
             self._record(recorder, self.made + 1, last[None, :])
         self.ended_by = asked.unit, self.reached if last is None else asked.end
@@ -229,10 +228,10 @@ class Session:
 
     def _make(self, careful: bool) -> Engine:
         if careful:
-            return CarefulEngine(self.interpreter, self.names, self.watch)
+            return CarefulEngine(self.live, self.names, self.watch)
         if self.options.kind == "kernel":
-            return KernelEngine(self.interpreter, self.names, self.options, self.watch)
-        return ReferenceEngine(self.interpreter, self.names, self.watch)
+            return KernelEngine(self.live, self.names, self.options, self.watch)
+        return ReferenceEngine(self.live, self.names, self.watch)
 
     def _record(self, recorder: Recorder, number: int, rows: Array) -> None:
         """Hand on rows `number`, `number` + 1, …, except those recorded before a new beginning."""
@@ -255,16 +254,16 @@ class Session:
     def _monitored(self, *, final: bool) -> MonitorReport | None:
         if self.engine is None or self.watch is None or (seen := self.engine.findings(final)) is None:
             return None
-        return MonitorReport(self.watch, seen, lambda k: self.interpreter.time(k, 0.0), self.master.step)
+        return MonitorReport(self.watch, seen, lambda k: self.live.time(k, 0.0), self.master.step)
 
     def release(self) -> None:
         """Let go of the units, then close them; once."""
-        if self._released is self.interpreter:
+        if self._released is self.live:
             return
-        self._released = self.interpreter
+        self._released = self.live
         if self.engine is not None:
             self.engine.close()
-        self.interpreter.close(self.reached)
+        self.live.close(self.reached)
         if self.keeper is not None:
             self.keeper.wait()
 
@@ -277,15 +276,15 @@ class Session:
             warned += self._unconverged()
         if isinstance(self.engine, CarefulEngine):
             info["rollbacks"] = self.engine.rollbacks
-        if self.interpreter.joints:
-            info["learned"] = self.interpreter.learned()
+        if self.live.joints:
+            info["learned"] = self.live.learned()
         if (report := self._monitored(final=True)) is not None:
             warned += report.warnings()
             info |= {"monitors": report.info(), "stopped_at": self.stopped_at}
         if self.engine is not None:
             warned += _not_finite(self.engine.not_finite())
         warned += self.ranges.warnings()
-        warned += self.interpreter.notices(self.reached)
+        warned += self.live.notices(self.reached)
         if self.ended_by is not None:
             unit, at = self.ended_by
             info |= {"ended_by": unit, "ended_at": at}
@@ -330,7 +329,7 @@ def kept(signals: Signals) -> dict[str, Any]:
     return signals._asdict()
 
 
-def require_replayed(before: dict[str, Any], now: Signals, live: Interpreter, path: object) -> None:
+def require_replayed(before: dict[str, Any], now: Signals, live: Live, path: object) -> None:
     """Refuse to go on when a unit did something else than in the run that wrote the checkpoint."""
     order = dict.fromkeys(op.unit for op in flatten(live.master.schedule.operations) if isinstance(op, Step))
     for name in order:

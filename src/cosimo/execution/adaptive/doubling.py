@@ -25,7 +25,8 @@ from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, Step
 from cosimo.core.unit import Unit
 from cosimo.execution.adaptive.indicators import NOTHING, Exchange, Judged, Seen, Tolerances
 from cosimo.execution.adaptive.stepping import SAFETY, SHRINK, Advance, Plan, Row, Stepper
-from cosimo.execution.adaptive.variable import Saved, VariableInterpreter
+from cosimo.execution.adaptive.variable import VariableInterpreter
+from cosimo.execution.reference import Saved
 
 CHANGE = 2.0
 STUCK = 200
@@ -39,25 +40,25 @@ class DoublingStepper(Stepper):
     indicator = "step doubling"
     pair = 2
 
-    def __init__(self, live: VariableInterpreter, plan: Plan, row: Row) -> None:
-        super().__init__(live, plan, row)
+    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
+        super().__init__(interpreter, plan, row)
         self._tolerances, self._order = plan.tolerances, plan.order
         self._shrinks = 2.0**plan.order - 1.0
-        self._exchange = Exchange(live)
+        self._exchange = Exchange(interpreter)
         self._changes = Tolerances(CHANGE * plan.tolerances.relative**self._exponent, plan.tolerances.absolute)
-        units = live.system.units
-        self._names = live.system.outputs
+        units = interpreter.system.units
+        self._names = interpreter.system.outputs
         self._units = [name for name, unit in units.items() for _ in unit.outputs]
         self._through = [name for name, unit in units.items() if unit.feedthrough().any()]
-        self._early = {name for name, clock in live.timeline.clocks.items() if clock.read < 1}
+        self._early = {name for name, clock in interpreter.live.timeline.clocks.items() if clock.read < 1}
         # What is not continuous differs by a step of its own, however short ours are.
         self._counts = np.array([_continuous(unit, i) for unit in units.values() for i in range(len(unit.outputs))])
-        self._sizes = np.abs(np.array(live.outputs()))
+        self._sizes = np.abs(np.array(interpreter.live.outputs()))
         self._stuck = 0
 
     def advance(self, place: int) -> Advance:
         """Two macro steps, begun anew as often as needed."""
-        saved, refused = self.live.save(place), False
+        saved, refused = self.interpreter.save(place), False
         while True:
             length, jumped = self._length(place)
             half = length // 2
@@ -75,7 +76,7 @@ class DoublingStepper(Stepper):
             if judged.error <= 1 or shortest:
                 break
             self.rejected, refused = self.rejected + 1, True
-            self.live.restore(saved)
+            self.interpreter.restore(saved)
             self.wanted = self.lengths.fit(half * max(SAFETY * judged.error**-self._exponent, SHRINK))
         self._require_progress(judged, place)
         # What was just refused is not tried again at once.
@@ -84,17 +85,17 @@ class DoublingStepper(Stepper):
 
     def _attempt(self, saved: Saved, half: int, length: int, jumped: bool) -> tuple[Judged, list[list[float]]]:
         """The error of two steps from the `saved` state, which is the present one, and their rows."""
-        live, place = self.live, saved.place
+        interpreter, place = self.interpreter, saved.k
         end = place + length
         long = self._outputs(self._make(place, length), end, {})
-        given = {name: _input(live, name) for name in self._through}
-        live.restore(saved)
+        given = {name: _input(interpreter, name) for name in self._through}
+        interpreter.restore(saved)
         self._make(place, half)
         rows = [self.row(place + half, half)]
-        sizes = np.maximum(self._sizes, np.abs(live.outputs()))
+        sizes = np.maximum(self._sizes, np.abs(interpreter.live.outputs()))
         last = self._make(place + half, length - half)
         rows.append(self.row(end, length - half))
-        sizes = np.maximum(sizes, np.abs(live.outputs()))
+        sizes = np.maximum(sizes, np.abs(interpreter.live.outputs()))
         difference = np.abs(self._outputs(last, end, given) - long)
         errors = np.where(self._counts, difference / self._shrinks / self._tolerances.of(sizes), 0.0)
         errors[np.isnan(errors)] = math.inf
@@ -113,7 +114,7 @@ class DoublingStepper(Stepper):
         return self._exchange.worst(self._exchange.counted(wrong, jumped) ** ((self._order + 1) / self._order))
 
     def _make(self, place: int, length: int) -> VariableInterpreter:
-        step = self.live.lasting(length)
+        step = self.interpreter.lasting(length)
         self.made += 1
         step.macro_step(place)
         return step
@@ -154,7 +155,7 @@ class DoublingStepper(Stepper):
 
 def _input(step: VariableInterpreter, name: str) -> Array:
     """The unit's input at the end of the macro step."""
-    value: Array = product(step.input_row(name)[None, :], step.c[name])[0]
+    value: Array = product(step.live.input_rows[name][None, :], step.c[name])[0]
     return value
 
 

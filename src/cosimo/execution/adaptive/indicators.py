@@ -71,8 +71,8 @@ class Seen:
 class Exchange:
     """What passes between the units of a live system."""
 
-    def __init__(self, live: VariableInterpreter) -> None:
-        system = live.system
+    def __init__(self, interpreter: VariableInterpreter) -> None:
+        system = interpreter.system
         links = system.links
         self._given = [(name, source) for name, source in system.inputs.items() if not isinstance(source, Constant)]
         targets = [link.connection.target for link in links] + [name for name, _ in self._given]
@@ -85,21 +85,21 @@ class Exchange:
         # What is not continuous cannot be guessed better by a shorter step.
         discrete = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.discrete_inputs}
         self._counts = np.array([name not in discrete for name in targets], dtype=bool)
-        self._old = self._samples(live, 0)
+        self._old = self._samples(interpreter, 0)
         self._sizes = np.abs(self._old)
 
-    def look(self, live: VariableInterpreter, place: int) -> Seen:
+    def look(self, interpreter: VariableInterpreter, place: int) -> Seen:
         """What the macro step that ended at `place` exchanged."""
-        used, new = np.array(live.inputs())[self._target], self._samples(live, place)
+        used, new = np.array(interpreter.live.inputs())[self._target], self._samples(interpreter, place)
         return Seen(used, new, self._old, np.maximum(self._sizes, np.maximum(np.abs(new), np.abs(used))))
 
     def accept(self, seen: Seen) -> None:
         """The macro step counts: the next one begins here."""
         self._old, self._sizes = seen.new, seen.sizes
 
-    def first(self, live: VariableInterpreter) -> Array:
+    def first(self, interpreter: VariableInterpreter) -> Array:
         """The inputs as they were at the start of the step."""
-        values: Array = np.concatenate([live.c[name][0] for name in live.system.units])[self._target]
+        values: Array = np.concatenate([interpreter.c[name][0] for name in interpreter.system.units])[self._target]
         return values
 
     def counted(self, errors: Array, jumped: bool) -> Array:
@@ -116,25 +116,25 @@ class Exchange:
         place = int(np.argmax(errors))
         return Judged(float(errors[place]), self._units[place], self._names[place])
 
-    def _samples(self, live: VariableInterpreter, place: int) -> Array:
-        links = self._gain * np.array(live.outputs())[self._source] + self._offset
-        time = live.grid.time(place)
-        return np.concatenate([links, [live.sample(name, source, time) for name, source in self._given]])
+    def _samples(self, interpreter: VariableInterpreter, place: int) -> Array:
+        links = self._gain * np.array(interpreter.live.outputs())[self._source] + self._offset
+        time = interpreter.grid.time(place)
+        return np.concatenate([links, [interpreter.live.sample(name, source, time) for name, source in self._given]])
 
 
 class Defects:
     """Judges the macro steps of a live system by power bonds and connection defects."""
 
-    def __init__(self, live: VariableInterpreter, bonds: tuple[Bond, ...], tolerances: Tolerances) -> None:
-        self.bonds, self._tolerances, self._nominal = bonds, tolerances, live.nominal
-        self._exchange = Exchange(live)
+    def __init__(self, interpreter: VariableInterpreter, bonds: tuple[Bond, ...], tolerances: Tolerances) -> None:
+        self.bonds, self._tolerances, self._nominal = bonds, tolerances, interpreter.nominal
+        self._exchange = Exchange(interpreter)
         self._pairs = [(bond.forward.number, bond.back.number, bond.back.connection.gain) for bond in bonds]
         self._energies = [[0.0, 0.0] for _ in bonds]
 
-    def judge(self, live: VariableInterpreter, place: int, jumped: bool) -> Judged:
+    def judge(self, interpreter: VariableInterpreter, place: int, jumped: bool) -> Judged:
         """How well the macro step that ended at `place` went; external inputs that `jumped` there are left out."""
-        h, seen = live.master.step, self._exchange.look(live, place)
-        wrong = np.maximum(np.abs(seen.used - seen.new), np.abs(self._exchange.first(live) - seen.old))
+        h, seen = interpreter.master.step, self._exchange.look(interpreter, place)
+        wrong = np.maximum(np.abs(seen.used - seen.new), np.abs(self._exchange.first(interpreter) - seen.old))
         alone = self._exchange.counted(wrong / self._tolerances.of(seen.sizes) * (h / self._nominal), jumped)
         errors = alone.copy()
         for a, b, _ in self._pairs:

@@ -19,6 +19,7 @@ from cosimo.execution.adaptive.options import Adaptive, choose_lengths, order_of
 from cosimo.execution.adaptive.stepping import EnergyStepper, Plan, Stepper
 from cosimo.execution.adaptive.variable import VariableInterpreter
 from cosimo.execution.interrupts import Interrupts
+from cosimo.execution.live import Live
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Output, Recorder, keeping_rows
 
@@ -60,7 +61,8 @@ def run_adaptive(
     info |= {"adaptive": adaptive.to_dict(), **metadata}
     recorder = output.open(names, info) if output else Recorder(None, names, metadata=info)
     with recorder:
-        session = _Session(VariableInterpreter(system, master, lengths.grid, lengths.first), plan, inputs)
+        first = master.with_step(lengths.first * lengths.grid.quantum)
+        session = _Session(Live(system, first, span.start), master.step, plan, inputs)
         session.names = names
         try:
             with keeping_rows(session, recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
@@ -73,8 +75,8 @@ def run_adaptive(
 class _Session:
     remedy = ""  # it cannot go on
 
-    def __init__(self, live: VariableInterpreter, plan: Plan, inputs: bool) -> None:
-        self.live, self.plan, self.lengths, self.inputs = live, plan, plan.lengths, inputs
+    def __init__(self, live: Live, nominal: float, plan: Plan, inputs: bool) -> None:
+        self.live, self.nominal, self.plan, self.lengths, self.inputs = live, nominal, plan, plan.lengths, inputs
         self.interrupts = Interrupts()
         self.stepper: Stepper | None = None
         self.place = self.accepted = 0
@@ -93,12 +95,12 @@ class _Session:
 
     def run(self, adaptive: Adaptive, recorder: Recorder, progress: Progress | None) -> None:
         """Initialise, and go on until the end is reached exactly."""
-        live = self.live
-        live.initialise()
+        self.live.initialise()
         self._row = np.array(self.row(0, 0))
         recorder.record(self._row[None, :])
         kind = EnergyStepper if adaptive.kind == "energy" else DoublingStepper
-        self.stepper = kind(live, self.plan, self.row)
+        interpreter = VariableInterpreter(self.live, self.lengths.grid, self.lengths.first, self.nominal)
+        self.stepper = kind(interpreter, self.plan, self.row)
         try:
             self._steps(self.stepper, recorder, progress)
         except EndRequested as asked:
@@ -106,7 +108,7 @@ class _Session:
 
     def _steps(self, stepper: Stepper, recorder: Recorder, progress: Progress | None) -> None:
         grid = self.lengths.grid
-        while self.place < grid.total and not self.live.ends:
+        while self.place < grid.total and not stepper.interpreter.ends:
             begin = time.perf_counter()
             try:
                 done = stepper.advance(self.place)
@@ -121,8 +123,8 @@ class _Session:
                 self.extremes = min(least, *done.lengths), max(most, *done.lengths)
             if progress is not None:
                 progress(self.reached, grid.stop)
-        if self.live.ends:
-            self.ended_by = next(iter(self.live.ends)), self.reached
+        if stepper.interpreter.ends:
+            self.ended_by = next(iter(stepper.interpreter.ends)), self.reached
 
     def _end(self, asked: EndRequested, recorder: Recorder) -> None:
         """A unit ended the simulation within a macro step: the last row is its own."""

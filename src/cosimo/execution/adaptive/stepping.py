@@ -57,9 +57,9 @@ class Stepper(ABC):
     pair = 1
     """Macro steps that are chosen together."""
 
-    def __init__(self, live: VariableInterpreter, plan: Plan, row: Row) -> None:
-        self.live, self.lengths, self.row = live, plan.lengths, row
-        self.jumps = Jumps(live.system, plan.lengths.grid, live.sample)
+    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
+        self.interpreter, self.lengths, self.row = interpreter, plan.lengths, row
+        self.jumps = Jumps(interpreter.system, plan.lengths.grid, interpreter.live.sample)
         self.made = self.rejected = 0
         self.wanted = plan.lengths.first
         self._exponent = 1.0 / (plan.order + 1)
@@ -116,15 +116,15 @@ class Stepper(ABC):
 class EnergyStepper(Stepper):
     """Every step is accepted; what it left of residual energy and defects decides on the next."""
 
-    def __init__(self, live: VariableInterpreter, plan: Plan, row: Row) -> None:
-        super().__init__(live, plan, row)
-        self._defects = Defects(live, plan.bonds, plan.tolerances)
+    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
+        super().__init__(interpreter, plan, row)
+        self._defects = Defects(interpreter, plan.bonds, plan.tolerances)
         self.indicator = "residual energy" if self._defects.bonds else "connection defect"
 
     def advance(self, place: int) -> Advance:
         """One macro step."""
         length, jumped = self._length(place)
-        step = self.live.lasting(length)
+        step = self.interpreter.lasting(length)
         self.made += 1
         step.macro_step(place)
         end = place + length

@@ -15,16 +15,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from cosimo.core.arrays import Array, product
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
-from cosimo.core.master import Master
-from cosimo.core.system import Inlet, System
+from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedRead
-from cosimo.execution.reference import Action, Interpreter
+from cosimo.execution.live import Live
+from cosimo.execution.reference import Action, Interpreter, Saved
 
 KEPT = 512
 """Interpreters of different lengths, and coupling matrices, that are kept."""
@@ -53,38 +53,18 @@ class Grid:
         return self.stop if place == self.total else self.start + place * self.quantum
 
 
-@dataclass(frozen=True)
-class Saved:
-    """All that `VariableInterpreter.restore` needs; `place` is where the units stood."""
-
-    place: int
-    states: dict[str, Any]
-    y: dict[str, Array]
-    c: dict[str, Array]
-    w: list[Array]
-    stamps: list[tuple[int, ...]]
-    read_at: dict[str, int]
-
-
 class VariableInterpreter(Interpreter):
     """An interpreter whose macro step lasts `parts` quanta of `grid`; its macro steps are numbered by their place."""
 
-    def __init__(self, system: System, master: Master, grid: Grid, parts: int) -> None:
-        self.grid, self.parts, self.nominal = grid, parts, master.step
-        self.stamps: list[tuple[int, ...]] = []
-        self.read_at: dict[str, int] = {}
+    def __init__(self, live: Live, grid: Grid, parts: int, nominal: float) -> None:
+        self.grid, self.parts, self.nominal = grid, parts, nominal
         self._matrices: dict[tuple[Any, ...], CouplingMatrices] = {}
         self._lengths: dict[int, VariableInterpreter] = {parts: self}
-        super().__init__(system, master.with_step(parts * grid.quantum), grid.start)
-
-    def initialise(self) -> None:
-        """As for equal steps; the samples before the start are taken as equally far apart."""
-        super().initialise()
-        for name, clock in self.timeline.clocks.items():
-            self.read_at[name] = int((clock.read - 1) * self.parts)
-        for link in self.system.links:
-            newest, length = self.read_at[link.source.unit], len(self.w[link.number])
-            self.stamps.append(tuple(newest - j * self.parts for j in range(length)))
+        super().__init__(live)
+        # The samples before the start are taken as equally far apart.
+        self.read_at = {name: int((clock.read - 1) * parts) for name, clock in live.timeline.clocks.items()}
+        newest = [(self.read_at[link.source.unit], len(live.w[link.number])) for link in live.system.links]
+        self.stamps = [tuple(last - j * parts for j in range(length)) for last, length in newest]
 
     def lasting(self, parts: int) -> VariableInterpreter:
         """The interpreter of the same live units and signals whose macro step lasts `parts` quanta."""
@@ -101,33 +81,19 @@ class VariableInterpreter(Interpreter):
         """The time `fraction` of this macro step after place k."""
         return self.grid.time(k + fraction * self.parts)
 
-    def input_row(self, name: str) -> Array:
-        """The row that evaluates the unit's input polynomial at the end of the macro step."""
-        return self._input_rows[name]
-
     def guard(self, name: str, doing: str, place: int) -> AbstractContextManager[None]:
         """Errors of the unit are told with its name and the time of `place`."""
-        return self._guard(name, doing, self.grid.time(place))
+        return self.live.guard(name, doing, self.grid.time(place))
 
-    def save(self, place: int) -> Saved:
-        """Units, signals, and when the samples were taken; `place` is where the units stand."""
-        states = {}
-        for name, instance in self.instances.items():
-            with self.guard(name, "saved", place):
-                states[name] = instance.save()
-        # Arrays of signals are replaced by every operation, never changed in place.
-        return Saved(place, states, dict(self.y), dict(self.c), list(self.w), list(self.stamps), dict(self.read_at))
+    def save(self, k: int) -> Saved:
+        """Also when the samples were taken."""
+        return replace(super().save(k), stamps=list(self.stamps), read_at=dict(self.read_at))
 
     def restore(self, saved: Saved) -> None:
-        """Go on from there."""
-        for name, instance in self.instances.items():
-            with self.guard(name, "restored", saved.place):
-                instance.restore(saved.states[name])
-        self.ends.clear()
-        self.y.update(saved.y)
-        self.c.update(saved.c)
+        """Also when the samples were taken."""
+        super().restore(saved)
         self.read_at.update(saved.read_at)
-        self.w[:], self.stamps[:] = saved.w, saved.stamps
+        self.stamps[:] = saved.stamps
 
     # ---- samples at their true times -----------------------------------------------------------------------------
 

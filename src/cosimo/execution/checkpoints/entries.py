@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.errors import CheckpointError
-from cosimo.execution.rollback import HALVINGS
+from cosimo.execution.engines import HALVINGS
 
 Test = Callable[[Any], bool]
 

@@ -1,0 +1,471 @@
+"""Live units: the instances of a run, their initialisation, and the signals with which both engines begin.
+
+Consistent outputs at the start satisfy u = L y + b and y = g(x, u) at once (glumac2018, Eqs. 34, 52). Without an
+algebraic loop one pass in the order of dependence settles it. On a loop the fixed-point iteration is used where it
+contracts (conditions 50, 51); where it does not, Newton's method on the outputs of the loop. When even that has no
+solution, det(I − D L) = 0, and the error names the variables on the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cosimo.core.arrays import Array, loop_is_singular, output_values, product
+from cosimo.core.errors import AlgebraicLoopError, CosimoError, EndRequested, NonFiniteError, RunError, UnitError
+from cosimo.core.guarding import enter, go_back, here, leave
+from cosimo.core.joint import Joint, joints, segment
+from cosimo.core.master import Master
+from cosimo.core.polynomial import value_row
+from cosimo.core.result import Warned
+from cosimo.core.signals import input_degree
+from cosimo.core.sources import Source
+from cosimo.core.system import System
+from cosimo.core.timing import TimedCouple, timeline
+from cosimo.core.unit import Instance
+
+SAME = 1e-12
+"""Relative change of an output by the end of initialisation mode that is rounding."""
+ROUNDING = 8
+"""Units in the last place by which a unit may stay before the end of a macro step, and still have reached it."""
+
+
+class Signals(NamedTuple):
+    """All signals between units: per unit its outputs and its input polynomial, and the memories of all couplings."""
+
+    outputs: dict[str, Array]
+    inputs: dict[str, Array]
+    memories: Array
+
+
+class Live:
+    """The instances of a system's units, and the signals with which a run begins once `initialise` was called.
+
+    Outputs `y` and input polynomials `c` by unit, memories `w` of the couplings by link, `mixed` of the mixers by unit,
+    and `nodes` of the predictors. An engine takes these and goes on: the interpreter changes them in place, the kernel
+    has copies of its own.
+    """
+
+    def __init__(self, system: System, master: Master, start_time: float, *, tolerant: bool = False) -> None:
+        self.system, self.master, self.start_time = system, master, start_time
+        self.tolerant = tolerant
+        """Whether values that are not finite are only noted, by the name of the output: the first time, and which."""
+        self.not_finite: dict[str, tuple[float, float]] = {}
+        self.timeline = timeline(system, master)
+        self.instances: dict[str, Instance] = {}
+        self._notices: dict[str, float] = {}
+        try:
+            for name, unit in system.units.items():
+                with self.guard(name, "instantiated", start_time):
+                    self.instances[name] = unit.instantiate(start_time)
+        except BaseException:
+            self.close()
+            raise
+        self.y: dict[str, Array] = {}
+        self.c: dict[str, Array] = {}
+        self.w: list[Array] = []
+        self.mixed: dict[str, Array] = {}
+        self.nodes: list[Array] = []
+        self.joints = joints(system, master)
+        self.predictors: list[Any] = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
+        clocks = self.timeline.clocks.items()
+        self.input_rows = {n: value_row(input_degree(system, master, n), clock.now) for n, clock in clocks}
+        """By unit the row that evaluates its input polynomial at the end of the macro step."""
+
+    def _period(self, joint: Joint) -> float:
+        """Seconds between the samples that a predictor sees."""
+        couples = (op for op in self.timeline.operations if isinstance(op, TimedCouple) and op.unit == joint.unit)
+        place = self.system.incoming(joint.unit).index(joint.links[0])
+        return segment(joint, next(couples).samplings[place]).period * self.master.step
+
+    def initialise(self) -> None:
+        """Consistent outputs at the start, and coupling memories filled as if signals had been constant before."""
+        guess = {}
+        for name, unit in self.system.units.items():
+            values = np.array([unit.start.get(variable, 0.0) for variable in unit.inputs], dtype=float)
+            guess[name] = self._evaluate(name, values)
+        self._settle(guess)
+        for name, instance in self.instances.items():
+            with self.guard(name, "initialised", self.start_time):
+                instance.finish_initialisation()
+        self._read_again()
+        for name, unit in self.system.units.items():
+            self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
+            self.c[name][0] = self._connected(name, self.y)
+        self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
+        for joint in self.joints:
+            now = self.c[joint.unit][0, [link.target.index for link in joint.links]]
+            self.nodes.append(np.tile(now, (3, 1)))
+        for link in self.system.links:
+            history = self.master.coupling_of(link.connection.target).history
+            self.w.append(np.full(history, self.c[link.target.unit][0, link.target.index]))
+
+    def _settle(self, guess: dict[str, Array]) -> None:
+        """Make the outputs consistent with the inputs formed from them."""
+        settled = settle(self.system, guess, lambda name, y: self._evaluate(name, self._connected(name, y)))
+        for name in self.system.units:
+            self.y[name] = self._evaluate(name, self._connected(name, settled))
+            self.require_finite(name, self.start_time)
+
+    def _read_again(self) -> None:
+        """Outputs of some FMUs are valid only after initialisation mode has ended: take them, and pass them on."""
+        now = {}
+        for name, unit in self.system.units.items():
+            with self.guard(name, "read", self.start_time):
+                now[name] = output_values(self.instances[name].read(), len(unit.outputs))
+        changed = [
+            f"{name}.{variable}"
+            for name, unit in self.system.units.items()
+            for variable, old, new in zip(unit.outputs, self.y[name], now[name], strict=True)
+            if not abs(new - old) <= SAME * max(abs(new), abs(old))
+        ]
+        if any(instance.ended is not None for instance in self.instances.values()):
+            self.y.update(now)  # there is no step to pass them on for
+            return
+        if not changed:
+            return
+        self._settle(now)
+        shown = f"{', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}"
+        said = f"{shown} changed when initialisation mode ended; the new values were passed on"
+        self._notices.setdefault(said, self.start_time)
+
+    def _connected(self, name: str, y: dict[str, Array]) -> Array:
+        """The unit's inputs at the start, from outputs, external sources and start values."""
+        values = []
+        for inlet in self.system.inlets[name]:
+            if inlet.link is not None:
+                connection, source = inlet.link.connection, inlet.link.source
+                values.append(connection.gain * y[source.unit][source.index] + connection.offset)
+            elif inlet.source is not None:
+                values.append(self.sample(inlet.target, inlet.source, self.start_time))
+            else:
+                values.append(inlet.start)
+        return np.array(values, dtype=float)
+
+    def _evaluate(self, name: str, inputs: Array) -> Array:
+        with self.guard(name, "initialised", self.start_time):
+            self.instances[name].set_input(inputs[None, :], self.master.step)
+            return output_values(self.instances[name].read(), len(self.system.units[name].outputs))
+
+    def require_finite(self, name: str, time: float) -> None:
+        y = self.y[name]
+        if not np.isfinite(y).all():
+            variable = self.system.units[name].outputs[int(np.argmin(np.isfinite(y)))]
+            if self.tolerant:
+                for output, value in zip(self.system.units[name].outputs, y.tolist(), strict=True):
+                    if not math.isfinite(value):
+                        self.not_finite.setdefault(f"{name}.{output}", (time, value))
+                return
+            raise non_finite(name, variable, float(y[~np.isfinite(y)][0]), time)
+
+    def time(self, k: int, fraction: float) -> float:
+        """t0 + (k + fraction)·h, by multiplication."""
+        return self.start_time + (k + fraction) * self.master.step
+
+    def sample(self, target: str, source: Source, time: float) -> float:
+        """The value of an external input; the function behind it is the user's, so it may fail in any way."""
+        try:
+            value = float(source(time))
+        except Exception as error:
+            raise RunError(
+                f"the external input {target} failed at t = {time:g}: {type(error).__name__}: {error}."
+            ) from error
+        if not math.isfinite(value):
+            raise NonFiniteError(f"the external input {target} became {value} at t = {time:g}; give finite values.")
+        return value
+
+    def outputs(self) -> list[float]:
+        """The values of all outputs."""
+        return [v for name in self.system.units for v in self.y[name].tolist()]
+
+    def inputs(self) -> list[float]:
+        """The values of all inputs at the end of the macro step."""
+        return [
+            v for name in self.system.units for v in product(self.input_rows[name][None, :], self.c[name])[0].tolist()
+        ]
+
+    def told(self) -> list[float]:
+        """What predictors say of themselves: which expert is in charge, and the last error."""
+        return [value for predictor in self.predictors for value in (float(predictor.expert), predictor.error)]
+
+    def row(self, time: float, names: Sequence[str]) -> list[float]:
+        """Time, outputs, inputs where `names` has them, and what predictors say, in the order of `names`."""
+        told = self.told()
+        inputs = self.inputs() if len(names) > len(self.system.outputs) + len(told) else []
+        return [time, *self.outputs(), *inputs, *told]
+
+    def learned(self) -> list[dict[str, Any]]:
+        """The models that predictors hold now, as plain data: x_{k+1} = S z_k + b, z = [x; u] of one sample or more."""
+        found = []
+        for joint, predictor in zip(self.joints, self.predictors, strict=True):
+            samples, S, b = predictor.model()
+            outputs = self.system.units[joint.unit].outputs
+            found.append(
+                {
+                    "unit": joint.unit,
+                    "source": joint.source,
+                    "inputs": [link.connection.target for link in joint.links],
+                    "actions": [f"{joint.unit}.{outputs[place]}" for place in joint.actions],
+                    "samples": samples,
+                    "S": np.reshape(S, (len(joint.links), -1)).tolist(),
+                    "b": list(b),
+                    "experts": list(predictor.experts),
+                }
+            )
+        return found
+
+    def last_row(self, row: Array, names: Sequence[str], asked: EndRequested) -> Array | None:
+        """The row at the time at which a unit ended the simulation within a macro step, after the last `row`.
+
+        It has the outputs of this unit then; all else is as it was. None where the unit got no further than `row`.
+        """
+        unit = asked.unit
+        if unit is None or asked.end - row[0] <= ROUNDING * math.ulp(max(abs(asked.end), abs(row[0]))):
+            return None
+        outputs = self.system.units[unit].outputs
+        try:
+            with self.guard(unit, "read", asked.end):
+                values = output_values(self.instances[unit].read(), len(outputs))
+        except RunError:
+            return None
+        if not np.isfinite(values).all():
+            return None
+        last = row.copy()
+        last[0] = asked.end
+        last[[1 + names.index(f"{unit}.{output}") for output in outputs]] = values
+        return last
+
+    def predictor_states(self) -> list[Array]:
+        """All that predictors remember."""
+        return [np.array(predictor.save()) for predictor in self.predictors]
+
+    def load_predictors(self, states: list[Array]) -> None:
+        """Put back what `predictor_states` gave."""
+        for predictor, state in zip(self.predictors, states, strict=True):
+            predictor.restore(state.tolist())
+
+    def serialise(self, name: str, time: float) -> bytes:
+        """The state of a unit as bytes."""
+        with self.guard(name, "serialised", time):
+            return self.instances[name].serialise()
+
+    def deserialise(self, name: str, data: bytes, time: float) -> None:
+        """Continue a unit from its state as bytes."""
+        with self.guard(name, "given a state", time):
+            self.instances[name].deserialise(data)
+
+    def notices(self, time: float) -> list[Warned]:
+        """What the user should know of the start, and what units were kept from until `time`."""
+        for name, instance in self.instances.items():
+            for told in getattr(instance, "notices", ()):
+                self._notices.setdefault(f"unit '{name}' {told}", time)
+        return [Warned(text, at) for text, at in self._notices.items()]
+
+    def close(self, time: float | None = None) -> None:
+        """Release all units, which have reached `time`; raises the first of what went wrong in that."""
+        failure: RunError | None = None
+        time = self.start_time if time is None else time
+        self.notices(time)
+        for name, instance in self.instances.items():
+            try:
+                with self.guard(name, "terminated", time):
+                    instance.close()
+            except RunError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    @contextmanager
+    def guard(self, name: str, doing: str, time: float) -> Iterator[None]:
+        """Turn whatever a unit raises into an error that names the unit and the time, and undo a change of folder.
+
+        Paths of units that come later, and of files, may be relative.
+        """
+        folder = here()
+        try:
+            enter(name, PHASES.get(doing, doing), time)
+            yield
+        except CosimoError as error:
+            raise named(error, name, time, doing) from error.__cause__
+        except Exception as error:
+            raise unit_failed(name, doing, time, error) from error
+        finally:
+            leave()
+            go_back(folder)
+
+
+# ---- errors of units, in the same words by both engines --------------------------------------------------------------
+
+
+def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:
+    """The error for an output that is not a number any more."""
+    return NonFiniteError(
+        f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
+        f"this step size."
+    ).locate(unit=name, phase="get", time=time, variable=variable)
+
+
+def end_requested(name: str, end: float) -> EndRequested:
+    """A unit wants the simulation to end before the macro step is over."""
+    asked = EndRequested(f"unit '{name}' ended the simulation at t = {end:g}; stop the run before.", end)
+    return asked.locate(unit=name, phase="doStep", time=end)
+
+
+PHASES = {
+    "instantiated": "instantiate",
+    "initialised": "initialise",
+    "given its inputs": "set",
+    "stepped": "doStep",
+    "read": "get",
+    "saved": "save",
+    "restored": "restore",
+    "serialised": "serialise",
+    "given a state": "deserialise",
+    "terminated": "terminate",
+}
+"""What was done to a unit, and what this phase of a run is called in reports of errors."""
+
+
+def named(error: CosimoError, name: str, time: float, doing: str) -> CosimoError:
+    """The same error, saying which unit of the system it comes from, when, and what was done to it."""
+    if isinstance(error, RunError):
+        error.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=str(error))
+    if f"unit '{name}'" not in str(error):
+        when = "" if " t = " in str(error) else f" at t = {time:g}"
+        error.args = (f"unit '{name}'{when}: {error}", *error.args[1:])
+    return error
+
+
+def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitError:
+    """The error for whatever a unit raised."""
+    said = " ".join(str(error).split())  # one line
+    detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    failed = UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")
+    return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)
+
+
+# ---- consistent outputs at the start ---------------------------------------------------------------------------------
+
+SWEEPS = 50
+"""Fixed-point sweeps on a loop before Newton takes over."""
+DIVERGED = 10.0
+"""How much larger than the smallest change so far a change may be before substitution is given up."""
+NEWTON = 20
+TOLERANCE = 1e-13
+
+Evaluate = Callable[[str, dict[str, Array]], Array]
+"""Set the unit's inputs from all outputs, and read its outputs."""
+
+
+def settle(system: System, outputs: dict[str, Array], evaluate: Evaluate) -> dict[str, Array]:
+    """Outputs that agree with the inputs formed from them; `outputs` is the first guess."""
+    order = _order(system)
+
+    def sweep(guess: dict[str, Array]) -> dict[str, Array]:
+        settled = dict(guess)
+        for name in order:
+            settled[name] = evaluate(name, settled)
+        return settled
+
+    loops = system.loops()
+    nearest, smallest = outputs, np.inf
+    for _ in range(SWEEPS if loops else len(order) + 1):
+        settled = sweep(outputs)
+        if not all(np.isfinite(y).all() for y in settled.values()):
+            return settled  # Not a matter of solving: a unit gives it, and the caller names the variable.
+        change = _largest({name: settled[name] - outputs[name] for name in settled})
+        if change <= TOLERANCE * max(1.0, _largest(settled)):
+            if not loops:
+                return settled
+            nearest = settled
+            break
+        if loops and change > DIVERGED * smallest:
+            break  # Before the numbers grow beyond what the units can bear.
+        if change < smallest:
+            nearest, smallest = outputs, change
+        outputs = settled
+    return _newton(system, nearest, sweep, loops)
+
+
+def _largest(values: dict[str, Array]) -> float:
+    return max([0.0, *(float(np.abs(y).max()) for y in values.values() if y.size)])
+
+
+def _newton(
+    system: System,
+    outputs: dict[str, Array],
+    sweep: Callable[[dict[str, Array]], dict[str, Array]],
+    loops: list[tuple[str, ...]],
+) -> dict[str, Array]:
+    """Newton on r(y) = sweep(y) − y, with the Jacobian by differences in the outputs that are on loops.
+
+    Where substitution has found a solution already, this only makes sure that it is the only one near: a system at rest
+    satisfies also a loop with det(I − D L) = 0.
+    """
+    names = [name for loop in loops for name in loop] or list(system.outputs)
+    where = [system.output(name) for name in names]
+
+    def pick(values: dict[str, Array]) -> Array:
+        return np.array([values[v.unit][v.index] for v in where])
+
+    def put(values: dict[str, Array], numbers: Array) -> dict[str, Array]:
+        changed = {name: y.copy() for name, y in values.items()}
+        for v, number in zip(where, numbers, strict=True):
+            changed[v.unit][v.index] = number
+        return changed
+
+    y = pick(outputs)
+    for _ in range(NEWTON):
+        swept = sweep(put(outputs, y))
+        residual = pick(swept) - y
+        if not np.isfinite(residual).all():
+            return swept
+        increment = 1e-4 * np.maximum(1.0, np.abs(y))
+        columns = [
+            (pick(sweep(put(outputs, y + step * unit))) - pick(swept)) / step
+            for step, unit in zip(increment, np.eye(len(y)), strict=True)
+        ]
+        gain = np.column_stack(columns)
+        if not np.isfinite(gain).all():
+            break
+        if loop_is_singular(gain, 1e-10):
+            raise AlgebraicLoopError.singular(names)
+        if np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+            return swept
+        update = np.linalg.solve(np.eye(len(y)) - gain, residual)
+        y = y + update
+        # A loop of large gain magnifies the rounding of y in its residual, but not in the update.
+        if np.abs(update).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
+            return put(sweep(put(outputs, y)), y)
+    raise AlgebraicLoopError(
+        f"the outputs on the algebraic loop {', '.join(names)} could not be solved for at the start in {NEWTON} Newton "
+        f"steps; give start values nearer to the solution."
+    )
+
+
+def _order(system: System) -> list[str]:
+    """Units so that, loops apart, every unit comes after those whose outputs reach it through feedthrough."""
+    waits = {
+        name: {link.source.unit for link in system.incoming(name) if unit.feedthrough()[:, link.target.index].any()}
+        - {name}
+        for name, unit in system.units.items()
+    }
+    order: list[str] = []
+    state: dict[str, int] = {}
+    for root in waits:
+        stack = [root]
+        while stack:
+            name = stack[-1]
+            if state.get(name) is None:
+                state[name] = 0
+                stack += [other for other in sorted(waits[name]) if other not in state]
+                continue
+            stack.pop()
+            if state[name] == 0:
+                state[name] = 1
+                order.append(name)
+    return order
