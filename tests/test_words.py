@@ -18,18 +18,16 @@ from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import Dmd, Hold, Nepce
+from cosimo.couplings import Dmd, Hold, Nepce, parse_coupling
 from cosimo.formats.scenario_building import load_scenario
-from cosimo.masters import Convergence
+from cosimo.masters import MASTERS, Convergence
 from cosimo.masters.words import (
-    MASTERS,
     MasterOptions,
     base_step,
     build_master,
     command_options,
     describe,
     options_of,
-    parse_coupling,
     scenario_lines,
 )
 from cosimo.problems import find, two_mass

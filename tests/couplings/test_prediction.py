@@ -18,12 +18,11 @@ from cosimo.core.joint import Segment, joints, segment
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.couplings import Dmd, Hold
+from cosimo.couplings import Dmd, Hold, parse_coupling
 from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
-from cosimo.masters.words import parse_coupling
 from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace
 

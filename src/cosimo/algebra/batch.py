@@ -17,7 +17,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import DiscreteModel
-from cosimo.couplings.nepce import Nepce, nepce_matrices
+from cosimo.couplings import Nepce, nepce_matrices
 
 Norm = Literal[1, 2]
 """Which induced norm: the largest column sum, or the largest singular value."""

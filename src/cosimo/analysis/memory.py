@@ -23,7 +23,7 @@ from cosimo.core.document import plain
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import fingerprint
-from cosimo.masters.words import MASTERS
+from cosimo.masters import MASTERS
 
 ENVIRONMENT = "COSIMO_CACHE"
 """A folder for the memory, or "off"."""

@@ -99,7 +99,8 @@ class Coupling(ABC):
     1. `history`: how many samples (or other numbers) it remembers, d;
     2. `degree`: the degree q of the polynomial it yields;
     3. `order`: the power of h with which its error vanishes for smooth signals (one test measures it);
-    4. `matrices(sampling)`: its matrices, given when the samples were taken.
+    4. `matrices(sampling)`: its matrices, given when the samples were taken;
+    5. `__str__`: its word in files and on the command line, and where that rounds, `word` with all digits.
 
     At the start the memory holds d equal samples: before the beginning, a signal is taken as constant.
     """
@@ -107,6 +108,11 @@ class Coupling(ABC):
     history: int
     degree: int
     order: int
+
+    @property
+    def word(self) -> str:
+        """The text that is read back as exactly this coupling."""
+        return str(self)
 
     @abstractmethod
     def matrices(self, sampling: Sampling) -> CouplingMatrices:

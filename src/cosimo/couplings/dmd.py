@@ -70,6 +70,16 @@ class Dmd(JointCoupling):
             return "dmd"
         return f"dmd:{self.window}" + (":recursive" if self.method == "recursive" else "")
 
+    @classmethod
+    def parse(cls, argument: str) -> Dmd:
+        """From the text after `dmd:`, as `100` or `100:recursive`; ValueError where it is neither."""
+        window, _, method = argument.partition(":")
+        if window in ("", "auto") and not method:
+            return cls()
+        if not window.isdigit() or method not in ("", "robust", "recursive"):
+            raise ValueError(argument)
+        return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
+
     def predictor(self, joint: Joint, period: float) -> Any:
         """The kernel's predictor of these signals."""
         return import_module("cosimo._kernel").Predictor(

@@ -1,16 +1,18 @@
 """Masters: functions that write schedules.
 
 Each takes the system and the macro step, and the couplings as `coupling=` (for all connections) and `couplings=` (by
-target input). To add a master, return a `Master` whose schedule couples, steps and reads every unit so that each
-advances by exactly one macro step; the analysis and both interpreters then know it.
+target input). `MASTERS` is the one list of the words by which they are chosen: the command line, completion, scenario
+files, `tune` and `compare` read it. To add a master, write a function that returns a `Master` whose schedule couples,
+steps and reads every unit so that each advances by exactly one macro step, and its line in `MASTERS`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -19,7 +21,17 @@ from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, R
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
 
-__all__ = ["Convergence", "gauss_seidel", "groups", "iterative", "jacobi", "jacobi_early_read", "multirate"]
+__all__ = [
+    "MASTERS",
+    "Convergence",
+    "MasterOptions",
+    "gauss_seidel",
+    "groups",
+    "iterative",
+    "jacobi",
+    "jacobi_early_read",
+    "multirate",
+]
 
 Couplings = Mapping[str, Coupling]
 
@@ -183,3 +195,139 @@ def _master(
                     f"input {unit_name}.{variable} is not continuous; it can only be held (Hold(0))."
                 )
     return Master(name, Schedule(system.names, operations), step, coupling or Hold(0), chosen)
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MasterOptions:
+    """A master in words.
+
+    `couplings` are texts such as `hold1` (for all inputs) or `two.F=nepce:0.6` (for one). `order` lists units,
+    separated by commas, groups by semicolons. `sweeps`, `tolerance`, `sweep_limit` and `anderson` belong to
+    `iterative`, `multiples` and `inputs` to `multirate`.
+    """
+
+    name: str = "jacobi"
+    order: str | None = None
+    couplings: Sequence[str] = ()
+    sweeps: int | None = None
+    tolerance: float | None = None
+    sweep_limit: int | None = None
+    anderson: int | None = None
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    inputs: Literal["held", "interpolated"] | None = None
+
+
+@dataclass(frozen=True)
+class MasterWord:
+    """A master as files and the command line name it.
+
+    `build` takes system and step, `coupling=`, `couplings=` and what `arguments` makes of `MasterOptions`, of which it
+    knows those in `options`; `read` is the inverse: options from the master and from what its name has in brackets.
+    `title` is what people read, from these two (options are None where the master cannot be written in words).
+    `tuned`: `tune` can search it by its word, in all orders where `order` is one of its options.
+    """
+
+    build: Callable[..., Master]
+    title: Callable[[str, MasterOptions | None], str]
+    options: tuple[str, ...] = ()
+    arguments: Callable[[MasterOptions], dict[str, Any]] = lambda options: {}
+    read: Callable[[Master, str], dict[str, Any]] = lambda master, rest: {}
+    tuned: bool = True
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _arrows(order: str) -> str:
+    return order.replace(",", " → ")
+
+
+def _groups_arguments(options: MasterOptions) -> dict[str, Any]:
+    if options.order is None:
+        raise ConfigurationError("master 'groups' needs an order such as 'a,b;c'.")
+    return {"order": [_names(group) or () for group in options.order.split(";")]}
+
+
+def _multirate_options(master: Master, rest: str) -> dict[str, Any]:
+    pairs, _, inputs = rest.partition(";")
+    multiples = {unit: int(count) for unit, _, count in (pair.rpartition(":") for pair in pairs.split(","))}
+    slower = {unit: count for unit, count in multiples.items() if count > 1}
+    return {"multiples": slower, "inputs": "interpolated" if inputs == "interpolated" else None}
+
+
+def _multirate_title(rest: str, options: MasterOptions | None) -> str:
+    if options is None:
+        return "multirate"
+    rates = " and ".join(f"{unit} every {count} steps" for unit, count in options.multiples.items())
+    return f"multirate, {rates or 'all units every step'}{', interpolated' if options.inputs else ''}"
+
+
+_UNTIL = {"tolerance": "tolerance", "sweep_limit": "limit", "anderson": "anderson"}
+"""Fields of `Convergence` by the options that set them."""
+
+
+def _iterative_arguments(options: MasterOptions) -> dict[str, Any]:
+    given = {name: value for option, name in _UNTIL.items() if (value := getattr(options, option)) is not None}
+    if options.sweeps is not None and given:
+        raise ConfigurationError(
+            "an iteration has a fixed number of sweeps or runs until converged, not both; leave out sweeps or the rest."
+        )
+    sweeps = Convergence(**given) if options.sweeps is None else options.sweeps
+    return {"sweeps": sweeps, "order": _names(options.order)}
+
+
+def _iterative_options(master: Master, rest: str) -> dict[str, Any]:
+    repeat = next(op for op in master.schedule.operations if isinstance(op, Repeat))
+    order = ",".join(op.unit for op in repeat.body if isinstance(op, Step)) if "gauss" in rest else None
+    if not isinstance(repeat.times, Convergence):
+        return {"order": order, "sweeps": repeat.times}
+    usual = Convergence()
+    until = {option: getattr(repeat.times, name) for option, name in _UNTIL.items()}
+    return {"order": order} | {o: value for o, value in until.items() if value != getattr(usual, _UNTIL[o])}
+
+
+def _iterative_title(rest: str, options: MasterOptions | None) -> str:
+    if options is None:
+        return "iterative"
+    swept = f"Gauss–Seidel {_arrows(options.order)}" if options.order else "Jacobi"
+    count = options.sweeps
+    return f"{swept}, " + ("iterated until converged" if count is None else f"{count} sweep{'s' * (count > 1)}")
+
+
+MASTERS: Mapping[str, MasterWord] = {
+    "jacobi": MasterWord(jacobi, lambda rest, options: "Jacobi"),
+    "jacobi-early-read": MasterWord(jacobi_early_read, lambda rest, options: "Jacobi with early read"),
+    "gauss-seidel": MasterWord(
+        gauss_seidel,
+        lambda rest, options: f"Gauss–Seidel {_arrows(rest)}",
+        ("order",),
+        lambda options: {"order": _names(options.order)},
+        lambda master, rest: {"order": rest},
+    ),
+    "groups": MasterWord(
+        groups,
+        lambda rest, options: "groups " + " → ".join(f"({group.replace(',', ', ')})" for group in rest.split(";")),
+        ("order",),
+        _groups_arguments,
+        lambda master, rest: {"order": rest},
+    ),
+    "multirate": MasterWord(
+        multirate,
+        _multirate_title,
+        ("multiples", "inputs"),
+        lambda options: {"multiples": options.multiples, "inputs": options.inputs or "held"},
+        _multirate_options,
+        tuned=False,  # the multiples must be given
+    ),
+    "iterative": MasterWord(
+        iterative,
+        _iterative_title,
+        ("order", "sweeps", "tolerance", "sweep_limit", "anderson"),
+        _iterative_arguments,
+        _iterative_options,
+    ),
+}

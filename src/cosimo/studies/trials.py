@@ -29,9 +29,10 @@ from cosimo.core.formatting import cost_text, percent
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
+from cosimo.couplings import parse_coupling
 from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel
-from cosimo.masters.words import MasterOptions, build_master, describe, parse_coupling
+from cosimo.masters.words import MasterOptions, build_master, describe
 from cosimo.problems.monolithic import fresh
 
 KINDS = ("auto", "exact", "fine", "monolithic")

@@ -20,7 +20,7 @@ from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings.nepce import Nepce
+from cosimo.couplings import Nepce
 from cosimo.tuning.backends import Backend, find_backend
 from cosimo.tuning.binding import Bound
 from cosimo.tuning.objectives import Accuracy, Consistency, Cost, Objective, Stability

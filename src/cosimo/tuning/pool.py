@@ -18,7 +18,7 @@ from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings.nepce import nepce_matrices
+from cosimo.couplings import nepce_matrices
 from cosimo.tuning.evaluation import Evaluation
 from cosimo.tuning.goals import MOST_ROBUST, Goal, OutputError
 from cosimo.tuning.objectives import Consistency, Cost, Objective, Stability

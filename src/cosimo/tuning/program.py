@@ -30,7 +30,7 @@ from cosimo.core.master import Master
 from cosimo.core.signals import Block
 from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation, TimedRepeat, TimedStep
-from cosimo.couplings.nepce import nepce_matrices
+from cosimo.couplings import nepce_matrices
 from cosimo.tuning.flows import Flow
 
 

@@ -19,13 +19,14 @@ from cosimo.analysis.recommendation import step_range
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
-from cosimo.masters import gauss_seidel, groups, multirate
+from cosimo.couplings import tuned_couplings
+from cosimo.masters import MASTERS, gauss_seidel, groups, multirate
 from cosimo.tuning.graph import Order, Stages, groupings, orientations
 from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best_order, feedback_order
-from cosimo.tuning.structures import Kind, Kinds, Structure
+from cosimo.tuning.structures import Kind, Kinds, Structure, coupling_of_kind
 
 IntArray = npt.NDArray[np.intp]
-FAMILIES = ("jacobi", "gauss-seidel", "groups", "iterative")
+FAMILIES = tuple(name for name, word in MASTERS.items() if word.tuned)
 USUAL = ("jacobi", "gauss-seidel", "iterative")
 ORDERS = 24
 """Up to how many different calling orders all are tried."""
@@ -149,14 +150,16 @@ class Space:
         return Range(*step_range(fastest, horizon), logarithmic=True)
 
     def _structures(self, system: System, step: float, notes: list[str]) -> tuple[Structure, ...]:
-        orders = self._orders(system, step, notes) if {"gauss-seidel", "iterative"} & set(self.families) else []
+        ordered = [name for name in self.families if name != "groups" and "order" in MASTERS[name].options]
+        orders = self._orders(system, step, notes) if ordered else []
         kinds = self._kinds(system)
         filtered = {mapping for mapping in kinds if any(kind == "nepce" for _, kind in mapping)}
         found = []
-        if "jacobi" in self.families:
-            found += [Structure("jacobi", (system.names,), k) for k in kinds]
-        if "gauss-seidel" in self.families and len(system.units) > 1:
-            found += [Structure("gauss-seidel", tuple((n,) for n in order), k) for order in orders for k in kinds]
+        for family in (name for name in FAMILIES if name in self.families and name not in ("groups", "iterative")):
+            if family not in ordered:
+                found += [Structure(family, (system.names,), k) for k in kinds]
+            elif len(system.units) > 1:
+                found += [Structure(family, tuple((n,) for n in order), k) for order in orders for k in kinds]
         found += [Structure("groups", stages, k) for stages in self._groups(system) for k in kinds]
         if "iterative" in self.families and self._restores(system, notes):
             several = orders[:ITERATED] if len(system.units) > 1 else []
@@ -231,7 +234,7 @@ class Space:
             if target not in targets:
                 raise UnknownNameError("connected, continuous input", target, targets)
         sloped = any(unit.input_degree > 0 for unit in system.units.values())
-        usual: list[Kind] = [kind for kind in self.kinds if kind in (0, "nepce") or sloped] or [0]
+        usual: list[Kind] = [k for k in self.kinds if sloped or k == "nepce" or not coupling_of_kind(k).degree] or [0]
         special = [[(target, kind) for kind in kinds] for target, kinds in self.couplings.items()]
         rest = [target for target in targets if target not in self.couplings]
         general = product(usual, repeat=len(rest)) if self.mixed else [(kind,) * len(rest) for kind in usual]
@@ -240,8 +243,11 @@ class Space:
 
 
 def _require_kind(kind: object) -> None:
-    if kind != "nepce" and (isinstance(kind, bool) or kind not in (0, 1, 2)):
-        raise ConfigurationError(f"a coupling to try is 0, 1 or 2 (the order of a hold) or 'nepce', not {kind!r}.")
+    words = [word for word in tuned_couplings() if not word.startswith("hold")]
+    if isinstance(kind, bool) or kind not in (0, 1, 2, *words):
+        raise ConfigurationError(
+            f"a coupling to try is 0, 1 or 2 (the order of a hold) or {' or '.join(map(repr, words))}, not {kind!r}."
+        )
 
 
 @dataclass(frozen=True)

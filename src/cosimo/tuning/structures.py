@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from cosimo import masters
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import Hold, Nepce
+from cosimo.couplings import Hold, Nepce, parse_coupling, tuned_couplings
+from cosimo.masters import MASTERS, multirate
 from cosimo.tuning.graph import coupling_graph
 
-Kind = int | Literal["nepce"]
-"""The order of a hold, or NEPCE with a gain that is still open."""
+Kind = int | str
+"""The order of a hold, "nepce" with a gain that is still open, or the word of another coupling."""
 Kinds = tuple[tuple[str, Kind], ...]
 """The kinds of coupling of all connected inputs, by target."""
 
@@ -54,36 +54,39 @@ class Structure:
         general, special = self._couplings(gains or {})
         more = tuple(name for name in system.names if name not in self.order)
         order = (*more, *self.order)
-        if self.family == "jacobi":
-            return masters.jacobi(system, step, coupling=general, couplings=special)
-        if self.family == "gauss-seidel":
-            return masters.gauss_seidel(system, step, order=order, coupling=general, couplings=special)
-        if self.family == "iterative":
-            given = order if len(self.stages) > 1 else None
-            return masters.iterative(system, step, sweeps=self.sweeps, order=given, coupling=general, couplings=special)
+        if self.multiples or self.family not in MASTERS:
+            inputs: Literal["held", "interpolated"] = "interpolated" if self.family == "interpolated" else "held"
+            return multirate(
+                system, step, multiples=dict(self.multiples), inputs=inputs, coupling=general, couplings=special
+            )
+        word = MASTERS[self.family]
+        given: dict[str, Any] = {"sweeps": self.sweeps} if self.family == "iterative" else {}
         if self.family == "groups":
-            stages = [(*more, *self.stages[0]), *self.stages[1:]]
-            return masters.groups(system, step, order=stages, coupling=general, couplings=special)
-        inputs: Literal["held", "interpolated"] = "interpolated" if self.family == "interpolated" else "held"
-        return masters.multirate(
-            system, step, multiples=dict(self.multiples), inputs=inputs, coupling=general, couplings=special
-        )
+            given["order"] = [(*more, *self.stages[0]), *self.stages[1:]]
+        elif "order" in word.options and len(self.stages) > 1:
+            given["order"] = order
+        return word.build(system, step, coupling=general, couplings=special, **given)
 
     def _couplings(self, gains: Mapping[str, float]) -> tuple[Coupling, dict[str, Coupling]]:
-        """The most frequent hold for all inputs, the others by target."""
-        degrees = [kind for _, kind in self.kinds if kind != "nepce"]
-        usual = max(dict.fromkeys(degrees), key=degrees.count, default=0)
+        """The most frequent one without a gain for all inputs, the others by target."""
+        fixed = [kind for _, kind in self.kinds if kind != "nepce"]
+        usual = max(dict.fromkeys(fixed), key=fixed.count, default=0)
         special: dict[str, Coupling] = {
-            target: Nepce(float(gains.get(target, 0.0))) if kind == "nepce" else Hold(kind)
+            target: Nepce(float(gains.get(target, 0.0))) if kind == "nepce" else coupling_of_kind(kind)
             for target, kind in self.kinds
             if kind != usual
         }
-        return Hold(usual), special
+        return coupling_of_kind(usual), special
 
     def without_idle(self, gains: Mapping[str, float]) -> Structure:
         """The same with inputs held where the gain of NEPCE is 0, which is what such a filter does."""
         kinds = tuple((t, 0 if kind == "nepce" and not gains.get(t, 0.0) else kind) for t, kind in self.kinds)
         return replace(self, kinds=kinds)
+
+
+def coupling_of_kind(kind: Kind) -> Coupling:
+    """The coupling that a kind without a gain stands for."""
+    return Hold(kind) if isinstance(kind, int) else parse_coupling(kind)
 
 
 def parse_kinds(words: Sequence[str]) -> tuple[Kind, ...]:
@@ -92,7 +95,8 @@ def parse_kinds(words: Sequence[str]) -> tuple[Kind, ...]:
     >>> parse_kinds(["hold0", "nepce"])
     (0, 'nepce')
     """
-    known: dict[str, Kind] = {"hold0": 0, "hold1": 1, "hold2": 2, "nepce": "nepce"}
+    holds: dict[str, Kind] = {f"hold{order}": order for order in (0, 1, 2)}
+    known = {word: holds.get(word, word) for word in tuned_couplings()}
     for word in words:
         if word not in known:
             raise UnknownNameError("coupling to try", word, known)
