@@ -17,7 +17,7 @@ from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.local import LocalSystem
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
-from cosimo.analysis.side_by_side import internal_steps
+from cosimo.analysis.side_by_side import goes_on, internal_steps
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
 from cosimo.core.arrays import Array
@@ -946,3 +946,43 @@ def test_a_system_that_grows_itself_has_no_critical_step() -> None:
     pilots = Pilots(black, start=0.0, horizon=40.0)
     with pytest.raises(ConfigurationError, match="whatever the master"):
         pilots.critical(gauss_seidel(black, 0.1))
+
+
+@pytest.mark.parametrize(("level", "grows"), [(math.inf, True), (1e9, True), (30.0, False), (3.0, False)])
+def test_growth_that_levels_off_is_none(level: float, grows: bool) -> None:
+    """e^(t/20) sin t up to a level, seen for 200 s: it reaches 22,000 where nothing bounds it."""
+    moments = np.arange(0.0, 200.0, 0.05)
+    swelling = np.exp(moments / 20)
+    values = swelling / np.sqrt(1 + (swelling / level) ** 2) * np.sin(moments)
+    assert goes_on(values, math.exp(0.05 / 20)) is grows
+
+
+class VanDerPol:
+    """x'' = μ (1 − x²) x' − x + f with μ = 0.2, from next to rest up to its limit cycle; Runge–Kutta inside."""
+
+    inputs, outputs = ("f",), ("x",)
+
+    def __init__(self) -> None:
+        self.f, self.x, self.v = 0.0, 1e-3, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        h, z = duration / 10, np.array([self.x, self.v])
+
+        def slope(z: Array) -> Array:
+            return np.array([z[1], 0.2 * (1 - z[0] ** 2) * z[1] - z[0] + self.f])
+
+        for _ in range(10):
+            a = slope(z)
+            b = slope(z + h / 2 * a)
+            c = slope(z + h / 2 * b)
+            z = z + h / 6 * (a + 2 * b + 2 * c + slope(z + h * c))
+        self.x, self.v = float(z[0]), float(z[1])
+
+
+@pytest.mark.parametrize(("horizon", "itself"), [(50.0, True), (150.0, False)])
+def test_a_limit_cycle_is_no_growth_without_bound(horizon: float, itself: bool) -> None:
+    units = {"a": PythonUnit(VanDerPol), "b": StateSpace(-2.0, 1.0, -0.2, inputs=["u"], outputs=["y"])}
+    system = System(units, [("a.x", "b.u"), ("b.y", "a.f")])
+    pilot = Pilots(system, start=0.0, horizon=horizon).of(jacobi(system, 0.1))
+    assert pilot.itself is itself
+    assert pilot.bounded is not False

@@ -82,14 +82,26 @@ def make_run(system: System, job: Job) -> Ran:
         return Ran(np.empty((0, len(system.outputs))), reached, True)
     info = result.info
     places = [result.names.index(name) for name in system.outputs]
+    growing = (info.get("monitors") or {}).get("growing") or ()
     return Ran(
         result.values[:, places],
-        grows=bool((info.get("monitors") or {}).get("growing")),
+        grows=any(goes_on(result[one["output"]], one["factor"]) for one in growing),
         seconds=float(info["stepping_time"]),
         ended=(info["ended_by"], info["ended_at"]) if "ended_at" in info else None,
         sweeps=float(info.get("sweeps") or 0.0),
         internal=internal_steps(system, result, job.master.step),
     )
+
+
+def goes_on(values: Array, factor: float) -> bool:
+    """Whether an output that was seen to grow by `factor` per macro step still grows in the last quarter of its run.
+
+    What grew to a limit cycle or a stop has levelled off: its range became wider by less than the square root of what
+    that factor makes of it in a quarter of the run.
+    """
+    quarter = len(values) // 4
+    third, last = np.ptp(values[2 * quarter : 3 * quarter]), np.ptp(values[3 * quarter :])
+    return bool(third == 0 or math.log(max(last / third, 1e-300)) >= math.log(factor) * quarter / 2)
 
 
 def internal_steps(system: System, result: Result, step: float) -> dict[str, float]:
