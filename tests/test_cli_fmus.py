@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import processes
+
 sys.path.insert(0, str(Path(__file__).parent / "fmus"))
 sys.path.insert(0, str(Path(__file__).parent / "kernel"))
 from command_line import cosimo
@@ -120,7 +122,7 @@ def expected(stop: float = 0.5) -> Result:
 
 def test_without_json_a_failure_is_one_line_on_standard_error(folder: Path) -> None:
     command = [*COSIMO, "run", "tow-mass.ssp", "--output-file", "rows.csv"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "cosimo: the file 'tow-mass.ssp' does not exist; did you mean 'two-mass.ssp'?\n"
 
@@ -268,7 +270,7 @@ def test_an_interrupted_run_leaves_rows_and_nothing_else(number: int, code: int,
     environment = os.environ | {"TMPDIR": str(folder.parent / "temporary files")}
     command = [*COSIMO, "run", "two-mass.ssp", "--stop-time", "1e7", "--output-file", "rows.arrow", "--json"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
+    process = processes.Popen(command, cwd=folder, env=environment, **pipes)
     deadline = time.monotonic() + 120
     stream = folder / "rows.arrow.partial"
     while not (stream.exists() and stream.stat().st_size > 100_000) and time.monotonic() < deadline:

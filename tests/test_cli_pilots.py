@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import processes
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
@@ -93,7 +94,7 @@ def test_the_bar_shows_the_budget_that_was_given(folder: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["analyse", "tune"])
 def test_ctrl_c_in_a_pilot_run_ends_the_verb(verb: str, folder: Path) -> None:
-    found = subprocess.run(
+    found = processes.run(
         [*COSIMO, verb, "interrupted.toml"], cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )
     assert found.returncode == 130, found
@@ -121,10 +122,10 @@ def test_a_unit_that_crashes_in_a_pilot_run_is_isolated_there_too(tmp_path: Path
     given = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 300, "check": False}
     environment = {**os.environ, "COSIMO_CACHE": "off"}
     words = [*COSIMO, "analyse", "two.toml", "--json"]
-    alone = subprocess.run(words, env=environment, **given)  # type: ignore[call-overload]
+    alone = processes.run(words, env=environment, **given)  # type: ignore[call-overload]
     assert alone.returncode == 4
     assert "sick · doStep · t = 25" in alone.stderr
-    isolated = subprocess.run([*words, "--isolate"], env=environment, **given)  # type: ignore[call-overload]
+    isolated = processes.run([*words, "--isolate"], env=environment, **given)  # type: ignore[call-overload]
     assert isolated.returncode == 0, isolated.stderr
     fields = json.loads(isolated.stdout)
     assert fields["trust"] == "not assessed"

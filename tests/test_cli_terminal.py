@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import pytest
 import typer.main
 
+import processes
 from cosimo.cli import app, completing, main
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
 from cosimo.masters import words as masters
@@ -59,7 +59,7 @@ def at_terminal(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
     """Exit code, and all that a person at a terminal sees."""
     main, side = pty.openpty()
     environment = {**PLAIN, "OPENBLAS_NUM_THREADS": "1", "TERM": "xterm-256color", "COLUMNS": "140", **more}
-    process = subprocess.Popen([*COSIMO, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=environment)
+    process = processes.Popen([*COSIMO, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=environment)
     os.close(side)
     seen = b""
     try:
@@ -167,7 +167,7 @@ def completed(line: str, cwd: Path) -> list[str]:
     more = {"_COSIMO_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     code = "import sys; sys.argv[0] = 'cosimo'; from cosimo.cli import main; main()"
     environment = {**PLAIN, **more}
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False, timeout=300, env=environment
     )
     assert "Traceback" not in done.stderr, done.stderr

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import processes
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SHOWS = {
@@ -51,8 +52,8 @@ def test_every_example_is_expected_to_show_something() -> None:
 def test_example_runs_and_shows(path: Path, tmp_path: Path) -> None:
     # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", str(path)]
-    done = subprocess.run(
+    command = [sys.executable, "-Werror", str(path)]
+    done = processes.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import processes
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
@@ -497,7 +498,7 @@ def test_monitors_can_be_switched_off() -> None:
 
 
 def cosimo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "cosimo.cli", *arguments], capture_output=True, text=True, check=False)
+    return processes.run([sys.executable, "-m", "cosimo.cli", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_command_line_stops_and_says_so() -> None:

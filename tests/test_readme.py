@@ -21,6 +21,7 @@ import pytest
 import typer.main
 
 import cosimo as co
+import processes
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.model import Model
 from cosimo.cli import app
@@ -53,7 +54,11 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
 
 
-ONE_PROCESSOR = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execv(sys.argv[2], sys.argv[2:])"
+ONE_PROCESSOR = """
+import os, runpy, sys
+os.sched_setaffinity(0, {int(sys.argv.pop(1))})
+runpy.run_module("cosimo.cli", run_name="__main__", alter_sys=True)
+"""
 
 
 class Session(NamedTuple):
@@ -111,8 +116,8 @@ def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     if arguments[0] == "sweep":
         # On one processor: with several, the time that the first runs take decides how many workers there are.
         one = random.choice(sorted(os.sched_getaffinity(0)))
-        command = [sys.executable, "-c", ONE_PROCESSOR, str(one), *command]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=900)
+        command = [sys.executable, "-c", ONE_PROCESSOR, str(one), *arguments]
+    return processes.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=900)
 
 
 def matches(shown: str, real: str) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow
 import pytest
 
+import processes
 from cosimo.core.errors import ConfigurationError, DimensionError, OutputError, UnknownNameError
 from cosimo.core.result import Result, Warned
 from cosimo.execution import streams
@@ -37,7 +38,7 @@ def in_memory(count: int, blocks: int, **options: object) -> Result:
 
 def run_python(code: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=300)
+    return processes.run(command, check=check, capture_output=True, text=True, timeout=300)
 
 
 # ---- rows and variables ----------------------------------------------------------------------------------------------
@@ -314,7 +315,8 @@ def test_importing_the_module_does_not_import_arrow():
         import cosimo.execution.recording, cosimo.formats.results
         print([name for name in sys.modules if name.split(".")[0] in ("pyarrow", "scipy", "pandas")])
     """
-    assert run_python(code).stdout.strip() == "[]"
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):

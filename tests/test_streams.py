@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import processes
 from cosimo.core.errors import CheckpointError, OutputError
 from cosimo.execution import streams
 from cosimo.execution.recording import Position, Recorder
@@ -177,7 +177,7 @@ def test_a_disk_that_is_full_is_not_taken_for_a_stream_that_was_cut(tmp_path: Pa
             print(error)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "o.arrows")]
-    assert "File too large" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "File too large" in processes.run(command, check=True, capture_output=True, text=True).stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == ["o.arrows", "o.arrows.partial"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import processes
 from cosimo import masters
 from cosimo.analysis.measures import nrms
 from cosimo.compensation import compare, compensate
@@ -36,7 +37,7 @@ def early(system: System, h: float) -> Master:
 
 def cosimo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cosimo.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return processes.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_papers_numbers_come_out() -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
 from cosimo.core.result import Result
 from cosimo.formats.results import read_result
 
@@ -75,7 +77,7 @@ def command(
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     begin = time.monotonic()
-    process = subprocess.Popen(
+    process = processes.Popen(
         [*program, *arguments],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1", **(environment or {})},

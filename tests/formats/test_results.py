@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import processes
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result, Warned
 from cosimo.formats import results
@@ -240,7 +241,7 @@ RECORDS_FOR_EVER = """
 def test_after_kill_minus_nine_the_ordinary_reader_returns_all_flushed_rows(tmp_path, suffix, repetition):
     path = tmp_path / f"out{suffix}"
     command = [sys.executable, "-c", textwrap.dedent(RECORDS_FOR_EVER), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with processes.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert int(process.stdout.readline()) > 0  # by now rows have been flushed
         time.sleep(random.Random(f"{suffix}{repetition}").uniform(0.0, 0.15))
         process.kill()
@@ -272,7 +273,7 @@ def test_a_disk_that_fills_up_during_conversion_keeps_the_stream(tmp_path):
     """
     path = tmp_path / "o.csv"
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    told = processes.run(command, check=True, capture_output=True, text=True).stdout
     assert told.startswith(f"cannot write results to '{path}': File too large; all rows are kept in '{path}.partial'")
     assert [file.name for file in tmp_path.iterdir()] == ["o.csv.partial"]
     result = read_result(path)

@@ -6,12 +6,13 @@ import copy
 import gc
 import hashlib
 import pickle
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import processes
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ssp_builder import (
@@ -281,7 +282,7 @@ def test_what_was_copied_goes_with_the_process(tmp_path: Path) -> None:
     folder.mkdir()
     code = "import sys, tempfile, os; from cosimo.formats.ssp import load_ssp; keep = load_ssp(sys.argv[1]); "
     code += "print(len(os.listdir(tempfile.gettempdir())), flush=True); raise SystemExit(3)"
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", code, str(path)], env={"TMPDIR": str(folder)}, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.strip()) == (3, "1"), done.stderr

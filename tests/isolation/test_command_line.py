@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import processes
 from cosimo.cli.isolating import spell_out
 from cosimo.formats.loading import load
 
@@ -40,7 +41,7 @@ def cosimo(scenario: Path, fault: str, *options: str) -> subprocess.CompletedPro
     (folder / "temporary").mkdir()
     environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "cosimo.cli", "run", str(scenario), *options]
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    found = processes.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert not list((folder / "temporary").iterdir())
     return found
 
@@ -102,7 +103,7 @@ def test_an_isolated_unit_that_hangs_can_be_interrupted(scenario: Path) -> None:
     stamp = scenario.parent / "stamp"  # where the unit notes that it hangs from now on
     environment = {**os.environ, "TMPDIR": str(scenario.parent), "OPENBLAS_NUM_THREADS": "1", "FAULT_STAMP": str(stamp)}
     command = [sys.executable, "-m", "cosimo.cli", "run", str(scenario), "--isolate", "-o", "rows.csv"]
-    with subprocess.Popen(command, cwd=scenario.parent, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with processes.Popen(command, cwd=scenario.parent, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             until = time.monotonic() + 120.0
             while not stamp.exists() and time.monotonic() < until:

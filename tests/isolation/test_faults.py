@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from isolation_processes import children, descendants
 
+import processes
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.core.system import System
@@ -259,7 +260,7 @@ print(*(i._component._worker.state.pid for i in instances), flush=True)
 time.sleep(600)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as master:
+    with processes.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as master:
         assert master.stdout is not None
         workers = [int(word) for word in master.stdout.readline().split()]
         assert len(workers) == 2
@@ -280,7 +281,7 @@ system = System({{"a": unit}})
 run(system, masters.jacobi(system, 0.01), stop=0.1)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", script], env=environment) as master:
+    with processes.Popen([sys.executable, "-c", script], env=environment) as master:
         try:
             wait_until(lambda: any(map(_replaced, descendants(master.pid))))
             started = descendants(master.pid)

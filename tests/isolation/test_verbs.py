@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from faulty import build
 
+import processes
 from cosimo.cli.isolating import _REQUEST, _request, isolate_units
 from cosimo.formats.loading import load
 from cosimo.units.fmu import Fmu
@@ -40,7 +41,7 @@ def command(folder: Path, *words: str) -> dict[str, object]:
 
 
 def cosimo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    found: subprocess.CompletedProcess[str] = subprocess.run(
+    found: subprocess.CompletedProcess[str] = processes.run(
         **command(folder, *words), capture_output=True, timeout=300, check=False
     )  # type: ignore[call-overload]
     assert not list((folder / "temporary").iterdir())
@@ -92,7 +93,7 @@ def test_a_working_directory_that_is_gone(fmu: Path, tmp_path: Path) -> None:
     folder.mkdir()
     path = tmp_path / scenario(tmp_path, fmu)
     line = f'cd "{folder}" && rmdir "{folder}" && exec "{sys.executable}" -m cosimo.cli run "{path}"'
-    found = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=300, check=False)
+    found = processes.run(["sh", "-c", line], capture_output=True, text=True, timeout=300, check=False)
     assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stderr
 
@@ -139,7 +140,7 @@ def test_an_isolated_unit_that_hangs_can_be_interrupted_anywhere(
     words = ["analyse" if where == "identify" else "run", "--isolate"]
     words += ["-o", "rows.csv"] if where == "step" else []
     words.append(scenario(tmp_path, chosen, "hang", 0.05))
-    with subprocess.Popen(**command(tmp_path, *words), stderr=subprocess.PIPE) as process:  # type: ignore[call-overload]
+    with processes.Popen(**command(tmp_path, *words), stderr=subprocess.PIPE) as process:  # type: ignore[call-overload]
         until = time.monotonic() + 120.0
         while not (tmp_path / "stamp").exists() and time.monotonic() < until:
             time.sleep(0.02)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import processes
+
 HEAD = """
 import os, time
 from pathlib import Path
@@ -16,7 +18,7 @@ here = Path.cwd()
 
 
 def end(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return processes.run(
         [sys.executable, "-c", HEAD + program],
         cwd=folder,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import processes
+
 sys.path.insert(0, str(Path(__file__).parent))
 from native_units import exported
 
@@ -48,7 +50,7 @@ SLOWER = COUPLED + "units['brake'] = lag(step='slow_step', settings=(0.01,))\n"
 
 def start(program: str, folder: Path) -> subprocess.Popen[str]:
     environment = os.environ | {"TMPDIR": str(folder)}
-    return subprocess.Popen(
+    return processes.Popen(
         [sys.executable, "-c", HEAD + program], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     )
 

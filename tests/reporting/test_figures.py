@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
+import processes
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.papers import PAPERS
@@ -420,14 +421,14 @@ def test_importing_loads_no_matplotlib() -> None:
 def test_command_line(tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     command = [sys.executable, "-m", "cosimo.cli", "reproduce", "richiedei2024", "gomes2018", "--json", "--figures"]
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True)
+    done = processes.run([*command, str(folder)], capture_output=True, text=True)
     document = json.loads(done.stdout)
     assert {item["paper"] for item in document["items"]} == {"richiedei2024", "gomes2018"}
     assert len(document["figures"]) == len(RICHIEDEI)
     assert {Path(file) for file in document["figures"]} == {*folder.glob("*.png")}
     assert done.stderr == "no figures are drawn for gomes2018\n"
     (tmp_path / "file").write_text("")
-    failed = subprocess.run([*command, str(tmp_path / "file")], capture_output=True, text=True)
+    failed = processes.run([*command, str(tmp_path / "file")], capture_output=True, text=True)
     assert failed.returncode == 7
     assert json.loads(failed.stdout)["exit_code"] == 7
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import processes
 from cosimo.core.errors import ConfigurationError, Interrupted, OutputError
 from cosimo.studies import Grid, Outcome, Standing, Study, read_study, run_study
 from cosimo.studies.rows import SUFFIXES
@@ -148,7 +149,7 @@ LONG = ["two-mass", "--vary", "kc=50:150:4000", "--stop-time", "10", "--measure"
 
 def started(path: Path, *arguments: str) -> subprocess.Popen[str]:
     """A study on the command line that has begun to write rows."""
-    going = subprocess.Popen(
+    going = processes.Popen(
         command(*LONG, "-o", str(path), *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

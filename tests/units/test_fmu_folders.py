@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import processes
 from cosimo.units.fmu_folders import TemporaryFolder, remove_left_behind
 
 
@@ -34,7 +34,7 @@ def test_a_folder_goes_away_with_its_owner_only(tmp_path: Path) -> None:
 def test_what_a_killed_process_leaves_is_removed(made: str, tmp_path: Path) -> None:
     package = "formats" if "ssp" in made else "units"
     code = f"from cosimo.{package}.{made}; f = F(); import os; os.kill(os.getpid(), 9)"
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    processes.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     foreign = tmp_path / "cosimo-fmu-of-an-earlier-version"
     foreign.mkdir()
     link = tmp_path / "cosimo-fmu-locked-link"

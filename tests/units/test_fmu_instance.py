@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+import processes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
@@ -132,7 +133,7 @@ def test_the_end_of_the_process_releases(tmp_path: Path, temporary: Path, end: s
         f"from cosimo.units.fmu import Fmu; i = Fmu({str(path)!r}).instantiate(); s = i.save(); i.step(0.0, 0.1)\n{end}"
     )
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = processes.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == {"": 0, "raise RuntimeError": 1}.get(end, 3), done.stderr
     assert not list(temporary.iterdir())
 
@@ -148,7 +149,7 @@ def test_a_forked_child_leaves_the_folder_to_its_parent(tmp_path: Path, temporar
         f"print(len(os.listdir({str(temporary)!r})))"
     )
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = processes.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
     assert not list(temporary.iterdir())
 

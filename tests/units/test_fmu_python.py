@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from fmpy import simulate_fmu
 
+import processes
 from cosimo.core.errors import UnitError
 from cosimo.core.system import System
 from cosimo.execution.running import run
@@ -22,7 +22,7 @@ SOURCES = Path(__file__).parents[1] / "fmus"
 def pack(version: int, folder: Path) -> Path:
     tool = "pythonfmu" if version == 2 else "pythonfmu3"
     source = SOURCES / f"python_lag{version}.py"
-    subprocess.run([sys.executable, "-m", tool, "build", "-f", str(source), "-d", str(folder)], check=True, cwd=folder)
+    processes.run([sys.executable, "-m", tool, "build", "-f", str(source), "-d", str(folder)], check=True, cwd=folder)
     return folder / f"Lag{version}.fmu"
 
 

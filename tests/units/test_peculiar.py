@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+import processes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
@@ -236,7 +237,7 @@ def test_whose_message_it_is(tmp_path: Path) -> None:
     """Of a single instance in the process that is clear, whatever pointer the logger is given."""
     path = peculiar(tmp_path, defines=("OWN_POINTER",)).path
     script = f"from cosimo.units.fmu import Fmu; print(Fmu({str(path)!r}).instantiate().messages)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = processes.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "('OK: made',)\n"
 
 
