@@ -46,7 +46,7 @@ class BareLoop:
         self._keep: list[np.ndarray] = []
         at_u = at_y = 0
         for unit, (name, described) in zip(self.units, system.units.items(), strict=True):
-            native = live.instances[name].native()  # type: ignore[attr-defined]
+            native = live.instances[name].native(1)
             unit.component = native.component
             unit.set, unit.get, unit.step = (native.address(f"fmi2{f}") for f in ("SetReal", "GetReal", "DoStep"))
             for field, groups in (("in_", native.inputs), ("out", native.outputs)):

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from cosimo.analysis import Spectrum
 from cosimo.analysis.measures import nrms
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError, UnknownNameError
+from cosimo.core.quantities import UnitOfMeasure
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
@@ -32,7 +32,6 @@ from cosimo.problems import CATALOGUE, double_mass_spring_damper, quarter_truck,
 from cosimo.problems.monolithic import fresh
 from cosimo.studies.trials import reference
 from cosimo.units import Mechanical, StateSpace
-from cosimo.units.quantities import UnitOfMeasure
 
 K = np.arange(60_000.0)
 
@@ -299,8 +298,10 @@ class Measured(StateSpace):
 
     def __init__(self, into: UnitOfMeasure | None, out: UnitOfMeasure | None) -> None:
         super().__init__(-1.0, 1.0, 1.0)
-        self.input_infos = (SimpleNamespace(unit=into),)
-        self.output_infos = (SimpleNamespace(unit=out),)
+        self._measures = {"u1": into, "y1": out}
+
+    def measure(self, variable: str) -> UnitOfMeasure | None:
+        return self._measures[variable]
 
 
 def measure(name: str, *exponents: int) -> UnitOfMeasure:

@@ -165,8 +165,8 @@ def test_the_step_of_identification() -> None:
     with pytest.raises(ConfigurationError, match="the equations of a are not known"):
         Model(loop())
     suggested = loop()
-    suggested.units["a"].default_experiment = {"stepSize": 0.05}  # type: ignore[attr-defined]
-    suggested.units["b"].default_experiment = {"stepSize": 0.02}  # type: ignore[attr-defined]
+    suggested.units["a"].suggested_step = 0.05
+    suggested.units["b"].suggested_step = 0.02
     assert Model(suggested).step == 0.02
 
 

@@ -24,6 +24,7 @@ from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.formats.results import read_result
 from cosimo.formats.resuming import resume
 from cosimo.problems import two_mass
+from cosimo.problems.following import FollowingUnit
 from cosimo.units import PythonUnit, StateSpace
 
 
@@ -125,3 +126,17 @@ def test_a_class_of_the_script_itself_is_known_by_its_code() -> None:
 
     assert made("0.5", "run = 1") == made("0.5", "\nresume = 2")
     assert made("0.5", "") != made("0.6", "")
+
+
+def test_the_micro_step_of_a_unit_that_follows_its_inputs_counts() -> None:
+    class Tank:
+        inputs, outputs, level = {"inflow": 1.0}, ("level",), 0.0
+
+        def step(self, time: float, duration: float) -> None:
+            self.level += duration
+
+    def made(micro_step: float) -> str:
+        system = System({"tank": FollowingUnit(Tank, micro_step=micro_step)})
+        return str(fingerprint(system, masters.jacobi(system, 0.1), 0.0)["units"]["tank"])
+
+    assert made(0.01) == made(0.01) != made(0.02)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.quantities import UnitOfMeasure
 from cosimo.formats.export import Experiment, export_unit
 from cosimo.formats.information import validate
 from cosimo.formats.loading import load
@@ -16,7 +17,6 @@ from cosimo.problems import CATALOGUE
 from cosimo.units import StateSpace
 from cosimo.units.fmu import Fmu
 from cosimo.units.fmu_variables import VariableInfo
-from cosimo.units.quantities import UnitOfMeasure
 
 NEWTON = UnitOfMeasure("N", (1, 1, -2, 0, 0, 0, 0, 0))
 KILONEWTON = UnitOfMeasure("kN", (1, 1, -2, 0, 0, 0, 0, 0), factor=1000.0)

@@ -156,13 +156,13 @@ def test_a_forked_child_leaves_the_folder_to_its_parent(tmp_path: Path, temporar
 
 def test_native_description(tmp_path: Path) -> None:
     fmu = Fmu(build(tmp_path, "arrays3"))
-    native = fmu.instantiate().native()
+    native = fmu.instantiate().native(1)
     assert [(group.code, group.references, group.positions) for group in native.inputs] == [
         ("Float64", (1,), (0, 1, 2, 3, 4, 5)),
         ("Int32", (4,), (6, 7, 8)),
     ]
     assert [group.code for group in native.outputs] == ["Float64", "Int32"]
-    assert (native.version, native.event_mode) == (3, False)
+    assert native.version == 3
     with pytest.raises(UnitError, match="has no function fmi3Reset"):
         native.address("fmi3Reset")
 
@@ -171,7 +171,7 @@ def test_native_addresses_can_be_called(tmp_path: Path) -> None:
     fmu = Fmu(build(tmp_path, "feedthrough2"))
     instance = fmu.instantiate()
     instance.finish_initialisation()
-    native = instance.native()
+    native = instance.native(1)
     assert [(group.code, group.references, group.positions) for group in native.inputs] == [
         ("Real", (0,), (0,)),
         ("Integer", (0, 2), (1, 3)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.quantities import Conversion, UnitOfMeasure
 from cosimo.units.fmu_variables import VariableInfo, check_connection, parse_value
-from cosimo.units.quantities import Conversion, UnitOfMeasure
 
 METRE = UnitOfMeasure("m", (0, 1, 0, 0, 0, 0, 0, 0))
 MILLIMETRE = UnitOfMeasure("mm", (0, 1, 0, 0, 0, 0, 0, 0), 1e-3)

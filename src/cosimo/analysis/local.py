@@ -205,9 +205,8 @@ def _assemble(system: System, found: Mapping[str, Identified], situation: Situat
 def _output_offset(found: Identified, outputs: Array) -> Array:
     """Of continuous outputs as identified; discrete ones stay what they are."""
     offset = found.output_offset.copy()
-    for place, info in enumerate(getattr(found.source, "output_infos", ())):
-        if not info.continuous:
-            offset[place] = outputs[place]
+    places = [found.source.outputs.index(name) for name in found.source.discrete_outputs]
+    offset[places] = outputs[places]
     return offset
 
 

@@ -116,10 +116,9 @@ class Model:
     def _first_step(self, step: float | None) -> float:
         if step is not None or self.known:
             return step or 1.0
-        suggested = [getattr(unit, "default_experiment", {}).get("stepSize") for unit in self.system.units.values()]
-        known = [float(h) for h in suggested if h]
-        if known:
-            return min(known)
+        suggested = [unit.suggested_step for unit in self.system.units.values() if unit.suggested_step]
+        if suggested:
+            return min(suggested)
         if self._asked is not None:
             return self._asked / STEPS
         names = ", ".join(name for name, unit in self.system.units.items() if unit.linear() is None)

@@ -25,6 +25,7 @@ from cosimo.analysis.stability import NEAR_ONE, find_rest, moving_radius
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
+from cosimo.core.quantities import Conversion
 from cosimo.core.system import System
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 
@@ -58,7 +59,7 @@ class Rescaled(Unit):
     def feedthrough(self) -> BoolArray:
         return self.unit.feedthrough()
 
-    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
         return self.unit.conversion(output, taker.unit if isinstance(taker, Rescaled) else taker, variable)
 
     def linear(self) -> LinearModel | None:

@@ -143,7 +143,7 @@ def _tell(target: str, loaded: Loaded) -> None:
     system = loaded.system
     detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
     for name, unit in system.units.items():
-        place = f" {unit.path}" if hasattr(unit, "path") else ""
+        place = f" {unit.path}" if unit.path else ""
         detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
 
 

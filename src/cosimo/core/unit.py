@@ -12,12 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.plain import from_bytes, to_bytes
+from cosimo.core.quantities import Conversion, UnitOfMeasure
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Instance(ABC):
     def ended(self) -> float | None:
         """The time at which the unit wants the simulation to end, once it has asked for that."""
         return None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user of a run should know of the instance, one sentence each: what a sandbox kept it from, say."""
+        return ()
 
     @abstractmethod
     def set_input(self, coefficients: Array, h: float) -> None:
@@ -83,9 +90,19 @@ class Instance(ABC):
     def close(self) -> None:  # noqa: B027  most units hold nothing that needs releasing
         """Release what the instance holds."""
 
+    def native(self, powers: int) -> Any:
+        """The instance's own compiled functions, which the kernel calls without Python; None where it cannot.
+
+        `powers`: coefficients of the input polynomials. FMUs give a `NativeFmu` (`cosimo.units.fmi.instance`).
+        """
+        return None
+
+    def explain(self, doing: str, status: int, time: float, duration: float) -> None:  # noqa: B027  most have none
+        """Raise the error for a bad status that `native` functions returned when told to "set", "step", "get", …"""
+
 
 class Unit(ABC):
-    """Describes a unit; holds no live state. To add a kind of unit, provide:
+    """Describes a unit; holds no live state. Nothing is asked of a unit but what stands here. To add a kind, provide:
 
     1. `inputs` and `outputs`: the names, in the order in which values are exchanged;
     2. `start`: values of inputs that may stay unconnected (an input in neither is refused);
@@ -93,7 +110,10 @@ class Unit(ABC):
        master at the start of each step, and the algebra models the cut;
     4. `feedthrough()`: which output depends at once on which input, (p, m); say True when in doubt;
     5. `instantiate(start_time)`: a fresh `Instance` in its initial state;
-    6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`.
+    6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`;
+    7. `parts()`: where more than the names decides what the unit computes, for checkpoints and memories of results.
+
+    Everything else has a default that fits a unit without limits, types and measures.
     """
 
     inputs: tuple[str, ...]
@@ -101,10 +121,40 @@ class Unit(ABC):
     start: Mapping[str, float]
     input_degree: int = 0
     can_restore: bool = True
+    variable_step: bool = True
+    """Steps may have different lengths."""
+    single_instance: bool = False
+    """Only one live instance per process."""
+    isolated: bool = False
+    """Its instances live in processes of their own."""
+    provides_directional_derivatives: bool = False
+    """Its instances give derivatives of outputs with respect to inputs and states (`directional_derivative`)."""
+    suggested_step: float | None = None
+    """The communication step size that whoever made the unit proposes, in seconds."""
+    name: str = ""
+    """What it is called in messages where no system gives it a name."""
+    path: Path | None = None
+    """The file that it comes from."""
 
     @property
     def discrete_inputs(self) -> tuple[str, ...]:
         """Inputs that are not continuous (whole numbers, switches): they are held, never extrapolated."""
+        return ()
+
+    @property
+    def discrete_outputs(self) -> tuple[str, ...]:
+        """Outputs that are not continuous: they have no derivatives and no errors that a shorter step reduces."""
+        return ()
+
+    def measure(self, variable: str) -> UnitOfMeasure | None:
+        """The unit of measure of an input or output; None when not known."""
+        return None
+
+    def parts(self) -> tuple[Any, ...]:
+        """What decides, beside names, start values and linear models, what the unit computes.
+
+        A path stands for the content of the file, a class for its code, a mapping for parameters; all else is plain.
+        """
         return ()
 
     def refusal(self, variable: str) -> str | None:
@@ -123,12 +173,12 @@ class Unit(ABC):
         """Outputs whose time derivative is an output too: its place, by the place of the first; {} when not known."""
         return {}
 
-    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
         """Gain and offset from this unit's output to the input of `taker`; refuses types and measures that do not fit.
 
         Units that know neither the types nor the measures of their variables leave values as they are.
         """
-        return 1.0, 0.0
+        return Conversion()
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """The least and the largest value that variables are declared to take; {} when nothing is declared."""

@@ -286,9 +286,7 @@ class KernelEngine:
         try:
             if found.status == NOT_EXACT:
                 self._not_exact(name, found.phase)
-            explain = getattr(self._live.instances[name], "explain", None)
-            if explain is not None:
-                explain(VERBS[found.phase], found.status, at, found.duration)
+            self._live.instances[name].explain(VERBS[found.phase], found.status, at, found.duration)
         except CosimoError as error:
             raise named(error, name, at, PHASES[found.phase]) from error.__cause__
         raise unit_failed(name, PHASES[found.phase], at, BadStatus(found.status))

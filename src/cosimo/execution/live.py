@@ -261,7 +261,7 @@ class Live:
     def notices(self, time: float) -> list[Warned]:
         """What the user should know of the start, and what units were kept from until `time`."""
         for name, instance in self.instances.items():
-            for told in getattr(instance, "notices", ()):
+            for told in instance.notices:
                 self._notices.setdefault(f"unit '{name}' {told}", time)
         return [Warned(text, at) for text, at in self._notices.items()]
 

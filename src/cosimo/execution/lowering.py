@@ -33,7 +33,7 @@ from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
 
 if TYPE_CHECKING:
-    from cosimo.units.fmu_instance import FmuInstance, NativeFmu, NativeGroup
+    from cosimo.units.fmu_instance import NativeFmu
 
 TYPES = (
     *("Float64", "Float32", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Boolean"),
@@ -127,7 +127,7 @@ class Lowering:
             self.program.compiled(instance.unit.step, instance.unit.output or 0, *arrays)
         elif isinstance(instance, PythonInstance):
             self.program.python_object(instance, instance.object, list(unit.inputs), list(unit.outputs))
-        elif (native := _native(instance, powers)) is not None:
+        elif (native := instance.native(powers)) is not None:
             self._add_fmu(name, native, powers)
         else:
             self.program.python_instance(instance, m, p, powers)
@@ -135,7 +135,7 @@ class Lowering:
     def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
         number, symbol = self.numbers[name], native.address
         groups = (native.inputs, native.outputs)
-        plain = all(_doubles(found) for found in groups)
+        plain = native.doubles
         references = [[r for group in found for r in group.references] if plain else [] for found in groups]
         value = "Real" if native.version == 2 else "Float64"
         state = "FMUstate" if native.version == 2 else "FMUState"
@@ -288,7 +288,7 @@ class Lowering:
             if isinstance(instance, LinearInstance):
                 parts = instance.step_map(duration, powers - 1, self.master.step)
                 found = self.program.linear_map(number, *(part.ravel().tolist() for part in parts))
-            elif powers > 1 and _native(instance, powers) is not None:
+            elif powers > 1 and instance.native(powers) is not None:
                 along = shift_matrix(powers - 1, duration / self.master.step)
                 found = self.program.fmi2_map(number, along.ravel().tolist())
             self._maps[name, duration] = found
@@ -353,21 +353,3 @@ def _optional(symbol: Callable[[str], int], name: str) -> int:
         return symbol(name)
     except UnitError:
         return 0
-
-
-def _doubles(groups: Sequence[NativeGroup]) -> bool:
-    """Whether all variables are doubles, set or got in one call and in order."""
-    return not groups or (len(groups) == 1 and groups[0].code in ("Real", "Float64"))
-
-
-def _native(instance: object, powers: int) -> NativeFmu | None:
-    """The FMU's own functions, where the kernel can do all it needs: no event mode, no input beyond its powers."""
-    describe: Callable[[], NativeFmu] | None = getattr(instance, "native", None)
-    if describe is None:
-        return None
-    native, fmu = describe(), instance
-    if powers > 1 and not all(map(_doubles, (native.inputs, native.outputs))):
-        return None
-    if TYPE_CHECKING:
-        assert isinstance(fmu, FmuInstance)
-    return native if not native.event_mode and fmu.steps_plainly(powers) else None

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.quantities import UnitOfMeasure
 from cosimo.core.system import Link, System
 from cosimo.core.unit import Unit
 from cosimo.units.linear import Mechanical
@@ -126,14 +126,11 @@ def _conjugate(unit: Unit, into: int, out: int) -> str:
             return ""
         scale = float(velocity @ force) / float(force @ force)
         return "force and velocity" if scale and np.allclose(velocity, scale * force, rtol=1e-9, atol=0.0) else ""
-    infos: Any = getattr(unit, "input_infos", None), getattr(unit, "output_infos", None)
-    if None in infos:
-        return ""
-    measures = [_exponents(info.unit) for info in (infos[0][into], infos[1][out])]
+    measures = [_exponents(unit.measure(name)) for name in (unit.inputs[into], unit.outputs[out])]
     return _POWERS.get(frozenset(measures), "")
 
 
-def _exponents(measure: Any) -> Exponents | None:
+def _exponents(measure: UnitOfMeasure | None) -> Exponents | None:
     if measure is None:
         return None
     if measure.exponents is None:

@@ -184,14 +184,14 @@ def _unready(system: System) -> Iterator[str]:
     for unit in system.units.values():
         if isinstance(unit, Fmu):
             for problem in unit.problems():
-                said = problem.replace(str(unit.path), str(getattr(unit, "label", unit.path)))
+                said = problem.replace(str(unit.path), unit.label)
                 if said not in told:
                     told.add(said)
                     yield said
 
 
 def _unit(name: str, unit: Unit) -> UnitDescription:
-    file = str(getattr(unit, "label", unit.path)) if isinstance(unit, Fmu) else None
+    file = unit.label if isinstance(unit, Fmu) else None
     kind = f"FMU {unit.fmi_version}" if isinstance(unit, Fmu) else type(unit).__name__
     states = None if unit.linear() is None else len(unit.initial_state)
     return UnitDescription(name, kind, file, unit.inputs, unit.outputs, states)

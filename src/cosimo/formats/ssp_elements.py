@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cosimo.core.quantities import UnitOfMeasure
 from cosimo.formats.findings import Place
 from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_parameters import Bound, Transformation
-from cosimo.units.quantities import UnitOfMeasure
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.quantities import convert
 from cosimo.core.system import Connection
 from cosimo.formats.findings import Findings
 from cosimo.formats.ssp_elements import Binding, Component, Connector, Structure, Subsystem
@@ -20,7 +21,6 @@ from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmu_archive import unpacked_size
 from cosimo.units.fmu_variables import INTEGERS, MANTISSA, VariableInfo, check_connection, parse_value
-from cosimo.units.quantities import convert
 
 
 class PackedFmu(Fmu):

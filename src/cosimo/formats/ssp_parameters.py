@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.quantities import BASE, UnitOfMeasure, convert
 from cosimo.formats.findings import Place
 from cosimo.formats.ssp_xml import Element
-from cosimo.units.quantities import BASE, UnitOfMeasure, convert
 
 Scalar = float | int | bool | str
 

@@ -38,6 +38,10 @@ class FollowingUnit(PythonUnit):
         super().__init__(kind, **parameters)
         self.micro_step = micro_step
 
+    def parts(self) -> tuple[Any, ...]:
+        """Also the micro step."""
+        return *super().parts(), self.micro_step
+
     def instantiate(self, start_time: float = 0.0) -> FollowingInstance:  # type: ignore[override]  # not a PythonInstance
         """A fresh object of the class, with its inputs at their start values."""
         return FollowingInstance(self)

@@ -15,7 +15,6 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.studies.runner import Row, Runner
 from cosimo.studies.study import Study
-from cosimo.units.fmu import Fmu
 
 
 @dataclass(frozen=True)
@@ -103,5 +102,5 @@ def _find(packed: Packed) -> _Seat:
         seat = _Seat(Runner(pickle.loads(packed.data)), threading.Lock())
         units = seat.runner.recipe.nominal.units.values()
         # FMUs that allow one instance per process are shared by all threads.
-        only = any(isinstance(unit, Fmu) and unit.single_instance for unit in units)
+        only = any(unit.single_instance for unit in units)
         return _seats.setdefault((packed.digest, 0 if only else thread), seat)

@@ -15,6 +15,7 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.guarding import unwatched
+from cosimo.core.quantities import Conversion, UnitOfMeasure
 from cosimo.core.unit import Unit
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmu_archive import read_description
@@ -98,7 +99,7 @@ class Fmu(Unit):
         options: FmuOptions | None = None,
         isolate: bool | Isolation = False,
     ) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.isolation = as_isolation(isolate)
         self.label = str(self.path)
         self.options = options or FmuOptions()
@@ -115,7 +116,12 @@ class Fmu(Unit):
         self.token: str = description.guid or ""
         self.capabilities = _capabilities(description.coSimulation, root)
         self.log_categories: tuple[str, ...] = tuple(one.name for one in description.logCategories if one.name)
+        self.single_instance = self.capabilities.single_instance
+        self.provides_directional_derivatives = self.capabilities.directional_derivatives
+        self.variable_step, self.can_restore = self.capabilities.variable_step, self.capabilities.restore
+        self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
         self.default_experiment = _default_experiment(description)
+        self.suggested_step = self.default_experiment.get("stepSize")
         self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
         self.left_out = left_out(description)
         self._structure = {
@@ -153,12 +159,35 @@ class Fmu(Unit):
             changed.start = changed._start_values()
         return changed
 
-    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+    def parts(self) -> tuple[Any, ...]:
+        """The file, the values it is given, and the experiment."""
+        values = [[n, v.hex() if isinstance(v, float) else repr(v)] for n, v in sorted(self.given.items())]
+        return self.path, values, repr(self.experiment)
+
+    @property
+    def isolated(self) -> bool:  # type: ignore[override]
+        """As `isolation` says."""
+        return self.isolation is not None
+
+    @cached_property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        """Inputs that do not change smoothly, for which only a hold of order 0 makes sense."""
+        return tuple(info.name for info in self.input_infos if not info.continuous)
+
+    @cached_property
+    def discrete_outputs(self) -> tuple[str, ...]:
+        """Outputs that do not change smoothly."""
+        return tuple(info.name for info in self.output_infos if not info.continuous)
+
+    def measure(self, variable: str) -> UnitOfMeasure | None:
+        """As the description says."""
+        return self.variables[variable].unit
+
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
         """As types and units of measure of both FMUs demand."""
         if not isinstance(taker, Fmu):
-            return 1.0, 0.0
-        found = check_connection(self.output_infos[output], taker.input_infos[variable])
-        return found.gain, found.offset
+            return Conversion()
+        return check_connection(self.output_infos[output], taker.input_infos[variable])
 
     def feedthrough(self) -> BoolArray:
         """As the model structure declares; an output without declared dependencies may depend on every input."""
@@ -211,21 +240,6 @@ class Fmu(Unit):
     def can_serialise(self) -> bool:
         """The state can be turned into bytes."""
         return self.capabilities.serialise
-
-    @property
-    def single_instance(self) -> bool:
-        """Only one live instance per process."""
-        return self.capabilities.single_instance
-
-    @property
-    def provides_directional_derivatives(self) -> bool:
-        """Derivatives of outputs with respect to inputs can be asked for."""
-        return self.capabilities.directional_derivatives
-
-    @cached_property
-    def discrete_inputs(self) -> tuple[str, ...]:
-        """Inputs that do not change smoothly, for which only a hold of order 0 makes sense."""
-        return tuple(info.name for info in self.input_infos if not info.continuous)
 
     @property
     def platforms(self) -> tuple[str, ...]:
@@ -306,8 +320,6 @@ class Fmu(Unit):
         texts = [info for info in ports if info.type == "String"]
         self.string_inputs = tuple(info.name for info in texts if info.causality == "input")
         self.string_outputs = tuple(info.name for info in texts if info.causality == "output")
-        self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
-        self.can_restore = self.capabilities.restore
 
     def _start_values(self) -> dict[str, float]:
         return {

@@ -48,8 +48,7 @@ class NativeGroup:
 class NativeFmu:
     """What compiled code needs to run an instance; valid until the instance is closed, and keeps it alive.
 
-    `address(symbol)` is the address of an exported function, and raises UnitError where the library has none. With
-    `event_mode` set, inputs that are not continuous may change only in event mode.
+    `address(symbol)` is the address of an exported function, and raises UnitError where the library has none.
     """
 
     version: int
@@ -57,9 +56,14 @@ class NativeFmu:
     address: Callable[[str], int]
     inputs: tuple[NativeGroup, ...]
     outputs: tuple[NativeGroup, ...]
-    event_mode: bool
     instance: FmuInstance = field(repr=False)
     isolated: bool = False
+
+    @property
+    def doubles(self) -> bool:
+        """Whether all inputs, and all outputs, are doubles, set or got in one call and in order."""
+        both = (self.inputs, self.outputs)
+        return all(not found or (len(found) == 1 and found[0].code in ("Real", "Float64")) for found in both)
 
 
 class FmuInstance(Instance):
@@ -263,29 +267,24 @@ class FmuInstance(Instance):
         self._require(provided, "give directional derivatives", "providesDirectionalDerivative")
         return directional_derivative(self._component, self._unit, unknowns, knowns, seed)
 
-    def native(self) -> NativeFmu:
-        """Addresses and variables for compiled code; finish initialisation before stepping there."""
+    def native(self, powers: int) -> NativeFmu | None:
+        """Addresses and variables for compiled code; finish initialisation before stepping there.
+
+        None where that can do less than is needed: event mode, steps that are more than one call, and polynomials of
+        inputs that are not all continuous doubles.
+        """
+        unit, version = self._unit, self._version
+        if version.event_mode or unit.options.exact_difference or unit.capabilities.early_return:
+            return None
 
         def plain(groups: tuple[Group, ...]) -> tuple[NativeGroup, ...]:
             return tuple(NativeGroup(found.code, found.references, found.positions) for found in groups)
 
-        component, version = self._component, self._version
+        component = self._component
+        address, symbol = component.address, component.symbol
         inputs, outputs = plain(self._inputs), plain(self._outputs)
-        return NativeFmu(
-            version.number,
-            component.address,
-            component.symbol,
-            inputs,
-            outputs,
-            version.event_mode,
-            self,
-            component.isolated,
-        )
-
-    def steps_plainly(self, powers: int) -> bool:
-        """Whether a step is one call of the FMU's function, and inputs of `powers` coefficients are all continuous."""
-        plain = not (self._unit.options.exact_difference or self._unit.capabilities.early_return)
-        return plain and (powers == 1 or bool(self._continuous.all()))
+        found = NativeFmu(version.number, address, symbol, inputs, outputs, self, component.isolated)
+        return found if powers == 1 or (found.doubles and self._continuous.all()) else None
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
         """Raise the error for a bad status that compiled code met: "set", "step", "get", "save" or "restore"."""

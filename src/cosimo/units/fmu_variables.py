@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
+from cosimo.core.quantities import BASE, Conversion, UnitOfMeasure, convert
 from cosimo.units.archives import remedy
-from cosimo.units.quantities import BASE, Conversion, UnitOfMeasure, convert
 
 Value = float | int | bool | str
 

@@ -72,6 +72,10 @@ class LinearUnit(Unit):
                     found[i] = alike[0]
         return found
 
+    def parts(self) -> tuple[Any, ...]:
+        """How it steps."""
+        return repr(self.integrator), self.micro_steps
+
     def instantiate(self, start_time: float = 0.0) -> LinearInstance:
         """A live unit that steps by its discrete matrices."""
         return LinearInstance(self)

@@ -64,6 +64,10 @@ class NativeUnit(Unit):
         """Every output from every input, where there is an output function."""
         return np.full((len(self.outputs), len(self.inputs)), self.output is not None)
 
+    def parts(self) -> tuple[Any, ...]:
+        """Its initial state; functions at an address are not known."""
+        return (self.initial.tobytes().hex(),)
+
     def instantiate(self, start_time: float = 0.0) -> NativeInstance:
         """A live unit with arrays of its own."""
         return NativeInstance(self, start_time)

@@ -42,7 +42,7 @@ class PythonUnit(Unit):
                 raise ConfigurationError(
                     f"class {kind.__name__} has no '{needed}'; a Python unit needs inputs, outputs, step."
                 )
-        self.kind, self.parameters = kind, parameters
+        self.kind, self.parameters, self.name = kind, parameters, kind.__name__
         given = getattr(kind, "inputs")  # noqa: B009  the type checker knows nothing of the class
         self.start = dict(given) if isinstance(given, Mapping) else {}
         self.inputs = _names(kind, "inputs")
@@ -54,6 +54,10 @@ class PythonUnit(Unit):
         """Outputs that are properties may depend on every input at once."""
         computed = [isinstance(inspect.getattr_static(self.kind, name, None), property) for name in self.outputs]
         return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
+
+    def parts(self) -> tuple[Any, ...]:
+        """The class and what its objects are made with."""
+        return self.kind, self.parameters
 
     def instantiate(self, start_time: float = 0.0) -> PythonInstance:
         """A fresh object of the class, with its inputs at their start values."""

@@ -274,8 +274,8 @@ def linearise(bench: Bench) -> LinearModel:
     )
 
 
-def _real_outputs(unit: Any) -> list[str]:
-    return [info.name for info in unit.output_infos if info.continuous]
+def _real_outputs(unit: Unit) -> list[str]:
+    return [name for name in unit.outputs if name not in unit.discrete_outputs]
 
 
 def _wide(columns: Array, bench: Bench) -> Array:
@@ -285,8 +285,8 @@ def _wide(columns: Array, bench: Bench) -> Array:
     return full
 
 
-def _tall(rows: Array, unit: Any) -> Array:
+def _tall(rows: Array, unit: Unit) -> Array:
     """Rows of zeros for the outputs that have no derivatives."""
     full = np.zeros((len(unit.outputs), rows.shape[1]))
-    full[[place for place, info in enumerate(unit.output_infos) if info.continuous]] = rows
+    full[[unit.outputs.index(name) for name in _real_outputs(unit)]] = rows
     return full

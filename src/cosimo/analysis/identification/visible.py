@@ -112,7 +112,7 @@ def _way(bench: Bench, base: Array) -> Callable[[Array], Array] | None:
     Each is tried with the states as they are, on an instance that is thrown away afterwards: the unit must then move
     as it does without.
     """
-    if getattr(bench.unit, "single_instance", False):
+    if bench.unit.single_instance:
         return None
     still = np.zeros((NUDGED, bench.powers, len(bench.unit.inputs)))
     states = base[0, bench.outputs :]

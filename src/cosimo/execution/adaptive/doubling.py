@@ -161,5 +161,4 @@ def _input(step: VariableInterpreter, name: str) -> Array:
 
 def _continuous(unit: Unit, output: int) -> bool:
     """Whether an output changes smoothly, as far as an FMU says."""
-    infos = getattr(unit, "output_infos", None)
-    return infos is None or bool(infos[output].continuous)
+    return unit.outputs[output] not in unit.discrete_outputs

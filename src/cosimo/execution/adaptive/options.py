@@ -138,8 +138,7 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
                     f"input {inlet.target} is formed at the end of the macro step, for a step whose length is not yet "
                     f"known; use Hold(0) there."
                 )
-        capabilities = getattr(unit, "capabilities", None)
-        if capabilities is not None and not capabilities.variable_step:
+        if not unit.variable_step:
             raise ConfigurationError(
                 f"unit '{name}' does not accept steps of different lengths (its description does not declare "
                 f"canHandleVariableCommunicationStepSize); run it without an adaptive step."

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-import numpy as np
-
 from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
 from cosimo.core.plain import NotPlainError, to_bytes
@@ -57,23 +55,22 @@ def require_same(found: Mapping[str, Any], here: Mapping[str, Any], path: object
 
 def _unit(unit: Unit) -> list[Any]:
     """What is known of a unit without running it."""
-    inner = getattr(unit, "unit", None)
-    if isinstance(inner, Unit):  # lives in another process, say; what it computes is the same
-        return _unit(inner)
     parts: list[Any] = [type(unit).__name__, list(unit.inputs), list(unit.outputs), _sorted(unit.start)]
-    if isinstance(path := getattr(unit, "path", None), Path):
-        parts += [_digest(path), _sorted(getattr(unit, "given", {}))]
-        parts.append(repr(getattr(unit, "experiment", "")))
     if (model := unit.linear()) is not None:
-        parts += [_matrices(model), unit.initial_state.tobytes().hex(), repr(getattr(unit, "integrator", ""))]
-        parts.append(getattr(unit, "micro_steps", 1))
-    if isinstance(initial := getattr(unit, "initial", None), np.ndarray):
-        parts.append(initial.tobytes().hex())
-    if isinstance(kind := getattr(unit, "kind", None), type):
-        parts += [kind_parts(kind), {name: value_parts(v) for name, v in getattr(unit, "parameters", {}).items()}]
+        parts += [_matrices(model), unit.initial_state.tobytes().hex()]
+    parts += [_part(part) for part in unit.parts()]
     if not type(unit).__module__.startswith("cosimo."):
         parts.append(kind_parts(type(unit)))
     return parts
+
+
+def _part(part: Any) -> Any:
+    """One entry of `Unit.parts`."""
+    if isinstance(part, Path):
+        return _digest(part)
+    if isinstance(part, type):
+        return kind_parts(part)
+    return {name: value_parts(value) for name, value in part.items()} if isinstance(part, Mapping) else part
 
 
 def _digest(path: Path) -> str:

@@ -77,7 +77,7 @@ class Request:
 
 def kept_apart(system: System) -> dict[str, dict[str, Any]]:
     """The units that live in processes of their own, and how."""
-    found = {name: getattr(unit, "isolation", None) for name, unit in system.units.items()}
+    found = {name: unit.isolation for name, unit in system.units.items() if isinstance(unit, Fmu)}
     plain = {name: asdict(isolation) for name, isolation in found.items() if isolation is not None}
     for fields in plain.values():
         fields["log"] = None if fields["log"] is None else str(Path(fields["log"]).absolute())

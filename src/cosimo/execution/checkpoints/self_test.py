@@ -123,7 +123,7 @@ def _compare(
         return f"saving it failed ({_cause(error)})"
     before = np.array(instance.read())
     ours = _step(instance, u, start, STEPS, h)
-    if as_bytes and getattr(unit, "isolation", None) is None and not getattr(unit, "single_instance", False):
+    if as_bytes and not unit.isolated and not unit.single_instance:
         alive.close()
         instance = _begin(unit, start, h, alive)
     try:

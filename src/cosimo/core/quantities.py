@@ -10,6 +10,7 @@ A relative quantity (a temperature difference) has no offset: 1 K and 1 °C are 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cosimo.core.errors import ConfigurationError
 
@@ -17,8 +18,7 @@ BASE = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
 """The base units whose exponents a definition gives, in this order (FMI 2.0 and 3.0, element BaseUnit)."""
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(NamedTuple):
     """target = gain · source + offset."""
 
     gain: float = 1.0
