@@ -14,12 +14,12 @@ from benchmarks.kernel import as_fmus
 from benchmarks.measure import Table
 from benchmarks.runs import STEP, Steps, best_of, start
 from cosimo import masters
-from cosimo.analysis.laplace import LaplaceModel
-from cosimo.analysis.roots import Region
 from cosimo.compensation import compensate
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.papers.laplace import LaplaceModel
+from cosimo.papers.roots import Region
 from cosimo.problems import four_mass, two_mass, two_mass_undamped
 from cosimo.units import NativeUnit
 

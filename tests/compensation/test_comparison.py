@@ -16,7 +16,7 @@ from cosimo import masters
 from cosimo.analysis.measures import nrms
 from cosimo.compensation import compare, compensate
 from cosimo.compensation.comparison import observed
-from cosimo.compensation.whole import rebuilt, require_linear
+from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.document import as_json, as_text
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
@@ -230,7 +230,7 @@ def test_units_that_are_not_linear_are_refused_with_advice() -> None:
 
 def test_micro_steps_are_refused_with_their_own_reason() -> None:
     system = two_mass()
-    units = {name: rebuilt(unit, micro_steps=2) for name, unit in require_linear(system).items()}
+    units = {name: rebuild(unit, micro_steps=2) for name, unit in require_linear(system).items()}
     fine = System(units, system.connections)
     with pytest.raises(ConfigurationError, match="2 micro steps use one constant input; use micro_steps=1") as caught:
         compensate(fine, masters.jacobi(fine, 4e-3))

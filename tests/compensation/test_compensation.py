@@ -230,7 +230,7 @@ def test_what_cannot_be_compensated_says_why() -> None:
 
 def test_signals_that_do_not_suffice_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under early read one sample of the force cannot tell both position and velocity of mass 1."""
-    monkeypatch.setattr("cosimo.compensation.gains.LEVELS", 1)
+    monkeypatch.setattr("cosimo.compensation.design.LEVELS", 1)
     system = two_mass()
     with pytest.raises(
         ConfigurationError, match=r"unit 'two' cannot be compensated: 1 samples .* one\.f, two\.x, two\.v"

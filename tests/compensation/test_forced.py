@@ -10,7 +10,7 @@ import scipy.integrate
 
 from cosimo import masters
 from cosimo.compensation import compare, compensate
-from cosimo.compensation.whole import rebuilt, require_linear
+from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.sources import Source, Table
@@ -36,8 +36,8 @@ def forced(damping: float, force: Source) -> System:
     one, two = base.units.values()
     assert isinstance(one, Mechanical)
     assert isinstance(two, Mechanical)
-    pushed = rebuilt(two, B=[[1.0, 1.0]], feedthrough=None, initial=None, inputs=["f", "force"])
-    units = {"one": rebuilt(one, initial=None), "two": pushed}
+    pushed = rebuild(two, B=[[1.0, 1.0]], feedthrough=None, initial=None, inputs=["f", "force"])
+    units = {"one": rebuild(one, initial=None), "two": pushed}
     return System(units, base.connections, inputs={"two.force": force}, name="forced")
 
 
@@ -122,7 +122,7 @@ def test_a_table_is_a_force_like_any_other() -> None:
 def test_exact_integrators_follow_the_force_throughout_the_step(build: Build) -> None:
     """Held over the step, as the plain master does it, the force comes half a step late: an error of 1e-2."""
     base = forced(0.1, chirp)
-    units = {name: rebuilt(unit, integrator=Exact()) for name, unit in require_linear(base).items()}
+    units = {name: rebuild(unit, integrator=Exact()) for name, unit in require_linear(base).items()}
     system = System(units, base.connections, inputs=base.inputs)
     found = compensate(system, build(system, 4e-3), target="exact")
     ours = run(system, found.master, stop=DURATION)

@@ -13,7 +13,7 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.compensation import compensate
-from cosimo.compensation.whole import rebuilt
+from cosimo.compensation.target import rebuild
 from cosimo.core.system import Connection, System
 from cosimo.problems import four_mass, two_mass, two_mass_damped, two_mass_undamped
 from cosimo.units import Mechanical, StateSpace
@@ -78,7 +78,7 @@ def test_gain_size_is_one_for_the_hold_and_independent_of_the_units_of_measure()
     assert isinstance(two, Mechanical)
     # Mass 2 in millimetres: q' = 1024 q in all that belongs to it.
     scale = 1024.0
-    small = rebuilt(two, B=two.B * scale, displacement=two.displacement / scale, velocity=two.velocity / scale,
+    small = rebuild(two, B=two.B * scale, displacement=two.displacement / scale, velocity=two.velocity / scale,
                     initial=two.initial_state * scale)  # fmt: skip
     same = System({"one": one, "two": small}, system.connections)
     again = compensate(same, masters.jacobi(same, 4e-3), target="exact")

@@ -11,7 +11,6 @@ import pytest
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.analysis.freezing import freeze
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.joint import Segment, joints, segment
@@ -23,6 +22,8 @@ from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
+from cosimo.masters.words import parse_coupling
+from cosimo.papers.freezing import freeze
 from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cosimo.analysis import Delay, LaplaceModel, Region, pade_poles
-from cosimo.analysis.roots import count_roots
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
+from cosimo.papers.laplace import Delay, LaplaceModel, pade_poles
+from cosimo.papers.roots import Region, count_roots
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_damped, two_mass_undamped
 
 CASES = {

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from cosimo.analysis import LaplaceModel
-from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.assignment import assign
+from cosimo.papers.assignment import assign
 from cosimo.papers.mechanics import coupling_signal, energy, nrms
 from cosimo.papers.random_two_mass import random_study
 from cosimo.papers.richiedei2024 import PRINTED, motions
 from cosimo.papers.richiedei2024 import claims as motor_claims
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.papers.tamellin2022 import (
     CASES,
     assignment_claims,

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from cosimo.analysis.analysing import analyse
     from cosimo.analysis.critical import CriticalStep, critical_step
     from cosimo.analysis.defects import consistency
-    from cosimo.analysis.laplace import Delay, LaplaceModel, PrimaryPole
     from cosimo.analysis.model import Model
-    from cosimo.analysis.pade import pade_poles
     from cosimo.analysis.pilots import Budget
     from cosimo.analysis.recommendation import Recommendation
-    from cosimo.analysis.roots import Region
     from cosimo.analysis.spectrum import Mode, Spectrum, sweep_factor
     from cosimo.analysis.truth import OutputErrors
     from cosimo.analysis.verdict import Verdict
@@ -28,15 +25,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Budget": "pilots",
     "CriticalStep": "critical",
-    "Delay": "laplace",
     "GlobalError": "accuracy",
-    "LaplaceModel": "laplace",
     "Mode": "spectrum",
     "Model": "model",
     "OutputErrors": "truth",
-    "PrimaryPole": "laplace",
     "Recommendation": "recommendation",
-    "Region": "roots",
     "Spectrum": "spectrum",
     "Verdict": "verdict",
     "analyse": "analysing",
@@ -44,22 +37,17 @@ _HOMES = {
     "convergence_order": "accuracy",
     "critical_step": "critical",
     "global_error": "accuracy",
-    "pade_poles": "pade",
     "sweep_factor": "spectrum",
 }
 
 __all__ = [
     "Budget",
     "CriticalStep",
-    "Delay",
     "GlobalError",
-    "LaplaceModel",
     "Mode",
     "Model",
     "OutputErrors",
-    "PrimaryPole",
     "Recommendation",
-    "Region",
     "Spectrum",
     "Verdict",
     "analyse",
@@ -67,7 +55,6 @@ __all__ = [
     "convergence_order",
     "critical_step",
     "global_error",
-    "pade_poles",
     "sweep_factor",
 ]
 

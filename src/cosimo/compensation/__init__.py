@@ -20,9 +20,8 @@ each of its couplings in a macro step. Where a constant input cannot bring a uni
 two states per mass), U_i also holds the input's slope, and if need be its bend, over the step.
 """
 
+from cosimo.compensation.assessment import Change, CompensatedMode, Compensation
 from cosimo.compensation.comparison import Comparison, Trajectory, compare
 from cosimo.compensation.design import compensate
-from cosimo.compensation.outcome import Compensation
-from cosimo.compensation.verdict import Change, CompensatedMode
 
 __all__ = ["Change", "Comparison", "CompensatedMode", "Compensation", "Trajectory", "compare", "compensate"]

@@ -19,9 +19,16 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.measures import nrms
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stiffness import state_places
-from cosimo.compensation.outcome import Compensation
-from cosimo.compensation.whole import UNIT, as_system, exact_unit, monolithic_unit, rebuilt, require_linear
+from cosimo.compensation.assessment import Compensation
+from cosimo.compensation.target import (
+    UNIT,
+    as_system,
+    exact_unit,
+    monolithic_unit,
+    rebuild,
+    require_linear,
+    state_places,
+)
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError
 from cosimo.core.master import Master
@@ -221,7 +228,7 @@ def _with_states(unit: Mechanical) -> LinearUnit:
     maps = {name: np.vstack([getattr(unit, name), *parts]) for name, parts in rows.items()}
     feedthrough = np.vstack([unit.direct, np.zeros((2 * n, len(unit.inputs)))])
     outputs = [*unit.outputs, *(f"state {i + 1}" for i in range(2 * n))]
-    return rebuilt(unit, **maps, feedthrough=feedthrough, outputs=outputs)
+    return rebuild(unit, **maps, feedthrough=feedthrough, outputs=outputs)
 
 
 def _energy_matrix(system: System, A: Array) -> Array | None:

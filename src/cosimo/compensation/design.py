@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
+
+import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.compensation.gains import LEVELS, unit_gains
-from cosimo.compensation.outcome import Compensation
-from cosimo.compensation.start import Start
-from cosimo.compensation.target import Target
-from cosimo.core.coupling import Coupling
+from cosimo.compensation.assessment import Compensation
+from cosimo.compensation.target import SMALL, SOLVED, Gains, Target
+from cosimo.core.arrays import Array
+from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
+from cosimo.core.polynomial import value_row
 from cosimo.core.system import System
+from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
 from cosimo.couplings import Hold
 from cosimo.units.integrators import DEGREE, ForwardEuler, SymplecticEuler
 
@@ -89,3 +93,245 @@ def _external(path: Target, target: str) -> dict[str, Coupling]:
         if target == "exact" and not isinstance(unit.integrator, SymplecticEuler | ForwardEuler):
             couplings |= {inlet.target: Hold(DEGREE) for inlet in path.system.inlets[name] if inlet.source is not None}
     return couplings
+
+
+# ---- the gains of one unit: one linear equation per coupling, solved with the smallest change of the plain hol -------
+
+
+LEVELS = 8
+"""Most samples of a signal that a correction may use."""
+CAUTIONS = (1e-7, 1e-4, 1e-2)
+"""μ: how much errors of the samples may count, compared with external pushes, when gains are chosen against these."""
+MODEST = 5.0
+"""How much larger gains may become for the sake of external pushes; where they would, errors of samples count more."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """K of one unit for each of its couplings in a macro step, on `count` samples of all connected outputs.
+
+    Columns: the present samples, then those of the coupling before, …; `residual` of K Σ = U, relative; `amplified`:
+    how large the terms of the sum are, compared with the inputs.
+    """
+
+    gains: tuple[Array, ...]
+    count: int
+    residual: float
+    amplified: float
+
+
+def unit_gains(path: Target, name: str, insensitive: bool, more: int) -> Solution:
+    """With as few samples as solve K Σ = U, plus `more`, or one beyond where that passes less rounding errors on."""
+    found: list[Solution] = []
+    for count in range(1, LEVELS + 1):
+        solution = _all_couplings(path, name, count, insensitive)
+        if solution is not None:
+            found.append(solution)
+        if len(found) == 2 + more:
+            break
+    if not found:
+        raise ConfigurationError(
+            f"unit '{name}' cannot be compensated: {LEVELS} samples of the connected outputs "
+            f"{', '.join(path.system.outputs[i] for i in path.used)} do not determine its inputs on the target; "
+            f"connect more outputs."
+        )
+    choice = found[more:] or found[-1:]
+    least = min(solution.amplified for solution in choice)
+    # Among equally calm ones the longest: it averages over more samples.
+    return [solution for solution in choice if solution.amplified <= 2 * least][-1]
+
+
+def _all_couplings(path: Target, name: str, count: int, insensitive: bool) -> Solution | None:
+    """K for a number of samples at every coupling; None where one of them has no solution."""
+    parts = []
+    for position in range(len(path.rhythm.seen[name])):
+        part = _solution(path, name, position, count, insensitive)
+        if part is None:
+            return None
+        parts.append(part)
+    gains, residuals, sizes = zip(*parts, strict=True)
+    return Solution(gains, count, max(residuals), max(sizes))
+
+
+def _solution(
+    path: Target, name: str, position: int, count: int, insensitive: bool
+) -> tuple[Array, float, float] | None:
+    """K of one coupling, its residual, and how much it amplifies; None where K Σ = U has no solution."""
+    U = path.U[name][path.connected(name, path.degree(name))] * path.scale
+    S, S_e = _levels(path, name, position, count)
+    S = S * path.scale
+    hold = np.zeros((len(U), len(S)))
+    plain = path.hold(name)
+    hold[: len(plain), : len(path.used)] = plain
+    scale = np.linalg.norm(S, axis=1)
+    scale[scale == 0] = 1.0
+    change, rest = _solve(S / scale[:, None], U - hold @ S)
+    # Inputs have different units of measure: each is compared with itself.
+    size = np.maximum(np.abs(U).max(axis=1), np.abs(hold @ S).max(axis=1))
+    size[size == 0] = 1.0
+    if (np.abs(rest).max(axis=1) > SOLVED * size).any():
+        return None
+    K = hold + change / scale
+    # What is left free are combinations that vanish on the target: they are used against external forces.
+    free = _null_rows(S / scale[:, None])
+    if insensitive and len(free) and S_e.shape[1]:
+        K = K + _calmed(K * scale, free, S_e / scale[:, None]) / scale
+    return K, float((np.abs(K @ S - U).max(axis=1) / size).max()), float((np.abs(K * scale).max(axis=1) / size).max())
+
+
+def _levels(path: Target, name: str, position: int, count: int) -> tuple[Array, Array]:
+    """Σ on ξ at the coupling, and the same samples on external pushes, which arrive at the ends of units' steps.
+
+    ξ(t + 1) = F ξ(t) + Σ_i G_i e_i(t + 1), with e_i where a step of unit i ends.
+    """
+    span, turns = path.rhythm.spans[name], len(path.rhythm.seen[name])
+    seen = [
+        {offset - level * span: part for offset, part in path.terms(name, (position - level) % turns).items()}
+        for level in range(count)
+    ]
+    offsets = [offset for terms in seen for offset in terms] or [0]
+    low, high = min(0, *offsets), max(0, *offsets)
+    arrivals = [
+        (tick, unit)
+        for tick in range(low + 1, high + 1)
+        for unit in path.units
+        if (tick + position * span) % path.rhythm.spans[unit] == 0
+    ]
+    columns, width = {}, path.n
+    for arrival in arrivals:
+        columns[arrival] = slice(width, width := width + path.pushes[arrival[1]].shape[1])
+    states = {0: np.hstack([np.eye(path.n), np.zeros((path.n, width - path.n))])}
+
+    def pushed(tick: int) -> Array:
+        total = np.zeros((path.n, width))
+        for (at, unit), part in columns.items():
+            if at == tick:
+                total[:, part] = path.pushes[unit]
+        return total
+
+    for tick in range(1, high + 1):
+        states[tick] = path.tick @ states[tick - 1] + pushed(tick)
+    for tick in range(-1, low - 1, -1):
+        states[tick] = path.back @ (states[tick + 1] - pushed(tick + 1))
+    none = np.zeros((len(path.used), width))
+    rows = np.vstack([sum((part @ states[offset] for offset, part in terms.items()), none) for terms in seen])
+    return rows[:, : path.n], rows[:, path.n :]
+
+
+def _solve(matrix: Array, right: Array, *, small: float = SMALL) -> tuple[Array, Array]:
+    """The smallest Z with Z matrix = right, and what it leaves."""
+    Z: Array = right @ np.linalg.pinv(matrix, rcond=small)
+    return Z, right - Z @ matrix
+
+
+def _calmed(K: Array, free: Array, S_e: Array) -> Array:
+    """The change Z · free that makes ‖(K + Z · free) S_e‖² + μ² ‖Z · free‖² least.
+
+    The first is what external pushes do to the inputs, the second what errors of the samples do through the change.
+    """
+    change = np.zeros_like(K)
+    for caution in CAUTIONS:
+        Z, _ = _solve(free @ np.hstack([S_e, caution * np.eye(len(S_e))]), np.hstack([-K @ S_e, np.zeros_like(K)]))
+        change = Z @ free
+        if np.linalg.norm(K + change) <= MODEST * np.linalg.norm(K):
+            break
+    return change
+
+
+def _null_rows(matrix: Array) -> Array:
+    """An orthonormal basis of the rows z with z matrix = 0."""
+    left, sizes, _ = np.linalg.svd(matrix)
+    rank = int((sizes > SMALL * sizes.max(initial=0.0)).sum())
+    rows: Array = left[:, rank:].T
+    return rows
+
+
+# ---- how a compensated run begins, so that it is on its target from the first macro step on --------------------------
+
+
+class Start:
+    """The first steps: memories as if the target had run before, and what outputs and inputs lack of it at the start.
+
+    At the start outputs agree with inputs at once, while later they lag; and the exact target's velocities differ from
+    the given ones. Both are made up for by corrections that are used once each in the first couplings.
+    """
+
+    STEPS = 4
+
+    def __init__(self, path: Target, gains: dict[str, Gains]) -> None:
+        self.path, self.gains = path, gains
+        self.lacking: dict[str, list[tuple[Array, Array]]] = {name: [] for name in gains}
+        self._walk()
+
+    def _walk(self) -> None:
+        path, n, ticks = self.path, self.path.n, self.path.rhythm.ticks
+        state = {name: np.eye(n)[part] for name, part in path.place.items()}
+        given = {name: np.zeros_like(U) for name, U in path.U.items()}
+        rows = np.split(path.coupled.C, np.cumsum([len(u.outputs) for u in path.units.values()])[:-1])
+        outputs = dict(zip(path.units, rows, strict=True))
+        for begin in range(0, self.STEPS * ticks, ticks):
+            for operation in path.operations:
+                assert isinstance(operation, TimedCouple | TimedStep | TimedRead), "others were refused before"
+                name, now = operation.unit, begin + int(operation.time * ticks)
+                step, model = path.discrete[name], path.units[name].model
+                B = step.B[:, : len(path.U[name])]
+                if isinstance(operation, TimedCouple) and name in self.gains:
+                    span, links = path.rhythm.spans[name], path.connected(name, path.degree(name))
+                    seen = np.vstack(list(outputs.values()))[path.used]
+                    position = (now - begin) // span
+                    given[name] = path.U[name] @ path.flow(now)
+                    wanted = path.X[name] @ path.flow(now + span) - step.A @ state[name] - B @ given[name]
+                    push = np.linalg.pinv(B[:, links], rcond=SMALL) @ wanted
+                    given[name][links] += push
+                    self.lacking[name].append((path.samples(name, position) @ path.flow(now) - seen, push))
+                elif isinstance(operation, TimedStep):
+                    state[name] = step.A @ state[name] + B @ given[name]
+                elif isinstance(operation, TimedRead):
+                    powers = value_row(path.degree(name), operation.offset + operation.elapsed)
+                    value = np.kron(powers, np.eye(len(path.units[name].inputs))) @ given[name]
+                    outputs[name] = model.C @ state[name] + model.D @ value
+
+    def mixers(self) -> dict[str, Mixer]:
+        """The mixer of every compensated unit."""
+        return {name: self._mixer(name, gains) for name, gains in self.gains.items()}
+
+    def _mixer(self, name: str, gains: Gains) -> Mixer:
+        path, span = self.path, self.path.rhythm.spans[name]
+        q, (m, width), n = len(path.used), gains[0].shape, path.n
+        count, turns = width // q, len(gains)
+        S = [path.samples(name, position) for position in range(turns)]
+        lacking = _trimmed(self.lacking[name], float(np.abs(S).max()), float(np.abs(path.U[name]).max()))
+        steps = len(lacking)
+        # Slots: samples, newest first; corrections of samples and of inputs, next first; the input's correction now.
+        late, push, now = count * q, (count + steps) * q, (count + steps) * q + steps * m
+        size = now + m
+        ww, wy, start = np.zeros((size, size)), np.zeros((size, len(path.system.outputs))), np.zeros((size, n))
+        for row, output in enumerate(path.used):
+            wy[row, output] = 1.0
+        ww[q:late, : late - q] = np.eye(late - q)
+        for level in range(count):
+            earlier = S[-(level + 1) % turns] @ path.flow(-(level + 1) * span)
+            start[level * q : (level + 1) * q] = earlier
+        if steps:
+            ww[:q, late : late + q] = np.eye(q)
+            ww[late : push - q, late + q : push] = np.eye(push - q - late)
+            ww[push : now - m, push + m : now] = np.eye(now - m - push)
+            ww[now:, push : push + m] = np.eye(m)
+            for j, (sample, extra) in enumerate(lacking):
+                start[late + j * q : late + (j + 1) * q] = sample
+                start[push + j * m : push + (j + 1) * m] = extra
+        uw = [np.hstack([K, np.zeros((m, now - late)), np.eye(m) if steps else np.zeros((m, m))]) for K in gains]
+        x0 = np.concatenate([unit.initial_state for unit in path.units.values()])
+        moments = [Fraction(turn * span, path.rhythm.ticks) for turn in range(turns)]
+        later = dict(zip(moments[1:], uw[1:], strict=True))
+        inputs = tuple(link.connection.target for link in path.system.incoming(name))
+        return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later, path.system.outputs, inputs)
+
+
+def _trimmed(lacking: list[tuple[Array, Array]], samples: float, inputs: float) -> list[tuple[Array, Array]]:
+    """Without the last ones that are nothing but rounding."""
+    while lacking and (
+        np.abs(lacking[-1][0]).max() <= 1e-10 * samples and np.abs(lacking[-1][1]).max(initial=0.0) <= 1e-10 * inputs
+    ):
+        lacking = lacking[:-1]
+    return lacking

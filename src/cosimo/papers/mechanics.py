@@ -12,13 +12,14 @@ import numpy as np
 import scipy.linalg
 
 from cosimo.analysis.measures import nrms
-from cosimo.analysis.stiffness import DynamicStiffness, mechanical_units, state_places
 from cosimo.compensation.comparison import observed
+from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.running import run
+from cosimo.papers.stiffness import DynamicStiffness, mechanical_units
 
 __all__ = [
     "Motion",

@@ -14,12 +14,12 @@ import numpy as np
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.compensation import compensate
-from cosimo.compensation.assignment import assign
-from cosimo.compensation.feedback import with_feedback
 from cosimo.core.system import System
+from cosimo.papers.assignment import assign
+from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import cosimulated_motion, energy, exact_motion, nrms
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.problems.masses import two_mass
 
 COUNT, STEP, SEED, STOP = 100, 5e-3, 2022, 20.0

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from cosimo import masters
-from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.assignment import Assignment, assign
-from cosimo.compensation.feedback import with_feedback
 from cosimo.core.arrays import Array
+from cosimo.papers.assignment import Assignment, assign
 from cosimo.papers.claims import Claim, pole_claim
+from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.problems.plants import motor_gearbox
 
 STEP, STOP = 1e-4, 0.5

@@ -13,14 +13,12 @@ from functools import partial
 import numpy as np
 
 from cosimo import masters
-from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.assignment import Assignment, assign
-from cosimo.compensation.feedback import with_feedback
-from cosimo.compensation.forces import Force, Placement
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.papers.assignment import Assignment, assign
 from cosimo.papers.claims import Claim, pole_claim, printed_claim
+from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import (
     Motion,
     cosimulated_motion,
@@ -31,6 +29,7 @@ from cosimo.papers.mechanics import (
     nrms,
 )
 from cosimo.papers.random_two_mass import random_study
+from cosimo.papers.stiffness import DynamicStiffness, Force, Placement
 from cosimo.problems.masses import chirp, four_mass, two_mass, two_mass_damped, two_mass_undamped
 
 Gains = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]

@@ -13,7 +13,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis.accuracy import global_error
 from cosimo.analysis.defects import consistency
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.compensation.whole import rebuilt, require_linear
+from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
@@ -188,7 +188,7 @@ def _measured(linear: LinearSystem, steps: int) -> float:
         x = rng.normal(size=sum(widths))
         parts = np.split(x, np.cumsum(widths)[:-1])
         units = {
-            name: rebuilt(unit, initial=part)
+            name: rebuild(unit, initial=part)
             for (name, unit), part in zip(require_linear(system).items(), parts, strict=True)
         }
         result = run(System(units, system.connections), linear.master, stop=steps * h)

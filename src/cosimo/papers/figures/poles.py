@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cosimo.analysis.laplace import LaplaceModel
-from cosimo.analysis.roots import Region
-from cosimo.compensation.assignment import Assignment
 from cosimo.core.arrays import ComplexArray
+from cosimo.papers.assignment import Assignment
 from cosimo.papers.figures.style import DARK, LABELS, MARKERS, VERMILION
+from cosimo.papers.laplace import LaplaceModel
+from cosimo.papers.roots import Region
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.assignment import assign
+from cosimo.papers.assignment import assign
 from cosimo.papers.figures.histories import Signal, draw_energy, draw_signal, end_of
 from cosimo.papers.figures.picture import Picture
 from cosimo.papers.figures.poles import draw_primary_poles
 from cosimo.papers.figures.style import legend, letter, panels
 from cosimo.papers.mechanics import Motion, energy
 from cosimo.papers.richiedei2024 import STEP, motions
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.problems.plants import motor_gearbox
 
 if TYPE_CHECKING:

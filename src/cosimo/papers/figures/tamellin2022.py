@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cosimo.analysis.stiffness import DynamicStiffness
 from cosimo.core.arrays import Array
 from cosimo.papers.figures import discrete_design
 from cosimo.papers.figures.histories import Signal, draw_energy, draw_histories, end_of
@@ -16,6 +15,7 @@ from cosimo.papers.figures.poles import IMAGINARY, REAL, draw_latent_roots, draw
 from cosimo.papers.figures.style import BLUE, DARK, VERMILION, legend, letter, panels
 from cosimo.papers.mechanics import Motion, coupling_signal, energy
 from cosimo.papers.random_two_mass import COUNT, Outcome, random_study
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.papers.tamellin2022 import CASES, Case, forced_response, free_evolution
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ import pytest
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.analysis.stiffness import DynamicStiffness
-from cosimo.compensation.assignment import SOLVED, assign
-from cosimo.compensation.feedback import with_feedback
-from cosimo.compensation.forces import available_forces
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.papers.assignment import SOLVED, assign
+from cosimo.papers.feedback import with_feedback
+from cosimo.papers.stiffness import DynamicStiffness, available_forces
 from cosimo.problems import chain, two_mass
 from cosimo.units import Mechanical
 

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cosimo.analysis.stiffness import Coordinate, mechanical_units, state_places
-from cosimo.compensation.assignment import Assignment
-from cosimo.compensation.forces import Force, Signal
+from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError
@@ -27,6 +25,8 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Repeat, Step
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
+from cosimo.papers.assignment import Assignment
+from cosimo.papers.stiffness import Coordinate, Force, Signal, mechanical_units
 from cosimo.units import Mechanical
 from cosimo.units.integrators import SymplecticEuler
 

@@ -7,15 +7,15 @@ import pytest
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Delay, Spectrum
-from cosimo.analysis.stiffness import Coordinate, DynamicStiffness
-from cosimo.compensation.assignment import assign
-from cosimo.compensation.feedback import with_feedback
-from cosimo.compensation.forces import Force, Placement, Signal, available_forces
+from cosimo.analysis import Spectrum
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
+from cosimo.papers.assignment import assign
+from cosimo.papers.feedback import with_feedback
+from cosimo.papers.laplace import Delay
 from cosimo.papers.mechanics import cosimulated_motion, exact_motion, nrms
+from cosimo.papers.stiffness import Coordinate, DynamicStiffness, Force, Placement, Signal, available_forces
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_glumac
 from cosimo.units import Exact, Mechanical
 

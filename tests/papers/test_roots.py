@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from tests.compensation.test_compensation import ring
 
-from cosimo.analysis import Delay, LaplaceModel, Region
-from cosimo.analysis.roots import count_roots
-from cosimo.analysis.stiffness import Coordinate, DynamicStiffness
-from cosimo.compensation.assignment import assign
-from cosimo.compensation.forces import Force, Placement, Signal, available_forces
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import System
+from cosimo.papers.assignment import assign
+from cosimo.papers.laplace import Delay, LaplaceModel
+from cosimo.papers.roots import Region, count_roots
+from cosimo.papers.stiffness import Coordinate, DynamicStiffness, Force, Placement, Signal, available_forces
 from cosimo.problems import chain, two_mass
 from cosimo.units import Mechanical
 
