@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosimo.analysis import LaplaceModel
 from cosimo.papers.assignment import assign
+from cosimo.papers.laplace import LaplaceModel
 from cosimo.papers.mechanics import coupling_signal, energy, nrms
 from cosimo.papers.random_two_mass import random_study
 from cosimo.papers.richiedei2024 import PRINTED, motions
