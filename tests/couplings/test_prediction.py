@@ -22,7 +22,6 @@ from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
-from cosimo.masters.words import parse_coupling
 from cosimo.papers.freezing import freeze
 from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace
