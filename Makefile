@@ -22,7 +22,7 @@ test: packages lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
 
 test-all: packages lint
-	OPENBLAS_NUM_THREADS=1 NEW_INTERPRETERS=1 $(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 COSIMO_TESTS=all $(BIN)/pytest -n 2
 
 # Couplings of other people's FMUs against what is known of them: FMUS is a folder of cases (tests/foreign.py).
 foreign: $(READY)
@@ -41,6 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/list_messages.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.peers_install

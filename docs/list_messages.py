@@ -1,12 +1,13 @@
 """Every error and warning that the package can emit, read from its source: `python docs/list_messages.py`.
 
-Writes docs/messages.md; `tests/test_messages.py` compares the page with what is written here, and every message with
-the form that CONTRIBUTING.md describes.
+Writes docs/messages.md, as `make test` does before the tests; `tests/test_messages.py` compares every message with the
+form that CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class Message:
         return f"src/cosimo/{self.file}:{self.line}"
 
 
+@functools.cache
 def error_classes() -> dict[str, tuple[str, int, str]]:
     """All errors of the package by name: their base, their exit code, and what they say of themselves."""
     found: dict[str, tuple[str, int | None, str]] = {}
@@ -66,12 +68,14 @@ def error_classes() -> dict[str, tuple[str, int, str]]:
     return kinds
 
 
-def trees() -> Iterator[tuple[ast.Module, str]]:
+@functools.cache
+def trees() -> list[tuple[ast.Module, str]]:
     """Every module of the package, that of the errors first, with its path in the package."""
-    for path in sorted(SOURCE.rglob("*.py"), key=lambda path: (path != ERRORS, path)):
-        yield ast.parse(path.read_text(encoding="utf-8")), path.relative_to(SOURCE).as_posix()
+    files = sorted(SOURCE.rglob("*.py"), key=lambda path: (path != ERRORS, path))
+    return [(ast.parse(file.read_text(encoding="utf-8")), file.relative_to(SOURCE).as_posix()) for file in files]
 
 
+@functools.cache
 def messages() -> list[Message]:
     """All places that make an error or a warning, in the order of the source."""
     kinds = error_classes()

@@ -15,14 +15,18 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
+from thinning import ALL, examples
+
 # A shell that starts a program in the background has it ignore Ctrl-C, and so would every program that tests start;
 # those that interrupt a run would then wait for it in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long examples take says something about the machine only.
-settings.register_profile("cosimo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("cosimo")
+# How long examples take says something about the machine only. In `make test` they are always the same.
+slow_machine = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("all", max_examples=100, **slow_machine)
+settings.register_profile("quick", max_examples=examples(100), derandomize=True, **slow_machine)
+settings.load_profile("all" if ALL else "quick")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # The kinds of mounts that the sandbox of cosimo makes, without any of its code: a fault in there must fail its tests.

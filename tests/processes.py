@@ -7,8 +7,8 @@ with the same imports takes one to three seconds. It becomes a child of this pro
 as with any other.
 
 What a fork cannot show stays a new interpreter: other options, `preexec_fn`, variables that are read at the start
-(`PYTHON*`, `LC_*`, `LD_*`); and tests of what is imported or of the interpreter's end, which call `subprocess`. With
-NEW_INTERPRETERS in the environment, as in `make test-all`, there are no forks at all.
+(`PYTHON*`, `LC_*`, `LD_*`); and tests of what is imported or of the interpreter's end, which call `subprocess`. In
+`make test-all` (COSIMO_TESTS=all, see `thinning.py`) there are no forks at all.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+ALL = os.environ.get("COSIMO_TESTS") == "all"
 SUBREAPER = 36
 """Of prctl(2): who has it becomes the parent of grandchildren whose parent ends."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 """How variables begin that are read when an interpreter starts."""
 OPTIONS = ("-m", "-c", "-Werror")
 """Options of the interpreter that a fork follows."""
-NEW_INTERPRETERS = "NEW_INTERPRETERS"
-"""A variable that has every command start an interpreter, as `make test-all` does."""
 LIBRARIES = (
     "fmpy", "lxml.etree", "matplotlib.figure", "pyarrow.csv", "pyarrow.parquet", "pydantic", "rich.live",
     "rich.progress", "scipy.integrate", "scipy.io", "scipy.optimize", "scipy.signal", "scipy.stats", "typer.rich_utils",
@@ -101,7 +100,7 @@ def _forkable(asked: dict[str, Any], environment: dict[str, str]) -> bool:
         if name.startswith(AT_START)
     )
     python = isinstance(words, list | tuple) and len(words) > 1 and words[0] == sys.executable
-    fresh = NEW_INTERPRETERS in os.environ or sys.platform != "linux"
+    fresh = ALL or sys.platform != "linux"
     special = asked["preexec_fn"] or asked["pass_fds"] or asked["shell"] or asked["executable"]
     return python and same and not fresh and not special and (words[1] in OPTIONS or not str(words[1]).startswith("-"))
 

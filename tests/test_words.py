@@ -32,6 +32,7 @@ from cosimo.masters.words import (
 )
 from cosimo.problems import find, two_mass
 from cosimo.units import StateSpace
+from thinning import examples
 
 COUPLINGS = [Hold(0), Hold(1), Hold(2), Nepce(0.25), Dmd(), Dmd(window=100), Dmd(window=30, method="recursive")]
 TARGETS = ("one.x2", "one.v2", "two.f")
@@ -83,7 +84,7 @@ GAINS = st.floats(0, 1, exclude_max=True, allow_subnormal=False).map(Nepce)
     general=HOLDS | GAINS,
     special=st.dictionaries(st.sampled_from(TARGETS), HOLDS | GAINS),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_any_step_and_any_gain_are_read_to_the_last_bit(
     place: int, step: float, general: Coupling, special: dict[str, Coupling]
 ) -> None:
@@ -95,7 +96,7 @@ def test_any_step_and_any_gain_are_read_to_the_last_bit(
 
 
 @given(place=st.integers(0, 13), step=st.floats(1e-6, 1.0), general=HOLDS | GAINS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_of_a_scenario_are_read_as_they_were_written(
     place: int, step: float, general: Coupling, tmp_path: Path
 ) -> None:

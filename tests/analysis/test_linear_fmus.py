@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from cosimo.analysis import Model, analyse
 from cosimo.analysis.limits import critical_steps, find_base
@@ -24,12 +26,7 @@ from testbed import CASES, LINEAR, critical_step_by_bisection, reference, system
 
 Systems = dict[str, System]
 MEANS = {"derivatives": 0.01, "differences": 0.01, "experiments": 0.03}
-QUICK = ("quarter-truck", "thermal-pair")
-
-
-def slowly(names: tuple[str, ...], quick: tuple[str, ...] = QUICK) -> list[object]:
-    """All names, those that are not quick marked as slow."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+QUICK = ("quarter-truck",)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +60,7 @@ def crossings(full: Systems) -> Callable[[str, str, tuple[str, ...]], float]:
 
 
 @pytest.mark.parametrize("means", MEANS)
-@pytest.mark.parametrize("name", slowly(LINEAR))
+@pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
     system, step = full[name], CASES[name].search[0]
     linearisation = Linearisation(system, at_start(system), means=means)
@@ -78,7 +75,7 @@ def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
 
 
 @pytest.mark.parametrize("means", MEANS)
-@pytest.mark.parametrize("name", slowly(LINEAR))
+@pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_predicted_errors_are_those_of_runs(name, means, full):
     """Steps up to half the critical one, several masters, every output."""
     system, case = full[name], CASES[name]
@@ -118,7 +115,7 @@ def test_the_quarter_truck_is_seen_to_go_wrong_and_put_right(full):
         assert measured == pytest.approx(advice.error, rel=0.1)
 
 
-@pytest.mark.parametrize("name", slowly(LINEAR, ("dc-motor",)))
+@pytest.mark.parametrize("name", mostly_slow(LINEAR, ("dc-motor",)))
 def test_what_is_recommended_is_good(name, full):
     system, case = full[name], CASES[name]
     step = np.sqrt(case.search[0] * case.search[1])
@@ -131,7 +128,7 @@ def test_what_is_recommended_is_good(name, full):
     assert measured == pytest.approx(found.recommendation.error, rel=0.1)
 
 
-@pytest.mark.parametrize("name", slowly(LINEAR))
+@pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_units_that_can_do_nothing_but_run(name, bare):
     """No derivatives, no saved states: no iterative master is recommended, and identification stays cheap."""
     system, case = bare[name], CASES[name]

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parent))
 from nonlinear_pairs import PAIRS, Duffing, Ode, Pair, Pendulum
 
@@ -24,7 +26,7 @@ FACTOR = 1.25
 FINE = (32, 64)
 BUDGET = Budget(multiples=40, seconds=math.inf)
 """By the number of steps alone, so that nothing depends on the clock."""
-QUICK = ("tyre with saturation", "relief valve", "limited PI and plant", "thermostat and room")
+QUICK = ("tyre with saturation",)
 
 
 def independent_errors(system: System, master: Master, horizon: float) -> dict[str, float]:
@@ -52,9 +54,7 @@ def require_true(verdict: Verdict, errors: dict[str, float], *, bounded: bool = 
         assert high <= FACTOR * low + 1e-6, f"{name}: shown {shown:.4g}, true {errors[name]:.4g}"
 
 
-@pytest.mark.parametrize(
-    "pair", [pytest.param(p, id=p.name, marks=[] if p.name in QUICK else [pytest.mark.slow]) for p in PAIRS]
-)
+@pytest.mark.parametrize("pair", mostly_slow(PAIRS, QUICK))
 def test_errors_of_nonlinear_pairs_are_those_of_a_fine_run(pair: Pair) -> None:
     system = pair.system()
     master = co.masters.jacobi(system, pair.step)

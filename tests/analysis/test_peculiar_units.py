@@ -14,6 +14,7 @@ from cosimo.analysis import Budget, Verdict
 from cosimo.core.errors import CosimoError
 from cosimo.core.system import System
 from cosimo.units import PythonUnit
+from thinning import examples
 
 BUDGET = Budget(multiples=4, seconds=math.inf)
 """By the number of steps alone, so that nothing depends on the clock."""
@@ -139,7 +140,7 @@ def require_sound(verdict: Verdict) -> None:
     assert str(verdict)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), derandomize=True)
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
     step=st.sampled_from([0.5, 0.05, 1e-3]),

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "laws"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
 from native_units import exported, lag, mixed
@@ -80,13 +82,13 @@ def require_continued(system: System, master: Master, kind: str, k: int, count: 
         second.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(40), suppress_health_check=SLOW)
 @given(cases(), st.sampled_from(KINDS), st.integers(0, 40))
 def test_linear_units_under_any_schedule(case: tuple[System, Master], kind: str, k: int) -> None:
     require_continued(*case, kind, k, 12)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(10), suppress_health_check=SLOW)
 @given(systems(), couplings(), st.sampled_from(KINDS), st.integers(0, 3))
 def test_iterations_until_convergence(system: System, coupling: Any, kind: str, anderson: int) -> None:
     until = Convergence(tolerance=1e-9, limit=12, anderson=anderson)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosimo.core.plain import DamagedError, NotPlainError, from_bytes, to_bytes
+from thinning import examples
 
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())
 VALUES = st.recursive(
@@ -72,7 +73,7 @@ def test_what_is_not_plain_is_named() -> None:
             to_bytes(value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(), st.integers(0, 10_000), st.integers(1, 255))
 def test_damage_is_found_or_harmless(noise: bytes, place: int, flip: int) -> None:
     good = to_bytes({"x": np.arange(5.0), "y": [1, ("a", b"bc")], "g": np.random.default_rng(1)})

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from thinning import examples
+
 Array = npt.NDArray[np.float64]
 STEP = 0.01
 METHODS = ("recursive", "robust", "auto")
@@ -215,7 +217,7 @@ PLANS: dict[str, Callable[[list[float], int], list[float]]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @example([0.0] * 7 + [1.0, 0.0, 1e140], "robust", "as drawn", 2, True, 1)
 @given(
     st.lists(NUMBERS, min_size=6, max_size=40),
@@ -238,7 +240,7 @@ def test_no_data_break_it(drawn: list[float], method: str, plan: str, window: in
         assert np.isfinite(S).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(METHODS), st.integers(0, 200), st.integers(1, 40), st.booleans(), st.integers(0, 2**32 - 1))
 def test_what_was_saved_continues_bit_for_bit(method: str, after: int, window: int, centred: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -256,7 +258,7 @@ def test_what_was_saved_continues_bit_for_bit(method: str, after: int, window: i
         assert made.save() == one.save()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data(), st.sampled_from(METHODS), st.integers(0, 120), st.integers(1, 40))
 def test_what_somebody_else_wrote_is_refused_or_harmless(
     data: st.DataObject, method: str, after: int, window: int

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
+import sys
 import zipfile
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+from compiling import compile_library
 
 from cosimo.units.fmu_libraries import platform_folders
 
@@ -28,11 +29,7 @@ def build(path: Path, *, early: str = "", changes: Mapping[str, str] | None = No
     return path
 
 
-@lru_cache
 def library() -> bytes:
-    """The shared library, compiled with the system's C compiler once per process."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "faulty.so")
-        flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-Wall", "-Wno-infinite-recursion", "-Wno-unused"]
-        subprocess.run(["cc", *flags, "-o", str(target), str(HERE / "faulty.c"), "-lm", "-lpthread"], check=True)
-        return target.read_bytes()
+    """The shared library."""
+    flags = ("-fvisibility=hidden", "-Wall", "-Wno-infinite-recursion", "-Wno-unused")
+    return compile_library(HERE / "faulty.c", flags, ("-lm", "-lpthread"))

@@ -6,13 +6,13 @@ define macros, rename the library, leave it out, or add files.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from compiling import compile_library
 
 from cosimo.units.fmu_libraries import platform_folders
 
@@ -48,12 +48,7 @@ def build(
     return path
 
 
-@lru_cache
 def compiled(name: str, defines: tuple[str, ...] = ()) -> bytes:
-    """The shared library, compiled with the system's C compiler once per process."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, name + ENDING)
-        flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", *(f"-D{define}" for define in defines)]
-        libraries = [] if "HOST_MATH" in defines else ["-lm"]
-        subprocess.run(["cc", *flags, "-o", str(target), str(HERE / f"{name}.c"), *libraries], check=True)
-        return target.read_bytes()
+    """The shared library."""
+    flags = ("-fvisibility=hidden", *(f"-D{define}" for define in defines))
+    return compile_library(HERE / f"{name}.c", flags, () if "HOST_MATH" in defines else ("-lm",))

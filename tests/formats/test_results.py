@@ -24,6 +24,7 @@ from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result, Warned
 from cosimo.formats import results
 from cosimo.formats.results import FORMATS, ResultFile, read_result
+from thinning import examples
 
 NAMES = ("truck.x", "truck.v")
 SUFFIXES = sorted(FORMATS)
@@ -92,7 +93,7 @@ def test_many_chunks(tmp_path, suffix, monkeypatch):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(values=arrays(np.float64, (7, 3), elements=st.floats(width=64)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_every_double_reads_back_to_the_same_bits(suffix, values):
     with tempfile.TemporaryDirectory() as folder:
         found = read_result(write(Path(folder) / f"o{suffix}", values)).to_numpy()

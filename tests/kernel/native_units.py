@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+from compiling import compile_library
 
 from cosimo.core.master import Master
 from cosimo.core.result import Result
@@ -26,7 +29,7 @@ KERNEL, REFERENCE = EngineOptions(), EngineOptions(kind="reference")
 def compile_units(folder: Path) -> Path:
     """The shared library of `native_units.c`, compiled into `folder`."""
     target = folder / "native_units.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(target), str(SOURCE), "-lm"], check=True)
+    target.write_bytes(compile_library(SOURCE))
     return target
 
 

@@ -252,7 +252,6 @@ def test_native_outputs_that_refuse() -> None:
 
 def failing(folder: Path, monkeypatch: pytest.MonkeyPatch, **parameters: float) -> Fmu:
     monkeypatch.setattr(fmu_builder, "HERE", Path(__file__).parent)
-    fmu_builder.compiled.cache_clear()
     return Fmu(build(folder, "failing2"), parameters=parameters)
 
 

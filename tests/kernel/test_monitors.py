@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "laws"))
 from native_units import exported, lag
@@ -54,7 +56,7 @@ def both(system: System, master: Master, steps: int, *, watch: Watch | None = No
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_random_systems_and_schedules(case: tuple[System, Master]) -> None:
     ours, oracle = both(*case, steps=45)

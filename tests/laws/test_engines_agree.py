@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
@@ -36,14 +38,14 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 # ---- linear units ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60), suppress_health_check=SLOW)
 @given(cases(), st.sampled_from([0.0, 3.7, -1.25]))
 def test_linear_units_under_any_schedule(case: tuple[System, Master], start: float) -> None:
     system, master = case
     require_same(system, master, steps=6, start=start)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(25), suppress_health_check=SLOW)
 @given(systems(), couplings(), st.integers(0, 3), st.booleans())
 def test_iterations_until_convergence(system: System, coupling: Any, anderson: int, ordered: bool) -> None:
     until = Convergence(tolerance=1e-9, limit=12, anderson=anderson)

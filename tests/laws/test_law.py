@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parent))
 from random_systems import cases
 
@@ -23,7 +25,7 @@ from cosimo.execution.running import run
 STEPS = 5
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_executed_equals_multiplied(case: tuple[System, Master]) -> None:
     system, master = case

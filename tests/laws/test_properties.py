@@ -16,6 +16,8 @@ import scipy.linalg
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parent))
 from random_systems import MATRIX_SEEDS, cases, couplings, units
 
@@ -29,7 +31,7 @@ from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.units import Mechanical, StateSpace
 
-some = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=examples(80), suppress_health_check=list(HealthCheck))
 
 
 # ---- comparing spectra ---------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def test_names_and_places_of_units_do_not_matter(case: tuple[System, Master], ra
 # ---- calling orders ----------------------------------------------------------------------------------------------
 
 
-@settings(some, max_examples=60)
+@settings(some, max_examples=examples(60))
 @given(state_space_systems(most=2), st.sampled_from([0.01, 0.1, 1.0, 3.0]))
 def test_two_units_have_one_gauss_seidel_radius(system: System, step: float) -> None:
     """F1 G1 H1 F2 G2 H2 and F2 G2 H2 F1 G1 H1 are AB and BA (glumac2018: ρ(Seidel12) = ρ(Seidel21))."""
@@ -284,7 +286,7 @@ def test_orders_with_the_same_orientation_have_the_same_map(system: System, coup
 # ---- schedules and time ----------------------------------------------------------------------------------------------
 
 
-@settings(some, max_examples=100)
+@settings(some, max_examples=examples(100))
 @given(cases())
 def test_schedules_survive_a_file(case: tuple[System, Master]) -> None:
     schedule = case[1].schedule
@@ -294,7 +296,7 @@ def test_schedules_survive_a_file(case: tuple[System, Master]) -> None:
     assert str(again) == str(schedule)
 
 
-@settings(some, max_examples=300)
+@settings(some, max_examples=examples(300))
 @given(st.floats(1e-6, 1e3), st.integers(1, 60), st.floats(0.0, 1e3))
 def test_rows_and_stamps_are_exact(step: float, count: int, start: float) -> None:
     system = System({"clock": StateSpace([], np.zeros((0, 0)), np.zeros((0, 0)))})

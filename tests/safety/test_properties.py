@@ -18,6 +18,7 @@ from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits
+from thinning import examples
 
 PIECES = st.sampled_from(["..", ".", "/", "\\", "a", "A", "b", "C:", " ", "\x00", "\n", "\u00e9", "e\u0301", "\ud800"])
 NAMES = st.lists(st.lists(PIECES, min_size=1, max_size=5).map("".join), min_size=1, max_size=4)
@@ -67,7 +68,7 @@ WORDS = st.text("abhold012nepcdm:.=,;-_ \n", max_size=12) | st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=2), st.none() | WORDS, st.none() | st.integers(-3, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_masters_in_words(couplings: list[str], order: str | None, sweeps: int | None) -> None:
     for name in ("jacobi", "gauss-seidel", "iterative", "multirate"):
         try:
@@ -89,7 +90,7 @@ HEADS = KEYS.map(lambda key: f"[{key}]") | KEYS.map(lambda key: f"[[{key}]]")
 
 
 @given(st.lists(PAIRS | HEADS, max_size=5))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_lines_of_any_document(parts: list[str]) -> None:
     text = "\n".join(parts) + "\n"
     try:

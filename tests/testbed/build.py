@@ -6,13 +6,10 @@ the exported ones the declaration is taken away, and a caller must not use what 
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -24,6 +21,7 @@ from cosimo.units.fmu_libraries import platform_folders
 HERE = Path(__file__).parent
 FMUS = HERE.parent / "fmus"
 sys.path.insert(0, str(FMUS))
+from compiling import compile_library  # noqa: E402
 from fmu_builder import ENDING  # noqa: E402
 
 Fmi = Literal[2, 3]
@@ -192,11 +190,6 @@ def _command(model: Model, options: Options) -> tuple[str, tuple[str, ...]]:
     return f"interface{options.fmi}.c", tuple(defines)
 
 
-@lru_cache
 def _compile(interface: str, defines: tuple[str, ...]) -> bytes:
-    """The shared library, compiled with the system's C compiler once per process."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "unit" + ENDING)
-        flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", f"-I{FMUS}", *(f"-D{define}" for define in defines)]
-        subprocess.run(["cc", *flags, "-o", str(target), str(HERE / interface), "-lm"], check=True)
-        return target.read_bytes()
+    flags = ("-fvisibility=hidden", f"-I{FMUS}", *(f"-D{define}" for define in defines))
+    return compile_library(HERE / interface, flags)

@@ -17,6 +17,7 @@ from cosimo.couplings import Hold, Nepce
 from cosimo.masters import Convergence
 from cosimo.problems import CATALOGUE, find
 from cosimo.tuning import Range, Settings, Space, Tuned, Wanted, tune
+from thinning import mostly_slow
 
 FEW = Settings(points=8)
 KNOWN = [n for n, p in CATALOGUE.items() if all(unit.linear() is not None for unit in p.system().units.values())]
@@ -33,13 +34,7 @@ def tuned_and_analysed(name: str, budget: Budget | None = None) -> tuple[Tuned, 
     return found, co.analyse(system, found.recommended, horizon=problem.stop, budget=budget)
 
 
-QUICK = ("two-mass", "tank", "thermal-pair", "four-mass")
-"""Those of `make test`; all others in `make test-all`."""
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in KNOWN]
-)
+@pytest.mark.parametrize("name", mostly_slow(KNOWN, ("two-mass",)))
 def test_what_tune_recommends_analyse_keeps(name: str) -> None:
     found, verdict = tuned_and_analysed(name)
     assert found.recommendation.point is found.chosen, found.recommendation.text

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from thinning import examples
+
 sys.path.insert(0, str(Path(__file__).parent))
 from networks import random_network
 
@@ -79,7 +81,7 @@ def graphs(draw: st.DrawFn) -> tuple[int, Edges]:
 
 
 @given(graphs())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_every_acyclic_orientation_comes_once(case: tuple[int, Edges]) -> None:
     n, edges = case
     graph = graph_of(n, edges)
@@ -89,7 +91,7 @@ def test_every_acyclic_orientation_comes_once(case: tuple[int, Edges]) -> None:
 
 
 @given(graphs())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_rooted_orientations_are_the_classes_under_rotation(case: tuple[int, Edges]) -> None:
     n, edges = case
     graph = graph_of(n, edges)
@@ -130,7 +132,7 @@ def shuffled(graph: CouplingGraph, order: Order, rng: np.random.Generator) -> Or
 
 
 @given(SEEDS, st.sampled_from([Hold(0), Hold(1), Hold(2), Nepce(0.4)]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_equal_orientation_means_equal_map(seed: int, coupling: Hold | Nepce) -> None:
     rng = np.random.default_rng(seed)
     system = random_network(rng, int(rng.integers(3, 8)), degree=1.5)
@@ -146,7 +148,7 @@ def test_equal_orientation_means_equal_map(seed: int, coupling: Hold | Nepce) ->
 
 
 @given(SEEDS, st.sampled_from([None, Nepce(0.4)]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_equal_class_means_equal_radius(seed: int, coupling: Nepce | None) -> None:
     rng = np.random.default_rng(seed)
     system = random_network(rng, int(rng.integers(3, 7)), degree=1.2)
@@ -177,7 +179,7 @@ def test_extrapolation_looks_at_sample_times_and_does_not_rotate() -> None:
 
 @given(SEEDS)
 @example(23042)  # grows to 1e165, whose square is beyond all numbers
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_formula_equals_the_schedule(seed: int) -> None:
     rng = np.random.default_rng(seed)
     system = random_network(rng, int(rng.integers(2, 7)), strength=1.0)

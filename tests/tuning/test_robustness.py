@@ -34,6 +34,7 @@ from cosimo.tuning.robustness import (
     unit_structure,
 )
 from cosimo.units import StateSpace
+from thinning import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 STEPS = np.geomspace(0.5, 9, 12)
@@ -54,7 +55,7 @@ def random_structure(seed: int, n: int, q: int, p: int, radius: float = 0.9) -> 
 
 
 @given(SEEDS, st.integers(1, 6), st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_complex_radius_is_proven_and_attained(seed: int, n: int, q: int, p: int) -> None:
     structure = random_structure(seed, n, q, p)
     found = stability_radius(structure)
@@ -69,7 +70,7 @@ def test_complex_radius_is_proven_and_attained(seed: int, n: int, q: int, p: int
 
 
 @given(SEEDS, st.integers(2, 5), st.integers(1, 3), st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_real_radius_is_proven_and_attained(seed: int, n: int, q: int, p: int) -> None:
     structure = random_structure(seed, n, q, p)
     found, complex_ = stability_radius(structure, real=True, tolerance=1e-3), stability_radius(structure)
@@ -100,7 +101,7 @@ def test_unstructured_radius_is_the_smallest_singular_value_on_the_circle() -> N
 
 
 @given(SEEDS, st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_of_a_normal_matrix_the_radius_is_what_rho_lacks(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.normal(size=(n, n)))[0]
@@ -335,7 +336,7 @@ def test_rescaled_units_are_longer_steps() -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 def test_smaller_changes_keep_the_two_masses_stable(seed: int) -> None:
     rng = np.random.default_rng(seed)
     system = two_mass_glumac()
