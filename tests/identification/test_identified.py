@@ -16,7 +16,7 @@ import cosimo as co
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import critical_step
 from cosimo.analysis.identification import identify
-from cosimo.analysis.identification.continuous import continuous_model
+from cosimo.analysis.identification.models import continuous_model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import IdentificationError
 from cosimo.core.system import System

@@ -21,11 +21,10 @@ import numpy as np
 
 from cosimo.algebra import CoupledModel, coupled_model
 from cosimo.analysis.identification import Identified, Means, identify, means_offered
-from cosimo.analysis.identification.bench import Allowance
-from cosimo.analysis.identification.checks import free_motion
-from cosimo.analysis.identification.continuous import continuous_model
-from cosimo.analysis.identification.means import STEPS_PER_INPUT
-from cosimo.analysis.identification.realisation import Realisation
+from cosimo.analysis.identification.input_output_models import free_motion
+from cosimo.analysis.identification.models import Realisation, continuous_model
+from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
+from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.analysis.operating import Situation
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError

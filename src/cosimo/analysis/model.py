@@ -17,8 +17,8 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
-from cosimo.analysis.identification.bench import Bench, TrialFailed
-from cosimo.analysis.identification.realisation import Realisation
+from cosimo.analysis.identification.models import Realisation
+from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.limits import SAME, Base, apart, find_base, responses
 from cosimo.analysis.local import Linearisation, LocalSystem
 from cosimo.analysis.operating import Situation, at_start
@@ -459,16 +459,16 @@ def _departure(identified: Identified, inputs: Array, start: float, step: float)
     first = dict(zip(unit.inputs, inputs[0].tolist(), strict=True))
     deviations = np.zeros((len(inputs), unit.input_degree + 1, m))
     deviations[:, 0] = inputs - inputs[0]
-    bench = Bench(unit, step, OperatingPoint(start, start, first), restore=False)
+    rig = Rig(unit, step, OperatingPoint(start, start, first), restore=False)
     try:
-        theirs = bench.trial().run(deviations)
+        theirs = rig.trial().run(deviations)
     except TrialFailed:
         return np.inf
     finally:
-        bench.close()
+        rig.close()
     model = Realisation(identified.model.A, identified.model.B[:, :m], identified.C, identified.D)
     ours = model.answer(inputs + identified.input_offset, identified.initial) + identified.output_offset
-    ours[:, bench.constant] = theirs[:, bench.constant]
+    ours[:, rig.constant] = theirs[:, rig.constant]
     size = np.abs(theirs).max(axis=0, initial=0.0)
     difference = np.abs(ours - theirs).max(axis=0, initial=0.0)
     shares = np.divide(difference, size, out=(difference > 0).astype(float), where=size > 0)

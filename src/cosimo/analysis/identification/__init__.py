@@ -8,8 +8,8 @@ found from directional derivatives, from differences between runs that begin in 
 answers of fresh instances, in this order of preference, and checked on data that was not used.
 """
 
-from cosimo.analysis.identification.identified import Identified, IdentifiedUnit, Means
-from cosimo.analysis.identification.means import identify, means_offered
-from cosimo.analysis.identification.operating import OperatingPoint
+from cosimo.analysis.identification.models import Identified, IdentifiedUnit, Means
+from cosimo.analysis.identification.procedure import identify, means_offered
+from cosimo.analysis.identification.test_rig import OperatingPoint
 
 __all__ = ["Identified", "IdentifiedUnit", "Means", "OperatingPoint", "identify", "means_offered"]

@@ -1,4 +1,4 @@
-"""The bench a unit is put on: trials that all begin at the same operating point, and a count of the steps they cost.
+"""The rig a unit is put on: trials that all begin at the same operating point, and a count of the steps they cost.
 
 A trial is a sequence of steps under the held inputs plus a deviation. Before step k the input is set and the outputs
 are read at once, so that row k holds
@@ -10,17 +10,20 @@ with feedthrough as the unit really has it: an output that changes only after a 
 
 from __future__ import annotations
 
+import copy
 import math
 import time as clocks
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cosimo.analysis.identification.operating import OperatingPoint, StateAccess
 from cosimo.core.arrays import Array, output_values
-from cosimo.core.errors import CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
+from cosimo.core.sources import Source, as_source
 from cosimo.core.unit import Instance, Unit
 
 LIVE = 24
@@ -54,7 +57,7 @@ class Allowance:
             raise TrialFailed("trials take longer than the budget allows for; give a longer one (--budget)")
 
 
-class Bench:
+class Rig:
     """A unit at its operating point. With `restore`, trials share one instance whose state is put back; otherwise
     each has a fresh instance that runs up to the operating point first.
 
@@ -81,23 +84,24 @@ class Bench:
         self.fixed = tuple(unit.inputs.index(name) for name in unit.discrete_inputs)
         self.free = tuple(i for i in range(len(unit.inputs)) if i not in self.fixed)
         """Which inputs may be varied: all but whole numbers and switches."""
-        self.constant = [unit.outputs.index(name) for name in unit.discrete_outputs]
+        infos = getattr(unit, "output_infos", ())
+        self.constant = [place for place, info in enumerate(infos) if not info.continuous]
         """Which outputs are whole numbers or switches: they count as constant, read as 0."""
         self.powers = unit.input_degree + 1
         self.outputs = len(unit.outputs)
         self.width = self.outputs + (len(access.names) if access is not None else 0)
         self.steps = self.run_up_steps = 0
-        self._live: list[Trial] = []
-        self._alone = unit.single_instance
+        self._live: list[RigTrial] = []
+        self._alone = bool(getattr(unit, "single_instance", False))
         self._shared: Instance | None = None
         self._state: Any = None
         if restore:
             self._shared = self.prepare()
             self._state = self._guard("saving its state", self._shared.save)
 
-    def trial(self, nudge: Array | None = None) -> Trial:
+    def trial(self, nudge: Array | None = None) -> RigTrial:
         """A trial from the operating point; `nudge` is added to the visible states before its first step."""
-        return Trial(self, nudge)
+        return RigTrial(self, nudge)
 
     def once(self, deviations: Array) -> Array:
         """The readings of a trial on an instance of its own, where the unit can have two: nothing is put back."""
@@ -157,7 +161,7 @@ class Bench:
             raise
         return instance
 
-    def begin(self, trial: Trial) -> Instance:
+    def begin(self, trial: RigTrial) -> Instance:
         """The instance for a trial that begins (again) or goes on, in its state."""
         if self._shared is not None:
             state = self._state if trial.state is None else trial.state
@@ -244,30 +248,30 @@ class Bench:
             raise TrialFailed(f"{doing} failed with {type(error).__name__}: {error}") from error
 
 
-class Trial:
+class RigTrial:
     """One sequence of steps from the operating point; it can be continued."""
 
-    def __init__(self, bench: Bench, nudge: Array | None) -> None:
-        self._bench, self._nudge = bench, nudge
+    def __init__(self, rig: Rig, nudge: Array | None) -> None:
+        self._rig, self._nudge = rig, nudge
         self.state: Any = None
         self._instance: Instance | None = None
         self._past: list[Array] = []
 
     def run(self, deviations: Array) -> Array:
         """Go on under these deviations (N, powers, inputs) of the held inputs; the readings before each step."""
-        bench, done = self._bench, len(self._past)
+        rig, done = self._rig, len(self._past)
         instance = self._instance
         if instance is None:
-            instance = bench.begin(self)
-            if not bench.restore:
+            instance = rig.begin(self)
+            if not rig.restore:
                 self._instance = instance
                 for k, deviation in enumerate(self._past):  # the instance of before was given up for another trial
                     self._step(instance, k, deviation)
         rows = [self._step(instance, done + k, deviation) for k, deviation in enumerate(deviations)]
         self._past += list(deviations)
-        if bench.restore:
-            self.state = bench.save(instance)
-        return np.array(rows).reshape(len(deviations), bench.width)
+        if rig.restore:
+            self.state = rig.save(instance)
+        return np.array(rows).reshape(len(deviations), rig.width)
 
     def close(self) -> None:
         """Release the instance; the trial can still be continued, at the cost of a replay."""
@@ -277,5 +281,108 @@ class Trial:
 
     def _step(self, instance: Instance, k: int, deviation: Array) -> Array:
         if k == 0 and self._nudge is not None:
-            self._bench.nudge(instance, self._nudge)
-        return self._bench.go(instance, k, deviation)
+            self._rig.nudge(instance, self._nudge)
+        return self._rig.go(instance, k, deviation)
+
+
+# ---- where a unit is identified, and which of its states can be seen there -------------------------------------------
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """The state a unit is in at `time`, after a run from `start_time` under `inputs` (numbers or functions of time).
+
+    Inputs that are not named keep their start values (0 without one). From `time` on all inputs are held. The run-up
+    is made with the macro step, so `time` is rounded to a whole number of these.
+    """
+
+    time: float = 0.0
+    start_time: float = 0.0
+    inputs: Mapping[str, float | Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.time) and math.isfinite(self.start_time) and self.time >= self.start_time):
+            raise ConfigurationError(
+                f"an operating point needs a time ({self.time}) that is not before the start time ({self.start_time})."
+            )
+
+    def sources(self, unit: Unit) -> list[Source]:
+        """The signal of every input."""
+        for name in self.inputs:
+            if name not in unit.inputs:
+                raise UnknownNameError("input", name, unit.inputs)
+        return [as_source(name, self.inputs.get(name, unit.start.get(name, 0.0))) for name in unit.inputs]
+
+
+class StateAccess(ABC):
+    """The states of a unit that can be seen between steps; `names` says which."""
+
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def read(self, instance: Any) -> Array:
+        """Their values now."""
+
+    @abstractmethod
+    def write(self, instance: Any, values: Array) -> None:
+        """Set them; a unit that does not allow it raises."""
+
+    def restart(self, values: Array, time: float) -> Instance | None:
+        """A fresh instance that starts at `time` with these states, or None where states cannot be given at a start."""
+        return None
+
+
+class FmuStates(StateAccess):
+    """The continuous states that the description of an FMU lists, with the names of their derivatives."""
+
+    def __init__(self, unit: Any) -> None:
+        from cosimo.units.fmu_access import continuous_states
+
+        found = continuous_states(unit)
+        self.unit, self.names, self.derivatives = unit, found.states, found.derivatives
+
+    def read(self, instance: Any) -> Array:
+        from cosimo.units.fmu_access import get_variables
+
+        return get_variables(instance, self.unit, self.names)
+
+    def write(self, instance: Any, values: Array) -> None:
+        from cosimo.units.fmu_access import set_variables
+
+        set_variables(instance, self.unit, self.names, values.tolist())
+
+    def restart(self, values: Array, time: float) -> Instance | None:
+        from cosimo.units.fmu_variables import SETTABLE
+
+        if any(self.unit.variables[name].initial not in SETTABLE for name in self.names):
+            return None
+        changed = copy.copy(self.unit)
+        changed.given = {**self.unit.given, **dict(zip(self.names, values.tolist(), strict=True))}
+        instance: Instance = changed.instantiate(time)
+        return instance
+
+
+class NativeStates(StateAccess):
+    """The array x that the functions of a native unit work on."""
+
+    def __init__(self, unit: Any) -> None:
+        self.names = tuple(f"x{number}" for number in range(1, len(unit.initial) + 1))
+
+    def read(self, instance: Any) -> Array:
+        return np.array(instance.x, dtype=float)
+
+    def write(self, instance: Any, values: Array) -> None:
+        instance.x[:] = values
+
+
+def state_access(unit: Unit) -> StateAccess | None:
+    """How the states of `unit` can be seen, or None where they cannot."""
+    from cosimo.units.fmu import Fmu
+    from cosimo.units.native import NativeUnit
+
+    access: StateAccess | None = None
+    if isinstance(unit, Fmu):
+        access = FmuStates(unit)
+    elif isinstance(unit, NativeUnit):
+        access = NativeStates(unit)
+    return access if access is not None and access.names else None

@@ -8,15 +8,16 @@ moves are left out: what is modelled is the part of the state space that the uni
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from cosimo.analysis.identification.bench import Bench, TrialFailed
-from cosimo.analysis.identification.excitation import EPS
-from cosimo.analysis.identification.hidden import PREDICTED, error_of, noise_level
-from cosimo.analysis.identification.pulses import Answers, Pulses
-from cosimo.analysis.identification.realisation import Realisation
+from cosimo.analysis.identification.excitation import Answers, Pulses
+from cosimo.analysis.identification.input_output_models import PREDICTED, error_of, noise_level
+from cosimo.analysis.identification.models import EPS, Realisation, positive
+from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
 from cosimo.core.arrays import Array
+from cosimo.core.unit import LinearModel
 
 FIRST, NUDGED = 16, 4
 """Rows of the first record of pulses; of answers to nudges."""
@@ -28,16 +29,16 @@ CONDITION = 1e8
 
 def from_states(pulses: Pulses, longest: int) -> tuple[Realisation, Array] | None:
     """The model and the basis V (states, n) with x = V ξ of its state; None where what is seen is no state."""
-    bench = pulses.bench
-    assert bench.access is not None
-    nudges = _nudges(bench, pulses)
+    rig = pulses.rig
+    assert rig.access is not None
+    nudges = _nudges(rig, pulses)
     found: tuple[Realisation, Array] | None = None
     reached, length = -1, FIRST
     while True:
         answers = pulses.answers(length)
-        if np.abs(answers.h[0, bench.outputs :]).max(initial=0.0) > 0:
+        if np.abs(answers.h[0, rig.outputs :]).max(initial=0.0) > 0:
             return None  # it changes with the input, at once
-        model, basis, error = _fit(answers, nudges, bench.outputs, pulses.straight)
+        model, basis, error = _fit(answers, nudges, rig.outputs, pulses.straight)
         # The shortest record that reaches all states is kept unless a longer one predicts: a unit whose behaviour
         # changes along its motion is described best where it is now.
         if basis.shape[1] > reached or error <= PREDICTED:
@@ -53,7 +54,7 @@ def _fit(answers: Answers, nudges: Array, p: int, straight: bool) -> tuple[Reali
     channels = [h[1:, :, i] for i in range(h.shape[2])] + list(nudges)
     if straight:
         channels.append(np.diff(answers.base, axis=0))
-    sizes = _sizes(np.max([np.abs(rows).max(axis=0) for rows in channels], axis=0))
+    sizes = positive(np.max([np.abs(rows).max(axis=0) for rows in channels], axis=0))
     past, later, outputs = [], [], []
     for rows in channels:
         scaled = rows / sizes
@@ -82,11 +83,11 @@ def _fit(answers: Answers, nudges: Array, p: int, straight: bool) -> tuple[Reali
     return model, basis, error_of(both, h, noise)
 
 
-def _nudges(bench: Bench, pulses: Pulses) -> Array:
+def _nudges(rig: Rig, pulses: Pulses) -> Array:
     """The answers to nudges of each state, per unit, (states, NUDGED, width); none where states cannot be set."""
-    p, base = bench.outputs, pulses.free_motion(NUDGED)
-    none = np.zeros((0, NUDGED, bench.width))
-    nudged = _way(bench, base)
+    p, base = rig.outputs, pulses.free_motion(NUDGED)
+    none = np.zeros((0, NUDGED, rig.width))
+    nudged = _way(rig, base)
     if nudged is None:
         return none
     answers = pulses.answers(NUDGED)
@@ -100,28 +101,28 @@ def _nudges(bench: Bench, pulses: Pulses) -> Array:
             found.append((nudged(height * unit) - nudged(-height * unit)) / (2 * height))
     except TrialFailed:
         return none
-    answer = np.array(found).reshape(len(heights), NUDGED, bench.width)
+    answer = np.array(found).reshape(len(heights), NUDGED, rig.width)
     # Only if the nudge arrived as it was given, and nowhere else.
     sizes = np.maximum(heights, EPS / NUDGE)
     return answer if np.abs((answer[:, 0, p:] - np.eye(len(heights))) * sizes).max() < 1e-6 * sizes.min() else none
 
 
-def _way(bench: Bench, base: Array) -> Callable[[Array], Array] | None:
+def _way(rig: Rig, base: Array) -> Callable[[Array], Array] | None:
     """How states can be nudged: after initialisation, or as start values of a fresh instance; None for neither.
 
     Each is tried with the states as they are, on an instance that is thrown away afterwards: the unit must then move
     as it does without.
     """
-    if bench.unit.single_instance:
+    if getattr(rig.unit, "single_instance", False):
         return None
-    still = np.zeros((NUDGED, bench.powers, len(bench.unit.inputs)))
-    states = base[0, bench.outputs :]
+    still = np.zeros((NUDGED, rig.powers, len(rig.unit.inputs)))
+    states = base[0, rig.outputs :]
 
     def restarted(by: Array) -> Array:
-        return bench.restart(states + by, still)
+        return rig.restart(states + by, still)
 
     def set_now(by: Array) -> Array:
-        return bench.trial(nudge=by).run(still)
+        return rig.trial(nudge=by).run(still)
 
     def works(way: Callable[[Array], Array]) -> bool:
         try:
@@ -131,16 +132,16 @@ def _way(bench: Bench, base: Array) -> Callable[[Array], Array] | None:
 
     if works(restarted):
         return restarted
-    if bench.restore and _settable(bench) and works(set_now):
+    if rig.restore and _settable(rig) and works(set_now):
         return set_now
     return None
 
 
-def _settable(bench: Bench) -> bool:
+def _settable(rig: Rig) -> bool:
     """Whether states take values after initialisation, tried on an instance that is thrown away: it may be spoilt."""
-    instance = bench.prepare()
+    instance = rig.prepare()
     try:
-        bench.nudge(instance, np.zeros(bench.width - bench.outputs))
+        rig.nudge(instance, np.zeros(rig.width - rig.outputs))
     except TrialFailed:
         return False
     finally:
@@ -148,5 +149,48 @@ def _settable(bench: Bench) -> bool:
     return True
 
 
-def _sizes(found: Array) -> Array:
-    return np.where(found > 0, found, 1.0)
+# ---- models from directional derivatives: the continuous A, B, C, D of an FMU that lists its states ------------------
+
+
+def linearise(rig: Rig) -> LinearModel:
+    """ẋ = A x + B u, y = C x + D u at the operating point, one derivative per state and continuous input."""
+    access, unit = rig.access, rig.unit
+    if not isinstance(access, FmuStates):
+        raise TrialFailed("its description lists no continuous states, so that derivatives would miss its dynamics")
+    knowns = [*access.names, *(unit.inputs[i] for i in rig.free)]
+    unknowns = [*access.derivatives, *_real_outputs(unit)]
+    n = len(access.names)
+    jacobian = np.empty((len(unknowns), len(knowns)))
+    with rig.instance() as live:
+        instance: Any = live
+        try:
+            for column, known in enumerate(knowns):
+                jacobian[:, column] = instance.directional_derivative(unknowns, [known], [1.0])
+        except Exception as error:
+            raise TrialFailed(f"its directional derivatives failed: {error}") from error
+    if not np.isfinite(jacobian).all():
+        raise TrialFailed("its directional derivatives are not all finite")
+    return LinearModel(
+        jacobian[:n, :n],
+        _wide(jacobian[:n, n:], rig),
+        _tall(jacobian[n:, :n], unit),
+        _tall(_wide(jacobian[n:, n:], rig), unit),
+    )
+
+
+def _real_outputs(unit: Any) -> list[str]:
+    return [info.name for info in unit.output_infos if info.continuous]
+
+
+def _wide(columns: Array, rig: Rig) -> Array:
+    """Columns of zeros for the inputs that are held fixed."""
+    full = np.zeros((len(columns), len(rig.unit.inputs)))
+    full[:, list(rig.free)] = columns
+    return full
+
+
+def _tall(rows: Array, unit: Any) -> Array:
+    """Rows of zeros for the outputs that have no derivatives."""
+    full = np.zeros((len(unit.outputs), rows.shape[1]))
+    full[[place for place, info in enumerate(unit.output_infos) if info.continuous]] = rows
+    return full

@@ -1,0 +1,259 @@
+"""Models from inputs and outputs alone: realisations of growing length until one predicts what comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosimo.analysis.identification.excitation import LONG, Answers, Pulses, relative
+from cosimo.analysis.identification.models import (
+    EPS,
+    Candidates,
+    Realisation,
+    continuous_model,
+    scales,
+    without_idle_modes,
+)
+from cosimo.analysis.identification.test_rig import Rig
+from cosimo.core.arrays import Array
+from cosimo.units.integrators import Exact, discretise
+
+FIRST, FIRST_AGAIN = 48, 24
+"""Rows of the first record; of the first one at a further macro step. Each further one is twice as long."""
+PREDICTED = 1e-9
+"""A relative error of prediction over the second half of the record that is good enough, where noise allows it."""
+ROUNDING = 1e-11
+"""Answers reproduced so well leave nothing for further states."""
+LOCAL, SHARE = 8, 0.03
+"""Rows of a local record, and how well its model need reproduce them."""
+SETTLED = 1e-7
+"""How far eigenvalues may still move when the record is doubled."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model of [y] from all inputs, and how well the shorter record predicted the longer."""
+
+    model: Realisation
+    answers: Answers
+    error: float
+
+
+def realise(pulses: Pulses, longest: int, first: int = FIRST) -> Found:
+    """The model from records of `first` to `longest` rows.
+
+    The free motion of a linear unit serves as one more input: with x_{k+1} − x_k = A (x_k − x_{k−1}) under held inputs,
+    its differences are the pulse answers of an input through which the initial state came, and modes that no input
+    reaches show in them.
+    """
+    free_motion = pulses.straight
+    if not pulses.straight:
+        pulses.answers(LONG)  # to see how far answers reach
+    length = min(first, longest, pulses.reach)
+    found = _attempt(pulses, length, free_motion, ROUNDING)
+    while length < longest and not pulses.still:
+        length = min(2 * length, longest)
+        pulses.answers(length)
+        if pulses.reach < length:
+            return found  # beyond, the unit no longer answers as linearised
+        before, found = found, _attempt(pulses, length, free_motion, ROUNDING)
+        tolerance = max(PREDICTED, 30 * noise_level(found.answers))
+        if found.error <= tolerance and _moved(before.model, found.model) <= max(SETTLED, tolerance):
+            break
+    return found
+
+
+def realise_locally(pulses: Pulses) -> Found:
+    """The model from the first rows only and with no more states than they need to a few percent.
+
+    For a unit whose answers change along its motion: a longer record would be explained by ever more states, none of
+    which the unit has.
+    """
+    return _attempt(pulses, min(LOCAL, pulses.reach), False, SHARE)
+
+
+def _attempt(pulses: Pulses, length: int, free_motion: bool, enough: float) -> Found:
+    """Realise from all rows, with the fewest states that are nearly as good as more, and predict by the first half."""
+    answers = pulses.answers(length)
+    p = pulses.rig.outputs
+    h, noise = _channels(answers, pulses.rough[:p], free_motion)
+    if not np.abs(h[1:]).max(initial=0.0) > 0:
+        m = h.shape[2]
+        return Found(Realisation(np.zeros((0, 0)), np.zeros((0, m)), np.zeros((p, 0)), h[0]), answers, 0.0)
+    half, whole = Candidates(h[: length // 2], noise), Candidates(h, noise)
+    least = 1 if enough > ROUNDING else max(whole.order - 3, 1)
+    models = {n: whole.realise(n) for n in range(least, min(whole.order + 2, whole.most) + 1)}
+    errors = {n: error_of(model, h, noise) for n, model in models.items()}
+    # The smallest order that is nearly the best one: further states would only model rounding.
+    order = next(
+        n for n, error in errors.items() if error <= max(10 * min(errors.values()), enough, 3 * noise_level(answers))
+    )
+    predicted = error_of(half.realise(order), h, noise) if order <= half.most else np.inf
+    return Found(without_idle_modes(models[order], length, noise), answers, predicted)
+
+
+def _channels(answers: Answers, rough: Array, free_motion: bool) -> tuple[Array, Array]:
+    """The answers of the outputs and their noise, the free motion as one more input; `rough` (p,) is its noise."""
+    p = len(rough)
+    h, noise = answers.h[:, :p], answers.noise[:p]
+    if not free_motion:
+        return h, noise
+    base = answers.base[:, :p]
+    channel = np.zeros((len(h), p, 1))
+    channel[1:, :, 0] = np.diff(base, axis=0)
+    rounding = np.maximum(4 * EPS * np.abs(base).max(axis=0), rough)
+    if not (np.abs(channel).max(axis=0)[:, 0] > 1e3 * rounding).any():
+        return h, noise  # it rests
+    return np.concatenate([h, channel], axis=2), np.concatenate([noise, rounding[:, None]], axis=1)
+
+
+def error_of(model: Realisation, h: Array, noise: Array) -> float:
+    """The largest error of the pulse answers beyond their noise, each relative to itself unless it is mostly noise."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = model.markov(len(h)) - h
+    if not np.isfinite(difference).all():
+        return np.inf
+    outputs, inputs = scales(h, noise)
+    floor = np.maximum(1e3 * noise, 1e-9 * outputs[:, None] * inputs)
+    flat = (len(h), h.shape[1] * h.shape[2])
+    beyond = np.maximum(np.abs(difference) - 10 * noise, 0.0)
+    return relative(beyond.reshape(flat), h.reshape(flat), floor.ravel())
+
+
+def noise_level(answers: Answers) -> float:
+    """How uncertain the answers are, relative to themselves."""
+    size = np.abs(answers.h).max(axis=0)
+    used = size > 1e3 * answers.noise
+    return float((answers.noise[used] / size[used]).max(initial=0.0))
+
+
+def _moved(before: Realisation, after: Realisation) -> float:
+    """The largest distance between the eigenvalues of two models, matched; infinite when their numbers differ."""
+    from scipy.optimize import linear_sum_assignment
+
+    if len(before.A) != len(after.A):
+        return np.inf
+    distance = np.abs(before.poles[:, None] - after.poles[None, :])
+    rows, columns = linear_sum_assignment(distance)
+    return float(distance[rows, columns].max(initial=0.0))
+
+
+# ---- what the higher powers of the input polynomial do over one step: B_1 … B_q, by one trial that excites the -------
+
+
+SEED = 20180401
+"""All random excitation is the same every time."""
+
+EXPLAINED = 1e-7
+"""Relative error of the exact solution over the trial up to which it is taken as it is."""
+SHOWS = 1e-9
+"""Directions of B_j that show less than this, relative to the one that shows most, are left alone."""
+
+
+def excitation(rig: Rig, length: int, amplitudes: Array, *, powers: range, seed: int = SEED) -> Array:
+    """Random deviations (length, powers, inputs) of these powers, up to the amplitudes at their inputs."""
+    rng = np.random.default_rng(seed)
+    deviations = np.zeros((length, rig.powers, len(amplitudes)))
+    for power in powers:
+        deviations[:, power] = rng.uniform(-1, 1, (length, len(amplitudes))) * amplitudes
+    return deviations
+
+
+def with_powers(model: Realisation, rig: Rig, base: Array, amplitudes: Array) -> Array:
+    """[B_0 … B_q] (n, (q + 1) m): B_0 of the model, the others by least squares on one trial as long as `base`.
+
+    Row k of the trial deviates from the free motion by C ξ_k, ξ_{k+1} = A ξ_k + Σ_j B_j c_j,k: linear in B_1 … B_q. The
+    model may have as many outputs as rows are wide, or the unit's own only. What the trial says nothing about (B_j in
+    directions that hardly show) stays as in the exact solution of the continuous model.
+    """
+    n, m = model.B.shape
+    higher = rig.powers - 1
+    if not higher or not amplitudes.any() or not n:
+        return np.hstack([model.B, np.zeros((n, higher * m))])
+    prior = _prior(model, rig.step, higher)
+    deviations = excitation(rig, len(base), amplitudes, powers=range(1, rig.powers))
+    moved = (rig.trial().run(deviations) - base)[:, : len(model.C)]
+    signals = deviations[:, 1:].reshape(len(base), higher * m)
+    expected = Realisation(model.A, prior, model.C, np.zeros((len(model.C), higher * m))).answer(signals)
+    if relative(moved - expected, moved, EPS * 1e6 * np.abs(base[:, : len(model.C)]).max(axis=0)) <= EXPLAINED:
+        return np.hstack([model.B, prior])
+    heights = np.abs(signals).max(axis=0)
+    used = np.flatnonzero(heights)
+    sensitivity = np.zeros((n, n * len(used)))
+    rows = []
+    for signal in signals[:, used] / heights[used]:
+        rows.append(model.C @ sensitivity)
+        sensitivity = model.A @ sensitivity + np.kron(np.eye(n), signal)
+    sizes = np.maximum(np.abs(moved).max(axis=0), np.abs(expected).max(axis=0))
+    weight = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    left = (np.array(rows) * weight[:, None]).reshape(-1, n * len(used))
+    right = ((moved - expected) * weight).ravel()
+    correction = np.linalg.lstsq(left, right, rcond=SHOWS)[0]
+    prior[:, used] += correction.reshape(n, len(used)) / heights[used]
+    return np.hstack([model.B, prior])
+
+
+def _prior(model: Realisation, step: float, higher: int) -> Array:
+    """B_1 … B_q of the exact solution; without a continuous model the share ∫ θ^j dθ = 1 / (j + 1) of B_0."""
+    m = model.B.shape[1]
+    found = continuous_model(model.A, model.B, model.C, model.D, step).model
+    if found is None:
+        return np.hstack([model.B / (j + 1) for j in range(1, higher + 1)])
+    return discretise(found, Exact(), 1, step).B[:, m : (higher + 1) * m].copy()
+
+
+# ---- the free motion of a model, fitted to that of the unit ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FreeMotion:
+    """y_k = C x_k + D (u + input_offset) + output_offset from x_0 = initial, with relative `error`."""
+
+    initial: Array
+    input_offset: Array
+    output_offset: Array
+    error: float
+
+
+def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, initial: Array | None) -> FreeMotion:
+    """The initial state and the offsets with which the model moves as the unit does under the held inputs.
+
+    `sizes` (p,) is what errors are relative to, `initial` a state known beforehand. Offsets are used only as far as
+    they are needed: none, then of the outputs (an operating point that is not 0), then of the inputs (a constant push).
+    """
+    n, (p, m) = len(model.A), model.D.shape
+    with np.errstate(over="ignore", invalid="ignore"):
+        forced = model.answer(np.tile(held, (len(base), 1)))
+        rest = (base - forced) / sizes
+        decay = _stack(model.answer_to_states(len(base)), sizes)
+        constant = _stack(np.broadcast_to(np.eye(p), (len(base), p, p)), sizes)
+        steps = _stack(np.cumsum(model.markov(len(base)), axis=0), sizes)
+    if not np.isfinite(rest).all():
+        return FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
+    good = 1e-8
+    if initial is not None:
+        error = float(np.abs(decay @ initial - rest.ravel()).max(initial=0.0))
+        if error <= good:
+            return FreeMotion(initial, np.zeros(m), np.zeros(p), error)
+    best: FreeMotion | None = None
+    for parts in ([decay], [decay, constant], [decay, constant, steps]):
+        left = np.hstack(parts)
+        if not np.isfinite(left).all():
+            continue  # a model that leaves the range of numbers has no motion to compare
+        size = np.abs(left).max(axis=0, initial=0.0)
+        size = np.where(size > 0, size, 1.0)
+        solution = np.linalg.lstsq(left / size, rest.ravel(), rcond=1e-12)[0] / size
+        error = float(np.abs(left @ solution - rest.ravel()).max(initial=0.0))
+        if best is None or error < best.error / 2:
+            padded = np.concatenate([solution, np.zeros(n + p + m - len(solution))])
+            best = FreeMotion(padded[:n], padded[n + p :], padded[n : n + p], error)
+        if best.error <= good:
+            break
+    return best or FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
+
+
+def _stack(columns: Array, sizes: Array) -> Array:
+    """(N, p, k) as a matrix (N p, k), rows relative to the sizes."""
+    count, p, k = columns.shape
+    return (columns / sizes[:, None]).reshape(count * p, k)
