@@ -13,7 +13,7 @@ from cosimo import masters
 from cosimo.analysis import limits as limiting
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.limits import Base, Search, _Bracket, _follow, best_order, critical_steps, find_base, orders
-from cosimo.analysis.local import LocalSystem
+from cosimo.analysis.linearisation import LocalSystem
 from cosimo.core.errors import IdentificationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold

@@ -11,8 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from cosimo.analysis import Model, analyse
 from cosimo.analysis.limits import critical_steps, find_base
-from cosimo.analysis.local import Linearisation
-from cosimo.analysis.operating import at_start
+from cosimo.analysis.linearisation import Linearisation, at_start
 from cosimo.analysis.truth import count_steps
 from cosimo.core.system import System
 from cosimo.execution.running import run

@@ -15,7 +15,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis import pilots as piloting
 from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.local import LocalSystem
+from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
 from cosimo.analysis.side_by_side import goes_on, internal_steps
 from cosimo.analysis.spectrum import Spectrum

@@ -12,9 +12,9 @@ from scipy.linalg import expm
 
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import local as locally
+from cosimo.analysis import linearisation as locally
 from cosimo.analysis.accuracy import global_error
-from cosimo.analysis.local import LocalSystem
+from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.truth import (
     MOST_STEPS,
     OutputErrors,

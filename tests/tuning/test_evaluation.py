@@ -11,8 +11,7 @@ import pytest
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.analysis.accuracy import global_error
-from cosimo.analysis.defects import consistency
+from cosimo.analysis.accuracy import consistency, global_error
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce

@@ -98,7 +98,7 @@ class Batch:
         return np.exp(growth * self.steps)
 
     def consistency(self, *, k: int, norm: Norm) -> Array:
-        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.defects`)."""
+        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.accuracy`)."""
         linear = self.linear
         given = np.zeros((linear.layout.size - linear.size, linear.coupled.A.shape[0]))
         rows = linear.split(np.concatenate([linear.start_map(), given]))

@@ -11,10 +11,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosimo.analysis.accuracy import GlobalError, convergence_order, global_error
+    from cosimo.analysis.accuracy import GlobalError, consistency, convergence_order, global_error
     from cosimo.analysis.analysing import analyse
     from cosimo.analysis.critical import CriticalStep, critical_step
-    from cosimo.analysis.defects import consistency
     from cosimo.analysis.model import Model
     from cosimo.analysis.pilots import Budget
     from cosimo.analysis.recommendation import Recommendation
@@ -33,7 +32,7 @@ _HOMES = {
     "Spectrum": "spectrum",
     "Verdict": "verdict",
     "analyse": "analysing",
-    "consistency": "defects",
+    "consistency": "accuracy",
     "convergence_order": "accuracy",
     "critical_step": "critical",
     "global_error": "accuracy",

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cosimo.algebra import LinearSystem
+from cosimo.algebra.batch import Norm
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
@@ -106,3 +107,50 @@ def convergence_order(system: System, master: Master, *, horizon: float) -> floa
     if min(errors) == 0:
         return float("nan")
     return float(np.log2(errors[0] / errors[1]))
+
+
+# ---- how far inputs and outputs are apart at a communication point, for the worst initial state ----------------------
+#     δ = ‖(S_u − L S_y) Φ^k E‖        (glumac2018, Eq. 59, read as u = L y; E = Φ0^∞ R_v is the initial map)
+#
+# k and the norm are part of the measure: the paper's values are those of k = 2 and the 2-norm.
+
+
+def consistency(linear: LinearSystem, *, k: int, norm: Norm) -> float:
+    """δ after k macro steps in the induced 1- or 2-norm."""
+    z: Any = linear.start_map()
+    for _ in range(k):
+        z = linear.one_step.Phi @ z
+    return matrix_norm(linear.defect(z), norm)
+
+
+def matrix_norm(matrix: Any, norm: Literal[1, 2]) -> float:
+    """The induced norm of a dense or sparse matrix."""
+    if not sp.issparse(matrix):
+        return float(np.linalg.norm(matrix, ord=norm)) if matrix.size else 0.0
+    if norm == 1:
+        return float(spl.norm(matrix, 1))
+    if min(matrix.shape) <= 400:
+        return float(np.linalg.norm(matrix.toarray(), ord=2))
+    # The iteration for the largest singular value cannot start from a matrix that is zero.
+    return float(spl.svds(matrix, k=1, return_singular_vectors=False, rng=0)[0]) if matrix.count_nonzero() else 0.0
+
+
+# ---- how far a signal is from what it should be ----------------------------------------------------------------------
+
+
+def nrms(signal: Array, reference: Array) -> float:
+    """√(mean (y − y_ref)²) / (max y_ref − min y_ref), tamellin2022, Eq. 42.
+
+    0 where both are the same, also at rest; infinite for an error of a reference that does not move, and for a signal
+    that left the range of numbers.
+
+    >>> nrms(np.array([0.0, 1.0]), np.array([0.0, 2.0])) == 0.5**1.5
+    True
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = float(np.sqrt(np.mean((signal - reference) ** 2)))
+        span = float(np.ptp(reference))
+    if error == 0:
+        return 0.0
+    size = error / span if span > 0 else np.inf
+    return size if np.isfinite(size) else np.inf

@@ -11,24 +11,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.accuracy import convergence_order
+from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.defects import consistency
 from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.limits import critical_steps
-from cosimo.analysis.local import Linearisation
+from cosimo.analysis.linearisation import Linearisation, during, moments, reference_run
 from cosimo.analysis.model import Model
-from cosimo.analysis.operating import during, moments, reference_run
 from cosimo.analysis.pilots import Budget, Report, bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, usual_points
-from cosimo.analysis.reports import Moment
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import OutputErrors
-from cosimo.analysis.verdict import Verdict
+from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import step_text
 from cosimo.core.joint import joints

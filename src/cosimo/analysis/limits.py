@@ -17,7 +17,7 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.identification import Identified
-from cosimo.analysis.local import Linearisation, LocalSystem
+from cosimo.analysis.linearisation import Linearisation, LocalSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array

@@ -17,13 +17,18 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
-from cosimo.analysis.identification.models import Realisation
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.limits import SAME, Base, apart, find_base, responses
-from cosimo.analysis.local import Linearisation, LocalSystem
-from cosimo.analysis.operating import Situation, at_start
+from cosimo.analysis.linearisation import (
+    Linearisation,
+    LocalSystem,
+    Situation,
+    UnitReport,
+    at_start,
+    known_unit,
+    unit_report,
+)
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
-from cosimo.analysis.reports import UnitReport, known_unit, unit_report
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.truth import (
     OutputErrors,
@@ -466,8 +471,7 @@ def _departure(identified: Identified, inputs: Array, start: float, step: float)
         return np.inf
     finally:
         rig.close()
-    model = Realisation(identified.model.A, identified.model.B[:, :m], identified.C, identified.D)
-    ours = model.answer(inputs + identified.input_offset, identified.initial) + identified.output_offset
+    ours = identified.outputs(inputs)
     ours[:, rig.constant] = theirs[:, rig.constant]
     size = np.abs(theirs).max(axis=0, initial=0.0)
     difference = np.abs(ours - theirs).max(axis=0, initial=0.0)

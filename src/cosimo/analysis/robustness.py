@@ -14,14 +14,15 @@ under both changes, so that passive units in a lossless coupling lose their stab
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from cosimo.algebra import LinearSystem, Operations, coupled_model
-from cosimo.analysis.crossing import Crossing, Norm, search
-from cosimo.analysis.stability import NEAR_ONE, find_rest, moving_radius
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.stability import NEAR_ONE, find_rest, is_stable, moving_radius
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
@@ -195,3 +196,214 @@ def _selected(radii: Any, names: Sequence[tuple[Change, str]], limit: float) -> 
 
 def _signs(count: int) -> list[tuple[float, ...]]:
     return [s for s in itertools.product((-1.0, 0.0, 1.0), repeat=count) if any(s)]
+
+
+# ---- first crossing: the smallest change of some parameters at which ρ crosses 1, searched outwards along dire -------
+# A change of size s in direction d makes each parameter p_i into p_i · (1 + s)^(d_i) ("factor": growing and shrinking
+# by the same factor count alike) or p_i · (1 + s d_i) ("relative"). Directions have norm 1: the largest |d_i| ("box")
+# or the root of the sum of squares ("ellipsoid"). Stability sets are not intervals and not convex; what is found is the
+# *first* crossing along the directions searched: at every point tried below it ρ < 1, and between those nothing is
+# proven.
+
+
+Norm = Literal["box", "ellipsoid"]
+Build = Callable[[Mapping[str, float]], tuple[System, Master]]
+"""A system and its master from values of named parameters."""
+Scale = Literal["factor", "relative"]
+Radii = Callable[[Array], Array]
+"""ρ for an array of factors (N, k) on the k parameters."""
+PRECISION = 1e-9
+"""How closely the size of a crossing is bracketed, relative to 1 + s."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """`change`: the size s of the first crossing (0: unstable from the start; infinite: none up to `limit`).
+
+    `direction` and `factors` say which way and what the parameters are multiplied by there. `tried` points were
+    evaluated along `directions` directions.
+    """
+
+    change: float
+    direction: dict[str, float]
+    factors: dict[str, float]
+    limit: float
+    directions: int
+    tried: int
+
+    def __str__(self) -> str:
+        where = f"along {self.directions} searched directions ({self.tried} points)"
+        if self.change == 0:
+            return "unstable already without a change"
+        if np.isinf(self.change):
+            return f"no crossing up to a change of {self.limit:.0%} {where}"
+        moved = ", ".join(f"{name} × {factor:.4g}" for name, factor in self.factors.items() if factor != 1)
+        return f"first crossing at a change of {self.change:.2%} ({moved}) {where}"
+
+
+def first_crossing(
+    build: Build,
+    parameters: Mapping[str, float],
+    *,
+    limit: float = 9.0,
+    norm: Norm = "box",
+    scale: Scale = "factor",
+    shells: int = 48,
+    resolution: int = 5,
+) -> Crossing:
+    """The smallest relative change of up to three named parameters at which ρ crosses 1, up to `limit`.
+
+    `build` makes system and master from values of the parameters; `parameters` are the nominal ones. Directions: all
+    points of a grid with `resolution` points per edge on the surface of the box; then the best one is improved.
+    Points: `shells` sizes, evenly spaced in ln(1 + s), from the inside out, then bisection to 9 digits.
+
+    Guaranteed: at the crossing returned ρ ≥ 1, just before it on the same line ρ < 1, and ρ < 1 at every point tried
+    that lies further in. Not guaranteed: that no narrow island of instability lies between points that were tried.
+
+    >>> from cosimo import masters
+    >>> from cosimo.problems import two_mass_glumac
+    >>> def build(p):
+    ...     system = two_mass_glumac(**p)
+    ...     return system, masters.gauss_seidel(system, 4.0)
+    >>> print(first_crossing(build, {"ck": 1.0}))
+    first crossing at a change of 73.93% (ck × 1.739) along 2 searched directions (51 points)
+    """
+    names = tuple(parameters)
+    nominal = np.array([float(parameters[name]) for name in names])
+    if not 1 <= len(names) <= 3:
+        raise ConfigurationError(f"first_crossing searches one to three parameters, not {len(names)}.")
+    for name, value in parameters.items():
+        if not (np.isfinite(value) and value != 0):
+            raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nominal value not 0.")
+
+    def radii(factors: Array) -> Array:
+        return np.array([_radius(build, dict(zip(names, row.tolist(), strict=True))) for row in factors * nominal])
+
+    grid = np.linspace(-1, 1, resolution if len(names) > 1 else 2)
+    directions = np.array([d for d in itertools.product(grid, repeat=len(names)) if max(map(abs, d)) == 1])
+    return search(radii, names, directions, limit=limit, norm=norm, scale=scale, shells=shells)
+
+
+def _radius(build: Build, values: Mapping[str, float]) -> float:
+    return Spectrum(LinearSystem(*build(values))).radius
+
+
+def search(
+    radii: Radii,
+    names: tuple[str, ...],
+    directions: Array,
+    *,
+    limit: float,
+    norm: Norm = "box",
+    scale: Scale = "factor",
+    shells: int = 48,
+    ahead: int = 1,
+) -> Crossing:
+    """The first crossing of ρ = 1 along `directions` (N, k), improved around the best of them.
+
+    `ahead` shells, and points of a bracket, are evaluated in one call, for `radii` that take many as fast as few.
+    """
+    if not limit > 0 or (scale == "relative" and limit >= 1):
+        raise ConfigurationError(f"the limit of a change must be positive (and below 1 where relative), not {limit}.")
+    walk = _Walk(radii, norm, scale, ahead)
+    directions = walk.normed(directions)
+
+    def result(change: float, d: Array) -> Crossing:
+        factors = walk.factors(np.array([change]), d[None])[0] if np.isfinite(change) else np.full(len(names), np.nan)
+        shown, there = (dict(zip(names, values.tolist(), strict=True)) for values in (d, factors))
+        return Crossing(change, shown, there, limit, len(directions), walk.tried)
+
+    if walk.unstable(np.zeros(1), directions[:1])[0]:
+        return result(0.0, np.zeros(len(names)))
+    sizes = np.expm1(np.linspace(0, np.log1p(limit), shells + 1))
+    for begin in range(1, len(sizes), ahead):
+        part = sizes[begin : begin + ahead]
+        lines = np.tile(directions, (len(part), 1))
+        unstable = walk.unstable(np.repeat(part, len(directions)), lines).reshape(len(part), len(directions))
+        for place in np.flatnonzero(unstable.any(axis=1))[:1].tolist():
+            inner, outer, bad = sizes[begin + place - 1], part[place], directions[unstable[place]]
+            crossed = walk.bisect(np.full(len(bad), inner), np.full(len(bad), outer), bad)
+            first = int(crossed.argmin())
+            return result(*walk.improve(float(crossed[first]), bad[first]))
+    return result(np.inf, np.zeros(len(names)))
+
+
+class _Walk:
+    """Evaluates points given by size and direction, and counts them."""
+
+    def __init__(self, radii: Radii, norm: Norm, scale: Scale, ahead: int) -> None:
+        if norm not in ("box", "ellipsoid") or scale not in ("factor", "relative"):
+            raise ConfigurationError(
+                f"a change is measured by 'box' or 'ellipsoid', not '{norm}', and is a 'factor' or "
+                f"'relative', not '{scale}'."
+            )
+        self.radii, self.norm, self.scale, self.ahead, self.tried = radii, norm, scale, ahead, 0
+
+    def normed(self, directions: Array) -> Array:
+        """Directions of norm 1."""
+        size = np.abs(directions).max(axis=1) if self.norm == "box" else np.linalg.norm(directions, axis=1)
+        return np.asarray(directions / size[:, None])
+
+    def factors(self, sizes: Array, directions: Array) -> Array:
+        """What the parameters are multiplied by, (N, k)."""
+        if self.scale == "relative":
+            return np.asarray(1 + sizes[:, None] * directions)
+        return np.asarray((1 + sizes)[:, None] ** directions)
+
+    def unstable(self, sizes: Array, directions: Array) -> BoolArray:
+        """Whether ρ ≥ 1 beyond rounding at each point; a ρ that is no number at all is refused."""
+        rho = self.radii(self.factors(sizes, directions))
+        self.tried += len(rho)
+        if np.isnan(rho).any():
+            raise ConfigurationError("the spectral radius of a changed system is not a number; check its parameters.")
+        beyond: BoolArray = ~is_stable(rho)
+        return beyond
+
+    def bisect(self, low: Array, high: Array, directions: Array) -> Array:
+        """Where stability turns into instability between stable `low` and unstable `high`, all lines at once.
+
+        Each bracket is divided by `ahead` points at a time, and its first unstable part is kept.
+        """
+        inside = np.arange(1, self.ahead + 1) / (self.ahead + 1)
+        # Lines that can no longer have the smallest crossing are left as they are.
+        while len(live := np.flatnonzero((low <= high.min()) & (high - low > PRECISION * (1 + low)))):
+            points = low[live, None] + (high - low)[live, None] * inside
+            bad = self.unstable(points.ravel(), np.repeat(directions[live], self.ahead, axis=0)).reshape(points.shape)
+            ends = np.column_stack([low[live], points, high[live]])
+            first = np.where(bad.any(axis=1), bad.argmax(axis=1), self.ahead)
+            rows = np.arange(len(live))
+            low[live], high[live] = ends[rows, first], ends[rows, first + 1]
+        return high
+
+    def improve(self, change: float, d: Array) -> tuple[float, Array]:
+        """Move one component of the direction at a time, by less and less, as long as ρ ≥ 1 is met further in."""
+        width = 0.5
+        while width > 1e-3 and len(d) > 1:
+            moves = np.concatenate([width * np.eye(len(d)), -width * np.eye(len(d))])
+            near = d + moves
+            if self.norm == "box":
+                near = np.clip(near, -1, 1)
+            near = near[np.abs(near).max(axis=1) > 0]
+            near = self.normed(near)
+            near = near[np.abs(near - d).max(axis=1) > 1e-12]
+            inner = change - max(1e-6 * change, PRECISION * (1 + change))
+            if inner <= 0:  # the slightest change makes it unstable: there is nothing further in
+                break
+            bad = near[self.unstable(np.full(len(near), inner), near)] if len(near) else near
+            if not len(bad):
+                width /= 2
+                continue
+            # From outside in: the first crossing on a new line is looked for on a few points below, then by bisection.
+            below = self._inner(inner, bad)
+            crossed = self.bisect(*below, bad)
+            best = int(crossed.argmin())
+            change, d = float(crossed[best]), bad[best]
+        return change, d
+
+    def _inner(self, size: float, directions: Array) -> tuple[Array, Array]:
+        """A bracket on every line: the innermost of eight equal parts of `size` that ends unstable."""
+        parts = np.linspace(0, size, 9)[1:]
+        count = len(directions)
+        grid = self.unstable(np.tile(parts, count), np.repeat(directions, 8, axis=0)).reshape(count, 8)
+        first = np.where(grid.any(axis=1), grid.argmax(axis=1), 7)
+        return parts[first] - size / 8, parts[first]

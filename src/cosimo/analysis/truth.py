@@ -32,7 +32,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cosimo.algebra import CoupledModel, LinearSystem
-from cosimo.analysis.local import LocalSystem
+from cosimo.analysis.linearisation import LocalSystem
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent

@@ -15,8 +15,8 @@ from typing import Any
 from cosimo.analysis.connections import ConnectionEffect
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.limits import SWEEPS, Limits
+from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.recommendation import Recommendation
-from cosimo.analysis.reports import Moment, UnitReport
 from cosimo.analysis.spectrum import Mode
 from cosimo.analysis.trust import Evidence, Findings, Judgement, Trust, judge
 from cosimo.analysis.truth import OutputErrors
@@ -32,6 +32,24 @@ BRIEF = (
 """The fields of the short form."""
 SHOWN_MODES = 12
 SHOWN_OUTPUTS = 12
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The verdict at one time of a reference run.
+
+    `applies` is False where the linear picture does not apply: a unit answers small pulses of two sizes differently,
+    as at a switch or a limit, or could not be identified; `notes` names it. `changes` says what differs from the
+    moment before.
+    """
+
+    time: float
+    stable: bool | None
+    spectral_radius: float
+    critical_step: float
+    applies: bool
+    notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

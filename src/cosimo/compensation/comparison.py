@@ -17,7 +17,7 @@ import scipy.linalg
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.measures import nrms
+from cosimo.analysis.accuracy import nrms
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import (

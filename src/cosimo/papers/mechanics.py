@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cosimo.analysis.measures import nrms
+from cosimo.analysis.accuracy import nrms
 from cosimo.compensation.comparison import observed
 from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.defects import consistency
+from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.recommendation import Point, Wanted, judge_point, usual_points
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array

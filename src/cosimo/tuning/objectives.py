@@ -60,7 +60,7 @@ class Stability(Objective):
 
 @dataclass(frozen=True)
 class Consistency(Objective):
-    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.defects`)."""
+    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.accuracy`)."""
 
     k: int = 2
     norm: Norm = 2

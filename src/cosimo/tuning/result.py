@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.model import Measured, Model
 from cosimo.analysis.recommendation import Point, Recommendation, Wanted, recommend
-from cosimo.analysis.reports import UnitReport
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text
 from cosimo.core.errors import ConfigurationError

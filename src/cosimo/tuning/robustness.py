@@ -18,8 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.crossing import Crossing, first_crossing
-from cosimo.analysis.robustness import relative_radius
+from cosimo.analysis.robustness import Crossing, first_crossing, relative_radius
 from cosimo.core.arrays import ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.tuning.circle import largest_gain, lowest_second, scalings, stacked

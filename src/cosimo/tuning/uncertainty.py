@@ -20,7 +20,7 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.liveness import best_cut
 from cosimo.algebra.walking import Rows
-from cosimo.analysis.crossing import Build
+from cosimo.analysis.robustness import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.timing import TimedOperation, TimedRead, TimedRepeat, TimedStep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,13 +10,17 @@ from cosimo.analysis.identification.excitation import LONG, Answers, Pulses, rel
 from cosimo.analysis.identification.models import (
     EPS,
     Candidates,
+    Identified,
     Realisation,
+    balanced,
     continuous_model,
+    positive,
     scales,
     without_idle_modes,
 )
 from cosimo.analysis.identification.test_rig import Rig
 from cosimo.core.arrays import Array
+from cosimo.core.unit import DiscreteModel
 from cosimo.units.integrators import Exact, discretise
 
 FIRST, FIRST_AGAIN = 48, 24
@@ -203,7 +207,7 @@ def _prior(model: Realisation, step: float, higher: int) -> Array:
     return discretise(found, Exact(), 1, step).B[:, m : (higher + 1) * m].copy()
 
 
-# ---- the free motion of a model, fitted to that of the unit ------------------------------------------------------------
+# ---- the free motion of a model, fitted to that of the unit ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -257,3 +261,68 @@ def _stack(columns: Array, sizes: Array) -> Array:
     """(N, p, k) as a matrix (N p, k), rows relative to the sizes."""
     count, p, k = columns.shape
     return (columns / sizes[:, None]).reshape(count * p, k)
+
+
+# ---- models with no more states than matter, of units that are linear only for a while -------------------------------
+# The answers of a unit that bends along its motion can be reproduced by ever more states: products of its motions look
+# like modes of their own. They do little, but nothing of them survives into the next window of a run. What is kept are
+# the directions that carry the answers: the singular values of their Hankel matrix above a small share.
+
+
+REDUCED_ROWS = 32
+"""Steps over which answers and free motion are compared."""
+REDUCED_SHARE = 0.02
+"""Singular values of the answers below this share of the largest are left out."""
+
+
+def reduced(found: Identified) -> Identified:
+    """The same unit with the states that matter, as its answers have it; itself where it is known.
+
+    Its own equations by derivatives are left out: at a kink they say one side of it, answers something in between.
+    """
+    if found.means == "known":
+        return found
+    measured = continuous_model(found.model.A, found.model.B[:, : found.D.shape[1]], found.C, found.D, found.step).model
+    return _reduce(replace(found, continuous=measured, generator=measured))
+
+
+def _reduce(found: Identified) -> Identified:
+    if found.order <= 1:
+        return found
+    A, B, C, m = found.model.A, found.model.B, found.C, found.D.shape[1]
+    answers = Realisation(A, B, C, np.zeros((len(C), B.shape[1]))).markov(2 * REDUCED_ROWS + 1)[1:]
+    if not np.isfinite(answers).all():
+        return found
+    outputs, inputs = positive(np.abs(answers).max(axis=(0, 2))), positive(np.abs(answers).max(axis=(0, 1)))
+    scaled = answers / outputs[:, None] / inputs
+    hankel, shifted = _hankel(scaled, 0), _hankel(scaled, 1)
+    U, s, Vt = np.linalg.svd(hankel, full_matrices=False)
+    order = int((s > REDUCED_SHARE * s[0]).sum()) if s[0] > 0 else 0
+    if order >= found.order or order == 0:
+        return found
+    A, B, C = balanced(U[:, :order], s[:order], Vt[:order].T, shifted, outputs, inputs)
+    return _with(found, Realisation(A, B[:, :m], C, found.D), B)
+
+
+def _with(found: Identified, model: Realisation, B: Array) -> Identified:
+    """The model in place of that found; its free motion is fitted to that of the model it replaces."""
+    base = found.outputs(np.tile(found.held, (REDUCED_ROWS, 1)))
+    sizes = positive(np.maximum(np.abs(base - base[0]).max(axis=0), 1e-9 * np.abs(base).max(axis=0)))
+    motion = free_motion(model, found.held, base, sizes, None)
+    continuous = continuous_model(model.A, model.B, model.C, model.D, found.step).model
+    return replace(
+        found,
+        model=DiscreteModel(model.A, B),
+        C=model.C,
+        initial=motion.initial,
+        input_offset=motion.input_offset,
+        output_offset=motion.output_offset,
+        free=max(found.free, motion.error),
+        continuous=continuous,
+        generator=continuous,
+    )
+
+
+def _hankel(answers: Array, first: int) -> Array:
+    rows = [np.hstack(list(answers[first + i : first + i + REDUCED_ROWS - 1])) for i in range(REDUCED_ROWS)]
+    return np.vstack(rows)

@@ -103,22 +103,25 @@ class Candidates:
 
     def realise(self, n: int) -> Realisation:
         """The model with the n largest singular values."""
-        p, m = self.h.shape[1:]
-        root = np.sqrt(self.singular_values[:n])
-        U, V = self._U[:, :n], self._V[:, :n]
-        A = (U / root).T @ self._H1 @ (V / root)
         # What has no part in any answer has exactly none in the model.
         moved = np.abs(self.h[1:]).max(axis=0, initial=0.0) > 0
-        C = (U[:p] * root) * (self._outputs * moved.any(axis=1))[:, None]
-        B = (V[:m] * root).T * (self._inputs * moved.any(axis=0))
+        outputs, inputs = self._outputs * moved.any(axis=1), self._inputs * moved.any(axis=0)
+        A, B, C = balanced(self._U[:, :n], self.singular_values[:n], self._V[:, :n], self._H1, outputs, inputs)
         return Realisation(A, B, C, self.h[0])
+
+
+def balanced(U: Array, s: Array, V: Array, H1: Array, outputs: Array, inputs: Array) -> tuple[Array, Array, Array]:
+    """A, B, C of scaled answers whose Hankel matrix is U diag(s) Vᵀ, H1 one step later; `outputs`, `inputs`: scales."""
+    root = np.sqrt(s)
+    A: Array = (U / root).T @ H1 @ (V / root)
+    return A, (V[: len(inputs)] * root).T * inputs, (U[: len(outputs)] * root) * outputs[:, None]
 
 
 def scales(h: Array, noise: Array) -> tuple[Array, Array]:
     """Sizes of outputs (p,) and inputs (m,) such that no answer h / outputs / inputs is larger than 1.
 
-    An answer that stands less than ABOVE_NOISE times above its noise is made smaller than 1 in proportion, so that what is
-    mostly noise does not decide.
+    An answer that stands less than ABOVE_NOISE times above its noise is made smaller than 1 in proportion, so that what
+    is mostly noise does not decide.
     """
     size = np.maximum(np.abs(h).max(axis=0, initial=0.0), ABOVE_NOISE * noise)
     outputs = positive(size.max(axis=1, initial=0.0))
@@ -353,6 +356,11 @@ class Identified:
         push = self.model.B[:, :m] @ (self.held + self.input_offset)
         rest: Array = self.initial - np.linalg.lstsq(np.eye(n) - self.model.A, push, rcond=1e-10)[0]
         return rest
+
+    def outputs(self, inputs: Array) -> Array:
+        """The outputs (N, p) from `initial` on under absolute inputs (N, m), held over each step."""
+        model = Realisation(self.model.A, self.model.B[:, : self.D.shape[1]], self.C, self.D)
+        return model.answer(inputs + self.input_offset, self.initial) + self.output_offset
 
     def at(self, step: float) -> Identified:
         """The same unit identified at another macro step, by new trials: its solver may behave differently there."""

@@ -10,8 +10,7 @@ from scipy.stats import spearmanr
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.accuracy import global_error
-from cosimo.analysis.defects import consistency
+from cosimo.analysis.accuracy import consistency, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.arrays import Array

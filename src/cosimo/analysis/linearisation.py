@@ -14,23 +14,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from cosimo.algebra import CoupledModel, coupled_model
-from cosimo.analysis.identification import Identified, Means, identify, means_offered
-from cosimo.analysis.identification.input_output_models import free_motion
-from cosimo.analysis.identification.models import Realisation, continuous_model
+from cosimo.analysis.identification import Identified, Means, OperatingPoint, identify, means_offered
+from cosimo.analysis.identification.input_output_models import reduced
 from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
 from cosimo.analysis.identification.test_rig import Allowance
-from cosimo.analysis.operating import Situation
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import CosimoError, IdentificationError
-from cosimo.core.sources import Constant, Source
+from cosimo.core.master import Master
+from cosimo.core.result import Result
+from cosimo.core.sources import Constant, Source, Table
 from cosimo.core.system import Connection, System
-from cosimo.core.unit import DiscreteModel, LinearModel
+from cosimo.core.unit import LinearModel, Unit
+from cosimo.execution.live import Live
+from cosimo.masters import jacobi
 
 BRIEFLY = 300
 """Unit steps per input for the records of a unit that is identified at many times of a run."""
@@ -224,87 +226,173 @@ def _pushed(source: Source, push: float) -> Source:
     return Constant(source.value + push) if isinstance(source, Constant) else _Pushed(source, push)
 
 
-# ---- models with no more states than matter, of units that are linear only for a while -------------------------------
-# The answers of a unit that bends along its motion can be reproduced by ever more states: products of its motions look
-# like modes of their own. They do little, but nothing of them survives into the next window of a run. What is kept are
-# the directions that carry the answers: the singular values of their Hankel matrix above a small share.
+# ---- where the units of a system are when they are identified: at the start with consistent inputs, or along a -------
+# At the start the inputs are those with which a run begins: u = L y + b with y = g(x, u) solved. Later, every unit is
+# led to its operating point by the inputs of a reference run. It is led with the macro step at which it is identified
+# and inputs that are held over each step; held is the mean of the reference over the step, so that the state reached is
+# that of the reference to second order.
 
 
-ROWS = 32
-"""Steps over which answers and free motion are compared."""
-SHARE = 0.02
-"""Singular values of the answers below this share of the largest are left out."""
+@dataclass(frozen=True)
+class Situation:
+    """All signals of a system at one time: inputs by unit and name, outputs by unit, and how it came there.
 
-
-def reduced(found: Identified) -> Identified:
-    """The same unit with the states that matter, as its answers have it; itself where it is known.
-
-    Its own equations by derivatives are left out: at a kink they say one side of it, answers something in between.
+    `run` is the reference run that led here, None at the start.
     """
-    if found.means == "known":
-        return found
-    measured = continuous_model(found.model.A, found.model.B[:, : found.D.shape[1]], found.C, found.D, found.step).model
-    return _reduce(replace(found, continuous=measured, generator=measured))
+
+    time: float
+    start: float
+    inputs: Mapping[str, Mapping[str, float]]
+    outputs: Mapping[str, Array]
+    run: Result | None = field(default=None, repr=False)
+
+    def point(self, system: System, unit: str, step: float) -> OperatingPoint:
+        """The operating point of one unit, led there with macro steps of `step`."""
+        if self.run is None or self.time == self.start:
+            return OperatingPoint(self.start, self.start, dict(self.inputs[unit]))
+        signals = {name: self._signal(system, unit, name, step) for name in system.units[unit].inputs}
+        return OperatingPoint(self.time, self.start, signals)
+
+    def _signal(self, system: System, unit: str, name: str, step: float) -> Source:
+        assert self.run is not None
+        values = self.run[f"{unit}.{name}"]
+        if name in system.units[unit].discrete_inputs:
+            return Table(self.run.time, values, interpolation="hold")
+        return Averaged(self.run.time, values, step, self.time)
 
 
-def _reduce(found: Identified) -> Identified:
-    if found.order <= 1:
-        return found
-    A, B, C, m = found.model.A, found.model.B, found.C, found.D.shape[1]
-    answers = np.empty((2 * ROWS, len(C), B.shape[1]))
-    power = B
-    for row in answers:
-        row[:] = C @ power
-        power = A @ power
-    if not np.isfinite(answers).all():
-        return found
-    outputs, inputs = _sizes(np.abs(answers).max(axis=(0, 2))), _sizes(np.abs(answers).max(axis=(0, 1)))
-    scaled = answers / outputs[:, None] / inputs
-    hankel, shifted = _hankel(scaled, 0), _hankel(scaled, 1)
-    U, s, Vt = np.linalg.svd(hankel, full_matrices=False)
-    order = int((s > SHARE * s[0]).sum()) if s[0] > 0 else 0
-    if order >= found.order or order == 0:
-        return found
-    root = np.sqrt(s[:order])
-    A = (U[:, :order] / root).T @ shifted @ (Vt[:order].T / root)
-    B = (root[:, None] * Vt[:order])[:, : B.shape[1]] * inputs
-    C = outputs[:, None] * (U[:, :order] * root)[: len(C)]
-    return _with(found, Realisation(A, B[:, :m], C, found.D), B)
+class Averaged:
+    """The mean of a recorded signal over the step that begins at a time; from `until` on, its value."""
+
+    def __init__(self, times: Array, values: Array, step: float, until: float) -> None:
+        self._times, self._values, self._step = times, values, step
+        # Run-ups count whole steps, which need not end exactly here.
+        self._until = until - 0.75 * step
+        areas = np.diff(times) * (values[1:] + values[:-1]) / 2
+        self._area: Array = np.concatenate([[0.0], np.cumsum(areas)])
+
+    def __call__(self, time: float) -> float:
+        if time > self._until:
+            return float(np.interp(time, self._times, self._values))
+        low, high = np.interp([time, time + self._step], self._times, self._area)
+        return float((high - low) / self._step)
 
 
-def _with(found: Identified, model: Realisation, B: Array) -> Identified:
-    """The model in place of that found; its free motion is fitted to that of the model it replaces."""
-    base = _free_motion(found)
-    sizes = _sizes(np.maximum(np.abs(base - base[0]).max(axis=0), 1e-9 * np.abs(base).max(axis=0)))
-    motion = free_motion(model, found.held, base, sizes, None)
-    continuous = continuous_model(model.A, model.B, model.C, model.D, found.step).model
-    return replace(
-        found,
-        model=DiscreteModel(model.A, B),
-        C=model.C,
-        initial=motion.initial,
-        input_offset=motion.input_offset,
-        output_offset=motion.output_offset,
-        free=max(found.free, motion.error),
-        continuous=continuous,
-        generator=continuous,
+def at_start(system: System, start: float = 0.0) -> Situation:
+    """The signals with which a run begins; units are instantiated and initialised, but make no step."""
+    live = Live(system, jacobi(system, 1.0), start)
+    try:
+        live.initialise()
+        inputs = {
+            name: dict(zip(unit.inputs, live.c[name][0].tolist(), strict=True)) for name, unit in system.units.items()
+        }
+        return Situation(start, start, inputs, {name: y.copy() for name, y in live.y.items()})
+    finally:
+        live.close()
+
+
+def during(system: System, run: Result, time: float) -> Situation:
+    """The signals of a reference run (outputs and inputs recorded) at `time`, between rows by interpolation."""
+
+    def value(name: str) -> float:
+        return float(np.interp(time, run.time, run[name]))
+
+    inputs = {name: {v: value(f"{name}.{v}") for v in unit.inputs} for name, unit in system.units.items()}
+    outputs = {
+        name: np.array([value(f"{name}.{v}") for v in unit.outputs], dtype=float) for name, unit in system.units.items()
+    }
+    return Situation(time, float(run.time[0]), inputs, outputs, run)
+
+
+def reference_run(system: System, master: Master, *, start: float, stop: float) -> Result:
+    """A run that records what every unit is given; `master` should be fine enough to be trusted."""
+    from cosimo.execution.running import run
+
+    return run(system, master, start=start, stop=stop, record="all")
+
+
+def moments(system: System, run: Result, count: int, step: float) -> list[float]:
+    """`count` times of a run, the first at its start, that lie closer where signals between units move more.
+
+    Half of the measure is time, half the way that the connected inputs go, each relative to its range; all are whole
+    numbers of macro steps of `step` after the start.
+    """
+    start, stop = float(run.time[0]), float(run.time[-1])
+    way = np.zeros(len(run.time))
+    signals = [run[link.connection.target] for link in system.links]
+    moving = [signal / span for signal in signals if (span := float(np.ptp(signal))) > 0]
+    for signal in moving:
+        way[1:] += np.cumsum(np.abs(np.diff(signal)))
+    measure = (run.time - start) / (stop - start)
+    if moving:
+        measure = (measure + way / way[-1]) / 2
+    found = np.interp(np.arange(count) / count, measure, run.time)
+    whole = {start + round((time - start) / step) * step for time in found.tolist()}
+    return sorted(time for time in whole if time < stop)
+
+
+# ---- what is said of single units, and of single moments of a run ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnitReport:
+    """How a unit was identified: `fit`, `linear` and `invariant` are relative errors, NaN where it failed.
+
+    `departure` is how far the unit comes apart from its linear model when it is led through the motion that the linear
+    picture predicts; `poles` are its own, in 1/s. `error` says why it could not be identified.
+    """
+
+    name: str
+    means: Means | None
+    valid: bool
+    fit: float
+    linear: float
+    invariant: float
+    unit_steps: int
+    reasons: tuple[str, ...]
+    poles: tuple[complex, ...] = ()
+    departure: float = math.nan
+    error: str = ""
+
+    @property
+    def worst(self) -> float:
+        """The largest of the errors."""
+        return max(self.fit, self.linear, self.invariant)
+
+
+def known_unit(name: str, unit: Unit) -> UnitReport:
+    """A unit whose equations are known."""
+    model = unit.linear()
+    assert model is not None
+    poles = tuple(complex(pole) for pole in np.linalg.eigvals(model.A)) if len(model.A) <= 100 else ()
+    return UnitReport(name, "known", True, 0.0, 0.0, 0.0, 0, (), poles)
+
+
+def unit_report(name: str, outcome: Identified | Exception, like: Identified | None, departure: float) -> UnitReport:
+    """A unit that was identified, or could not be; its poles are those of `like`, at a step where they show."""
+    if not isinstance(outcome, Identified):
+        nan = math.nan
+        return UnitReport(name, None, False, nan, nan, nan, 0, (str(outcome),), error=str(outcome))
+    poles = _poles(like or outcome)
+    return UnitReport(
+        name,
+        outcome.means,
+        outcome.valid,
+        outcome.fit,
+        outcome.linear,
+        outcome.invariant,
+        outcome.unit_steps,
+        outcome.reasons,
+        tuple(complex(pole) for pole in poles),
+        departure,
     )
 
 
-def _free_motion(found: Identified) -> Array:
-    """The outputs under the held inputs."""
-    push, rows = found.held + found.input_offset, []
-    x, B = found.initial, found.model.B[:, : len(found.held)]
-    for _ in range(ROWS):
-        rows.append(found.C @ x + found.D @ push + found.output_offset)
-        x = found.model.A @ x + B @ push
-    return np.array(rows)
-
-
-def _hankel(answers: Array, first: int) -> Array:
-    rows = [np.hstack(list(answers[first + i : first + i + ROWS - 1])) for i in range(ROWS)]
-    return np.vstack(rows)
-
-
-def _sizes(found: Array) -> Array:
-    return np.where(found > 0, found, 1.0)
+def _poles(found: Identified) -> ComplexArray:
+    """In 1/s."""
+    if found.continuous is not None:
+        values: ComplexArray = np.linalg.eigvals(found.continuous.A).astype(complex)
+        return values
+    poles = found.poles
+    logarithms: ComplexArray = np.log(poles[np.abs(poles) > 0]).astype(complex)
+    return logarithms / found.step
