@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import IdentificationError
+from cosimo.core.quantities import Conversion
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
 from cosimo.units.integrators import Exact, discretise
 from cosimo.units.linear import LinearUnit, Names
@@ -416,7 +417,7 @@ class IdentifiedUnit(LinearUnit):
         """Those of the unit it came from."""
         return self.identified.source.discrete_inputs
 
-    def conversion(self, output: int, taker: Unit, variable: int) -> tuple[float, float]:
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
         """As between the units that were identified."""
         other = taker.identified.source if isinstance(taker, IdentifiedUnit) else taker
         return self.identified.source.conversion(output, other, variable)

@@ -325,7 +325,7 @@ def means_offered(unit: Unit) -> tuple[Means, ...]:
     """What identification can use, best first."""
     offered: list[Means] = []
     access = state_access(unit)
-    if access is not None and getattr(unit, "provides_directional_derivatives", False):
+    if access is not None and unit.provides_directional_derivatives:
         offered.append("derivatives")
     if unit.can_restore or access is not None:
         offered.append("differences")
@@ -381,8 +381,7 @@ def _scales(unit: Unit, point: OperatingPoint, nominal: Mapping[str, float]) -> 
 
 
 def _name(unit: Unit) -> str:
-    name = getattr(unit, "name", None) or getattr(getattr(unit, "kind", None), "__name__", None)
-    return f"the {type(unit).__name__}" + (f" '{name}'" if isinstance(name, str) else "")
+    return f"the {type(unit).__name__}" + (f" '{unit.name}'" if unit.name else "")
 
 
 # ---- whether the model can be trusted: data not used for it, the same at another time, the free motion ---------------

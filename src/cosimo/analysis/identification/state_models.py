@@ -17,7 +17,7 @@ from cosimo.analysis.identification.input_output_models import PREDICTED, error_
 from cosimo.analysis.identification.models import EPS, Realisation, positive
 from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
 from cosimo.core.arrays import Array
-from cosimo.core.unit import LinearModel
+from cosimo.core.unit import LinearModel, Unit
 
 FIRST, NUDGED = 16, 4
 """Rows of the first record of pulses; of answers to nudges."""
@@ -113,7 +113,7 @@ def _way(rig: Rig, base: Array) -> Callable[[Array], Array] | None:
     Each is tried with the states as they are, on an instance that is thrown away afterwards: the unit must then move
     as it does without.
     """
-    if getattr(rig.unit, "single_instance", False):
+    if rig.unit.single_instance:
         return None
     still = np.zeros((NUDGED, rig.powers, len(rig.unit.inputs)))
     states = base[0, rig.outputs :]
@@ -178,8 +178,8 @@ def linearise(rig: Rig) -> LinearModel:
     )
 
 
-def _real_outputs(unit: Any) -> list[str]:
-    return [info.name for info in unit.output_infos if info.continuous]
+def _real_outputs(unit: Unit) -> list[str]:
+    return [name for name in unit.outputs if name not in unit.discrete_outputs]
 
 
 def _wide(columns: Array, rig: Rig) -> Array:
@@ -189,8 +189,8 @@ def _wide(columns: Array, rig: Rig) -> Array:
     return full
 
 
-def _tall(rows: Array, unit: Any) -> Array:
+def _tall(rows: Array, unit: Unit) -> Array:
     """Rows of zeros for the outputs that have no derivatives."""
     full = np.zeros((len(unit.outputs), rows.shape[1]))
-    full[[place for place, info in enumerate(unit.output_infos) if info.continuous]] = rows
+    full[[unit.outputs.index(name) for name in _real_outputs(unit)]] = rows
     return full

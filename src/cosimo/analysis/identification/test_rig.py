@@ -84,15 +84,14 @@ class Rig:
         self.fixed = tuple(unit.inputs.index(name) for name in unit.discrete_inputs)
         self.free = tuple(i for i in range(len(unit.inputs)) if i not in self.fixed)
         """Which inputs may be varied: all but whole numbers and switches."""
-        infos = getattr(unit, "output_infos", ())
-        self.constant = [place for place, info in enumerate(infos) if not info.continuous]
+        self.constant = [unit.outputs.index(name) for name in unit.discrete_outputs]
         """Which outputs are whole numbers or switches: they count as constant, read as 0."""
         self.powers = unit.input_degree + 1
         self.outputs = len(unit.outputs)
         self.width = self.outputs + (len(access.names) if access is not None else 0)
         self.steps = self.run_up_steps = 0
         self._live: list[RigTrial] = []
-        self._alone = bool(getattr(unit, "single_instance", False))
+        self._alone = unit.single_instance
         self._shared: Instance | None = None
         self._state: Any = None
         if restore:
