@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.batch import Norm
@@ -79,7 +77,10 @@ def _row_norms(rows: Array) -> Array:
 
 def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
     A, h = linear.coupled.A, linear.master.step
-    if sp.issparse(A):
+    if not isinstance(A, np.ndarray):
+        import scipy.sparse as sp
+        import scipy.sparse.linalg as spl
+
         operator = sp.csc_array(A * h)
 
         def multiply(x: Array) -> Array:
@@ -125,8 +126,10 @@ def consistency(linear: LinearSystem, *, k: int, norm: Norm) -> float:
 
 def matrix_norm(matrix: Any, norm: Literal[1, 2]) -> float:
     """The induced norm of a dense or sparse matrix."""
-    if not sp.issparse(matrix):
+    if isinstance(matrix, np.ndarray):
         return float(np.linalg.norm(matrix, ord=norm)) if matrix.size else 0.0
+    import scipy.sparse.linalg as spl
+
     if norm == 1:
         return float(spl.norm(matrix, 1))
     if min(matrix.shape) <= 400:

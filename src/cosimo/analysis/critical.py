@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis.spectrum import Spectrum
@@ -71,6 +70,8 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     decaying = np.flatnonzero(below[:first] < 1 - MARGINAL)
     if not len(decaying):
         return CriticalStep(0.0, searched)
+
+    from scipy.optimize import brentq
 
     def excess(h: float) -> float:
         return float(search.without(search.sizes(np.array([h])), neutral)[0]) - 1

@@ -26,9 +26,8 @@ from cosimo.analysis.stability import NEAR_ONE, find_rest, is_stable, moving_rad
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.quantities import Conversion
 from cosimo.core.system import System
-from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
+from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 
 Change = Literal["rate", "gain"]
 ALL_SIGNS_UP_TO = 6
@@ -37,31 +36,12 @@ WORK = 2_000_000
 """Numbers of Φ held at once while many changes are evaluated."""
 
 
-class Rescaled(Unit):
-    """A linear unit with `rate` and `gain`, numbers or arrays (N,) of them for the algebra; it is not run."""
+class Rescaled(ChangedUnit):
+    """A linear unit with `rate` and `gain`, numbers or arrays (N,) of them."""
 
     def __init__(self, unit: Unit, rate: Any = 1.0, gain: Any = 1.0) -> None:
-        self.unit, self.rate, self.gain = unit, np.asarray(rate, dtype=float), np.asarray(gain, dtype=float)
-        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
-        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
-
-    @property
-    def discrete_inputs(self) -> tuple[str, ...]:
-        return self.unit.discrete_inputs
-
-    @property
-    def initial_state(self) -> Array:
-        """As of the unit."""
-        return self.unit.initial_state
-
-    def instantiate(self, start_time: float = 0.0) -> Instance:
-        raise TypeError("a rescaled unit is analysed, not run")
-
-    def feedthrough(self) -> BoolArray:
-        return self.unit.feedthrough()
-
-    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
-        return self.unit.conversion(output, taker.unit if isinstance(taker, Rescaled) else taker, variable)
+        super().__init__(unit)
+        self.rate, self.gain = np.asarray(rate, dtype=float), np.asarray(gain, dtype=float)
 
     def linear(self) -> LinearModel | None:
         """A and B times the rate, C and D times the gain.

@@ -13,8 +13,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.liveness import merge_equal
@@ -73,8 +71,10 @@ class Spectrum:
     def _merged(self) -> tuple[Array, npt.NDArray[np.intp]]:
         """Φ on what is carried, and the place of every carried slot in it; in large systems equal slots are merged."""
         matrix = self.linear.cycle.matrix
-        if not sp.issparse(matrix):
+        if isinstance(matrix, np.ndarray):
             return matrix, np.arange(len(matrix))
+        import scipy.sparse as sp
+
         merged, place = merge_equal(sp.csr_array(matrix))
         return merged.toarray(), place
 
@@ -85,7 +85,7 @@ class Spectrum:
     @cached_property
     def _coupled(self) -> Array:
         A = self.linear.coupled.A
-        dense: Array = A.toarray() if sp.issparse(A) else A
+        dense: Array = A if isinstance(A, np.ndarray) else A.toarray()
         return dense
 
     @cached_property
@@ -140,9 +140,9 @@ class Spectrum:
             return self._modes_with_shapes()
         poles = self.poles[self.poles.imag >= 0]
         cost = np.abs(np.exp(poles * self.step)[:, None] - self.eigenvalues)
-        rows, columns = linear_sum_assignment(cost)
+        rows, columns = match(cost)
         pairs = zip(poles[rows], self.eigenvalues[columns], strict=True)
-        return self._sorted(Mode(complex(p), self._pole(complex(mu), p), None) for p, mu in pairs)
+        return self._sorted(Mode(complex(p), nearest_pole(complex(mu), self.step, p), None) for p, mu in pairs)
 
     def _modes_with_shapes(self) -> tuple[Mode, ...]:
         poles, shapes = np.linalg.eig(self._coupled)
@@ -157,10 +157,10 @@ class Spectrum:
         # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.
         distance = np.abs(np.exp(poles * self.step)[:, None] - mu)
         scale = np.median(np.abs(poles) * self.step) + 1e-300
-        rows, columns = linear_sum_assignment(distance / scale + (1 - np.minimum(mac, 1)))
+        rows, columns = match(distance / scale + (1 - np.minimum(mac, 1)))
         self.paired = mu[columns]
         return self._sorted(
-            Mode(complex(poles[i]), self._pole(complex(mu[j]), poles[i]), float(mac[i, j]))
+            Mode(complex(poles[i]), nearest_pole(complex(mu[j]), self.step, poles[i]), float(mac[i, j]))
             for i, j in zip(rows, columns, strict=True)
             if poles[i].imag >= 0
         )
@@ -173,7 +173,7 @@ class Spectrum:
         largest = complex(self.eigenvalues[np.abs(self.eigenvalues).argmax()])
         if np.abs(self.paired - largest).min(initial=np.inf) <= 1e-9 * abs(largest):
             return None
-        return self._pole(largest, 0j)
+        return nearest_pole(largest, self.step, 0j)
 
     def _states(self, carried: ComplexArray) -> ComplexArray:
         """The states at the end of the macro step, for columns of what is carried at the cut."""
@@ -187,17 +187,25 @@ class Spectrum:
         states: ComplexArray = linear.join(rows)[linear.layout.indices("x")]
         return states
 
-    def _pole(self, mu: complex, near: complex) -> complex:
-        """log(μ) / h on the branch nearest to the monolithic pole (the principal one below the Nyquist frequency)."""
-        if mu == 0:
-            return complex(-np.inf)
-        principal = np.log(mu) / self.step
-        turn = 2 * np.pi / self.step
-        return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
-
     @staticmethod
     def _sorted(modes: Iterable[Mode]) -> tuple[Mode, ...]:
         return tuple(sorted(modes, key=lambda mode: (abs(mode.monolithic), mode.monolithic.imag)))
+
+
+def nearest_pole(mu: complex, step: float, near: complex) -> complex:
+    """log(μ) / h on the branch nearest to the pole `near` (the principal one below the Nyquist frequency)."""
+    if mu == 0:
+        return complex(-np.inf)
+    principal, turn = np.log(mu) / step, 2 * np.pi / step
+    return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
+
+
+def match(cost: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows and columns of the pairs, one to one, whose costs have the smallest sum."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(cost)
+    return rows, columns
 
 
 def _squares(columns: ComplexArray) -> Array:

@@ -12,10 +12,9 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.spectrum import Spectrum
+from cosimo.analysis.spectrum import Spectrum, match, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.target import Gains, Target, dense, rebuild, require_linear, target_map
 from cosimo.core.arrays import ComplexArray
@@ -82,7 +81,7 @@ def compensated_modes(path: Target, before: Spectrum, after: Spectrum) -> tuple[
     reached = after.eigenvalues[_nearest(aimed, after.eigenvalues)]
     modes = []
     for mode, place in zip(found, _nearest(np.array([mode.monolithic for mode in found]), poles), strict=True):
-        aim, got = (_pole(complex(values[place]), path.h, mode.monolithic) for values in (aimed, reached))
+        aim, got = (nearest_pole(complex(values[place]), path.h, mode.monolithic) for values in (aimed, reached))
         modes.append(CompensatedMode(mode.monolithic, aim, mode.cosimulated, got))
     return tuple(modes)
 
@@ -149,18 +148,10 @@ def _changed(system: System) -> Iterator[tuple[str, str, float, System]]:
 
 def _nearest(wanted: ComplexArray, found: ComplexArray) -> npt.NDArray[np.intp]:
     """For each wanted value the place of the one found that it is matched with; no two share one."""
-    rows, columns = linear_sum_assignment(np.abs(wanted[:, None] - found))
+    rows, columns = match(np.abs(wanted[:, None] - found))
     places = np.zeros(len(wanted), dtype=np.intp)
     places[rows] = columns
     return places
-
-
-def _pole(mu: complex, h: float, near: complex) -> complex:
-    """log(μ) / h on the branch nearest to the pole `near`."""
-    if mu == 0:
-        return complex(-np.inf)
-    principal, turn = np.log(mu) / h, 2 * np.pi / h
-    return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
 
 
 # ---- what `compensate` returns: the compensated master, with the verdict on it ---------------------------------------

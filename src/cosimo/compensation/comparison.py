@@ -13,7 +13,6 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
@@ -237,6 +236,8 @@ def _energy_matrix(system: System, A: Array) -> Array | None:
     if len(masses) < len(system.units):
         return None
     positions, velocities = state_places(map(len, masses))
+    import scipy.linalg
+
     M = scipy.linalg.block_diag(*masses)
     K = -M @ A[np.ix_(velocities, positions)]
     if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max(initial=1e-300):

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
-import scipy.sparse as sp
 
 from cosimo.algebra import CoupledModel, LinearSystem
 from cosimo.core.arrays import Array
@@ -188,6 +186,8 @@ class Target:
     @cached_property
     def scale(self) -> Array:
         """Per state a measure in which the coupled system is balanced: whether in metres or millimetres, one size."""
+        import scipy.linalg
+
         _, (scale, _) = scipy.linalg.matrix_balance(self.coupled.A, permute=False, separate=True)
         sizes: Array = scale
         return sizes
@@ -345,7 +345,7 @@ def rebuild(unit: LinearUnit, **changes: Any) -> LinearUnit:
 def dense(coupled: CoupledModel) -> CoupledModel:
     """The same model with plain arrays."""
     return replace(
-        coupled, **{name: part.toarray() if sp.issparse(part) else part for name, part in vars(coupled).items()}
+        coupled, **{name: part.toarray() if hasattr(part, "toarray") else part for name, part in vars(coupled).items()}
     )
 
 

@@ -18,11 +18,11 @@ import scipy.sparse as sp
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.model import Model
-from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.sources import Constant
 from cosimo.core.system import Connection, System
-from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
+from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 from cosimo.units import StateSpace
 
 OUTSIDE = "(outside)"
@@ -106,31 +106,20 @@ def scene(model: Model) -> Scene:
     return Scene(system, free, columns, model.horizon, left_out, model)
 
 
-class Pushed(Unit):
+class Pushed(ChangedUnit):
     """A linear unit that gets u + d: the number 1 joins its states, [x; 1]' = [A_d B_0 d; 0 1] [x; 1] + [B; 0] u.
 
     Every coupling of ours passes a constant on as it is, so that it may as well come after the coupling.
     """
 
     def __init__(self, unit: Unit, push: Array) -> None:
-        self.unit, self.push = unit, push
-        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
-        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
-
-    @property
-    def discrete_inputs(self) -> tuple[str, ...]:
-        return self.unit.discrete_inputs
+        super().__init__(unit)
+        self.push = push
 
     @property
     def initial_state(self) -> Array:
         """The states of the unit and the number 1."""
         return np.append(self.unit.initial_state, 1.0)
-
-    def instantiate(self, start_time: float = 0.0) -> Instance:
-        raise TypeError("a unit with its offsets inside is analysed, not run")
-
-    def feedthrough(self) -> BoolArray:
-        return self.unit.feedthrough()
 
     def linear(self) -> LinearModel | None:
         model = self.unit.linear()
