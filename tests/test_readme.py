@@ -33,9 +33,7 @@ from cosimo.core.unit import Unit
 from cosimo.formats.export import export_unit
 from cosimo.formats.information import describe
 from cosimo.papers import reproduce
-from cosimo.reporting.compensating import compensation_document
-from cosimo.reporting.fields import run_fields
-from cosimo.reporting.studying import study_document
+from cosimo.reporting.documents import compensation_document, run_fields, study_document
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.trials import Comparison, combinations, reference, try_masters
 from cosimo.tuning import Space

@@ -25,7 +25,7 @@ from cosimo.couplings import Dmd
 from cosimo.execution.running import run
 from cosimo.papers.mechanics import coupling_signal, monolithic_motion
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_undamped
-from cosimo.reporting.compensating import compensation_document
+from cosimo.reporting.documents import compensation_document
 from cosimo.units import ForwardEuler, Mechanical, PythonUnit, StateSpace
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"

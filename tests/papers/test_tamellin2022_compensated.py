@@ -8,7 +8,6 @@ import pytest
 from cosimo.papers.assignment import assign
 from cosimo.papers.laplace import LaplaceModel
 from cosimo.papers.mechanics import coupling_signal, energy, nrms
-from cosimo.papers.random_two_mass import random_study
 from cosimo.papers.richiedei2024 import PRINTED, motions
 from cosimo.papers.richiedei2024 import claims as motor_claims
 from cosimo.papers.stiffness import DynamicStiffness
@@ -19,6 +18,7 @@ from cosimo.papers.tamellin2022 import (
     disagreement,
     forced_response,
     free_evolution,
+    random_study,
     rank_one,
 )
 from cosimo.problems import four_mass, motor_gearbox

@@ -15,8 +15,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
-from cosimo.papers import PAPERS, reproduce
-from cosimo.papers.claims import Claim
+from cosimo.papers import PAPERS, Claim, reproduce
 from cosimo.papers.pikulinski2025 import HELD, papers_dmd, predicted, without_soft_start
 from cosimo.papers.tamellin2022 import CASES, free_evolution
 from cosimo.problems import CATALOGUE, find

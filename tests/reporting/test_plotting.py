@@ -9,8 +9,18 @@ import pytest
 
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.result import Result
-from cosimo.reporting.plotting import curve_fields, draw_figure, gather, signals_text, terminal_text, thinned
-from cosimo.reporting.plotting_canvas import Canvas, Curve, Frame, frame_of, plot_text
+from cosimo.reporting.plotting import (
+    Canvas,
+    Curve,
+    Frame,
+    curve_fields,
+    draw_figure,
+    frame_of,
+    gather,
+    plot_text,
+    signals_text,
+    terminal_text,
+)
 
 BLANK = 0x2800
 
@@ -50,7 +60,7 @@ def test_no_peak_is_lost() -> None:
     canvas = Canvas(40, 5, Frame(0.0, 1.0, -1.0, 1.0))
     canvas.draw(Curve("y", x, y))
     assert (round(0.123457 * 79), 0) in points(canvas)
-    _, thin = thinned(Curve("y", x, y), 4000)
+    _, thin = Curve("y", x, y).thinned(4000)
     assert len(thin) <= 4002
     assert thin.max() == 1.0
     assert thin.min() == 0.0

@@ -10,11 +10,14 @@ import pytest
 from rich.console import Console
 
 import cosimo as co
+from cosimo.analysis.pilots import Standing as PilotStanding
 from cosimo.core.document import Document, Mark, as_text
 from cosimo.core.result import Warned
 from cosimo.execution.engines import EngineOptions
-from cosimo.reporting.terminal import colourful, paint, paint_mark, table
-from cosimo.reporting.terminal_progress import RunProgress, run_progress
+from cosimo.reporting.progress import RunProgress, SearchProgress, StudyProgress, show, show_on_terminal
+from cosimo.reporting.terminal import colourful, paint, paint_mark
+from cosimo.studies import Standing as StudyStanding
+from cosimo.tuning import Progress
 
 
 class Screen(io.StringIO):
@@ -52,16 +55,8 @@ def test_a_headline_has_the_colour_of_its_mark(mark: Mark, code: str, screen: Sc
     assert plain == as_text(document)
 
 
-def test_tables_align_what_is_seen(screen: Screen) -> None:
-    rows = [[paint("one", "red", stream=screen), "1.5"], ["three", "-20"]]
-    lines = table(rows, ["name", "value"], numbers=[1])
-    assert lines[0] == "name   value"
-    assert lines[1] == "\x1b[31mone\x1b[0m      1.5"
-    assert lines[2] == "three    -20"
-
-
 def test_nothing_is_drawn_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with run_progress(0.0, 1.0, 0.1) as progress:
+    with show_on_terminal(RunProgress(0.0, 1.0, 0.1)) as progress:
         assert progress is None
     assert capsys.readouterr().err == ""
 
@@ -83,7 +78,7 @@ def drawn(progress: RunProgress, watched: Asked, *words: str) -> str:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=160, color_system=None)
     progress.watch(watched)
-    with progress.shown(console, delay=0.0):
+    with show(progress, console=console):
         progress._asked = 0.0
         end = time.monotonic() + 60.0
         while watched.questions < 2 or not all(word in screen.getvalue() for word in words):
@@ -95,7 +90,7 @@ def drawn(progress: RunProgress, watched: Asked, *words: str) -> str:
 
 def test_the_bar_shows_time_speed_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine may take seconds until the next step.
-    monkeypatch.setattr("cosimo.reporting.terminal_progress.WAITING", 30.0)
+    monkeypatch.setattr("cosimo.reporting.progress.WAITING", 30.0)
     progress = RunProgress(0.0, 100.0, 0.01)
     shown = drawn(progress, Asked(), "of 100 s", "real time", "steps/s", "left")
     assert "waiting" not in shown
@@ -118,7 +113,7 @@ def test_a_short_run_is_asked_nothing_and_draws_nothing() -> None:
     watched = Asked(Warned("x doubles", 0.0, grows=True))
     progress = RunProgress(0.0, 1.0, 0.001)
     progress.watch(watched)
-    with progress.shown(Console(file=screen, force_terminal=True), delay=60.0):
+    with show(progress, console=Console(file=screen, force_terminal=True), delay=60.0):
         for k in range(1000):
             progress(k * 0.001, 1.0)
     assert screen.getvalue() == ""
@@ -138,6 +133,28 @@ def test_a_silent_run_says_for_whom_it_waits() -> None:
     progress.watch(Asked())
     progress.heard -= 75.0
     assert "⌛ waiting for unit 'tyre' for 1:15" in progress.line()
+
+
+def test_searches_tell_their_front_and_pilot_runs_their_budget() -> None:
+    progress = SearchProgress(200)
+    assert (progress.done, progress.total) == (0, 200)
+    assert progress.line().startswith("grid, 0:0")
+    progress(Progress("search", 50, 200, 7, 0.123456))
+    assert (progress.done, progress.total) == (50, 200)
+    assert progress.line().startswith("search: 50/200, front 7, hypervolume 0.1235, 0:0")
+    progress(PilotStanding(3, 1.25, 60.0, False))
+    assert (progress.done, progress.total) == (1.25, 60.0)
+    assert progress.line().startswith("pilots: 3 pilot runs, 1.2 of 60 s, 0:0")
+
+
+def test_studies_tell_what_is_left_at_the_speed_of_this_session() -> None:
+    progress = StudyProgress()
+    progress.begin -= 75.0
+    progress(StudyStanding(100, 400, 0))
+    assert progress.line() == "100/400 runs, 0 without result, 1:15, ? left"
+    progress(StudyStanding(200, 400, 2))
+    assert (progress.done, progress.total) == (200, 400)
+    assert progress.line() == "200/400 runs, 2 without result, 1:15, 2:30 left"
 
 
 @pytest.mark.parametrize("kind", ["kernel", "reference"])

@@ -63,12 +63,12 @@ def analyse(
             f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
         )
     from cosimo.analysis.pilots import Budget
-    from cosimo.reporting.terminal_progress import pilot_progress
+    from cosimo.reporting.progress import PilotProgress, show_on_terminal
 
     if write:
         require_file(scenario)
     allowed = Budget.parse(budget) if budget is not None else None
-    with pilot_progress(shown=not json_) as progress:
+    with show_on_terminal(PilotProgress(), shown=not json_) as progress:
         verdict = scenario.analyse(at=_times(at), along=along, pilots=pilots, budget=allowed, progress=progress)
     present(verdict.document, as_fields=json_, details=details)
     advice, name = verdict.recommendation, described.provenance["scenario"]["system"]

@@ -25,7 +25,7 @@ def compensate(
     """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
     from cosimo.compensation import compare
     from cosimo.compensation import compensate as compensate_system
-    from cosimo.reporting.compensating import compensation_document
+    from cosimo.reporting.documents import compensation_document
 
     stop = stop_of(described, stop_time)
     found = compensate_system(described.system, described.master, target=cast(Any, target))
@@ -59,7 +59,7 @@ def compare(
     """Run every combination of masters and couplings: trust, error and cost in one table."""
     from cosimo.analysis.memory import Memory
     from cosimo.analysis.model import Model
-    from cosimo.reporting.comparing import draw_comparison
+    from cosimo.reporting.pictures import draw_comparison
     from cosimo.studies.trials import Comparison, combinations, try_masters
     from cosimo.studies.trials import reference as solve
 

@@ -6,7 +6,6 @@ Whoever presses the tab key waits: nothing heavy is imported, and a file is open
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,6 @@ LISTS: dict[str, Sequence[str]] = {
 """Options that take such words separated by commas."""
 Completer = Callable[..., list[str]]
 """Takes what is typed (`incomplete`), maybe after the context, and gives what it could become."""
-_NAME = re.compile(r'^    (?:"([a-z0-9-]+)": |Problem\(\s*"([a-z0-9-]+)")', re.MULTILINE)
-_PACKAGE = Path(__file__).parents[1]
 
 
 def completing(verb: Callable[..., None]) -> Callable[..., None]:
@@ -126,18 +123,14 @@ def variables(path: Path) -> Iterator[str]:
 
 
 def problems() -> list[str]:
-    """The names in the catalogue, from its text: importing it would take a second."""
-    return _names("problems/catalogue.py")
+    """The names in the catalogue."""
+    from cosimo.problems import CATALOGUE
+
+    return list(CATALOGUE)
 
 
 def papers() -> list[str]:
     """The papers that are reproduced."""
-    return _names("papers/__init__.py")
+    from cosimo.papers import PAPERS
 
-
-def _names(file: str) -> list[str]:
-    try:
-        text = (_PACKAGE / file).read_text(encoding="utf-8")
-    except OSError:
-        return []
-    return [first or second for first, second in _NAME.findall(text)]
+    return list(PAPERS)

@@ -14,21 +14,21 @@ from cosimo.cli.application import Json, app, say
 @app.command()
 def problems(json_: Json = False) -> None:
     """List the built-in problems and their parameters."""
+    from cosimo.core.document import Column, Table, table_lines
     from cosimo.problems import CATALOGUE
-    from cosimo.reporting.terminal import table
 
-    if json_:
-        listed = [
-            {"name": p.name, "title": p.title, "citation": p.citation, "step_size": p.step, "parameters": p.parameters}
-            for p in CATALOGUE.values()
-        ]
-        say({"problems": listed})
-        return
     rows = [
-        [p.name, f"{p.step:g}", p.title, p.citation, " ".join(f"{n}={v:g}" for n, v in p.parameters.items())]
+        {"name": p.name, "title": p.title, "citation": p.citation, "step_size": p.step, "parameters": p.parameters}
         for p in CATALOGUE.values()
     ]
-    say("\n".join(table(rows, ("problem", "step/s", "what", "from", "parameters (--set)"), numbers=(1,))))
+    columns = (
+        Column("name", "problem", str, False),
+        Column("step_size", "step/s", lambda step: f"{step:g}"),
+        Column("title", "what", str, False),
+        Column("citation", "from", str, False),
+        Column("parameters", "parameters (--set)", lambda p: " ".join(f"{n}={v:g}" for n, v in p.items()), False),
+    )
+    say({"problems": rows} if json_ else "\n".join(table_lines(Table("", "", columns, rows))))
 
 
 @app.command()
@@ -55,7 +55,7 @@ def reproduce(
 
 
 def _draw(papers: list[str], folder: Path) -> list[str]:
-    from cosimo.papers.figures import draw, without_figures
+    from cosimo.papers import draw, without_figures
 
     files = [str(path) for path in draw(papers, folder)]
     if none := without_figures(papers):

@@ -28,7 +28,7 @@ def resume(
     """
     from cosimo.cli.run import report_run
     from cosimo.formats.resuming import resumable
-    from cosimo.reporting.terminal_progress import run_progress
+    from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
     begin = time.perf_counter()
     failure: RunError | None = None
@@ -37,7 +37,7 @@ def resume(
     start = found.request.start + found.saved["step"] * found.master.step
     detail(f"going on from t = {start:g} s to {found.request.stop:g} s")
     try:
-        with run_progress(start, found.request.stop, found.master.step) as progress:
+        with show_on_terminal(RunProgress(start, found.request.stop, found.master.step), delay=DELAY) as progress:
             result = found.run(progress=progress)
     except RunError as error:
         if error.result is None:

@@ -147,14 +147,14 @@ def _run(
 ) -> None:
     from cosimo.execution.running import run as run_system
     from cosimo.masters.words import command_options
-    from cosimo.reporting.terminal_progress import run_progress
+    from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
     begin = time.perf_counter()
     failure: RunError | None = None
     system, master = described.system, described.master
     detail(f"from {span.start:g} s to {span.stop:g} s by the {'adaptive' if adaptive else engine.kind} engine")
     try:
-        with run_progress(span.start, span.stop, master.step) as progress:
+        with show_on_terminal(RunProgress(span.start, span.stop, master.step), delay=DELAY) as progress:
             result = run_system(
                 system,
                 master,
@@ -193,7 +193,7 @@ def report_run(
     asking: str = "cosimo analyse",
 ) -> None:
     """Say what came out of a run, also of one that failed; `asking` is the command that would assess it."""
-    from cosimo.reporting.fields import run_fields
+    from cosimo.reporting.documents import run_fields
 
     fields = run_fields(result, wall, str(path) if path else None)
     verdict = fields["verdict"]

@@ -67,7 +67,8 @@ def sweep(
     What is varied: parameters of a built-in problem (as in --set), UNIT.VARIABLE (parameters and start values of FMUs,
     inputs that nothing is connected to), and step, the macro step.
     """
-    from cosimo.reporting.studying import progress_bar, study_document
+    from cosimo.reporting.documents import study_document
+    from cosimo.reporting.progress import StudyProgress, show_on_terminal
     from cosimo.studies import Study, run_study
     from cosimo.studies.measures import USUAL
     from cosimo.units.fmu import Fmu
@@ -90,7 +91,7 @@ def sweep(
         target=described.target,
         isolation={n: u.isolation for n, u in described.system.units.items() if isinstance(u, Fmu) and u.isolation},
     )
-    with progress_bar() as report:
+    with show_on_terminal(StudyProgress()) as report:
         found = run_study(
             study, workers=workers, scheduler=scheduler, output=output_file, resume=resume, progress=report
         )

@@ -39,7 +39,7 @@ def tune(
     """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
     from dataclasses import replace
 
-    from cosimo.reporting.tuning import draw_front
+    from cosimo.reporting.pictures import draw_front
     from cosimo.scenario import Scenario
 
     scenario = Scenario.of(load_target(target, set_))
@@ -60,7 +60,7 @@ def tune(
 def _tuned(scenario: Scenario, space: Space, plan: Plan, *, shown: bool) -> Tuned:
     from dataclasses import replace
 
-    from cosimo.reporting.tuning import progress_bar
+    from cosimo.reporting.progress import SearchProgress, show_on_terminal
 
     step = max(space.given, default=scenario.step)
     plan = plan.timed(scenario.system, step or 1e-3)
@@ -68,7 +68,7 @@ def _tuned(scenario: Scenario, space: Space, plan: Plan, *, shown: bool) -> Tune
         wanted = replace(plan.settings.wanted, error=scenario.target)
         plan = replace(plan, settings=replace(plan.settings, wanted=wanted))
     try:
-        with progress_bar(plan.evaluations, shown=shown) as report:
+        with show_on_terminal(SearchProgress(plan.evaluations), shown=shown) as report:
             return scenario.tune(
                 space,
                 objectives=plan.objectives,

@@ -19,8 +19,9 @@ from cosimo.core.system import System
 from cosimo.core.timing import TimedStep
 from cosimo.couplings import Nepce
 from cosimo.execution.running import run
-from cosimo.papers.claims import Claim
+from cosimo.papers import Claim
 from cosimo.problems.masses import two_mass_glumac
+from cosimo.tuning.fronts import nondominated
 
 CONTROL_21 = {"two.F": 0.6}
 CONTROL_12 = {"one.x": 0.59, "one.v": 0.36}
@@ -48,15 +49,9 @@ def paper_masters(
 
 def pareto_front(objectives: Array) -> npt.NDArray[np.bool_]:
     """Which rows of `objectives` (N, 2) no other row dominates (Eqs. 66, 67 with the inequality the right way)."""
-    order = np.lexsort((objectives[:, 1], objectives[:, 0]))
-    front = np.zeros(len(objectives), dtype=bool)
-    best, last = np.inf, np.full(2, np.nan)
-    for i in order:
-        first, second = objectives[i]
-        if second < best or (first == last[0] and second == last[1]):
-            front[i] = True
-            best, last = second, objectives[i]
-    return front
+    front = objectives[nondominated(objectives)]
+    equal: npt.NDArray[np.bool_] = (objectives[:, None] == front[None]).all(axis=-1).any(axis=1)
+    return equal
 
 
 def first_crossing(name: str, parameter: str, *, step: float = 9.0) -> float:

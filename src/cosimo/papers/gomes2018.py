@@ -18,7 +18,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.papers.claims import Claim
+from cosimo.papers import Claim
 from cosimo.problems.masses import double_mass_spring_damper
 
 STEPS = (0.001, 0.005, 0.01, 0.1)

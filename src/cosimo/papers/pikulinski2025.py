@@ -20,7 +20,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution.running import run
-from cosimo.papers.claims import Claim
+from cosimo.papers import Claim
 from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_pressure, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
 from cosimo.problems.pendulum_chain import Pendula

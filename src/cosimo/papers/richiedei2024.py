@@ -1,21 +1,28 @@
-"""Every number of richiedei2024: the compensated motor, gearbox and load."""
+"""Every number and figure of richiedei2024: the compensated motor, gearbox and load."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cosimo import masters
-from cosimo.core.arrays import Array
-from cosimo.papers.assignment import Assignment, assign
-from cosimo.papers.claims import Claim, pole_claim
-from cosimo.papers.feedback import with_feedback
-from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
 from cosimo.papers.stiffness import DynamicStiffness
+from cosimo.papers.assignment import Assignment, assign
+from cosimo.papers.feedback import with_feedback
+from cosimo.core.arrays import Array
+from cosimo.papers import Claim, Picture, pole_claim
+from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
+from cosimo.papers.mechanics_figures import Signal, draw_energy, draw_primary_poles, draw_signal, end_of
 from cosimo.problems.plants import motor_gearbox
+from cosimo.reporting.pictures import legend, letter, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 STEP, STOP = 1e-4, 0.5
 PRINTED = np.array(
@@ -103,10 +110,10 @@ def _cosimulated_shapes(stiffness: DynamicStiffness) -> Iterator[Claim]:
 def _gains(assignment: Assignment) -> Iterator[Claim]:
     computed: Array = np.hstack(assignment.gains)
     names = ("x_M", "x_L*", "x_M*", "x_L")
-    for row, letter in enumerate("dfg"):
+    for row, gain in enumerate("dfg"):
         for column, signal in enumerate(names):
             yield Claim(
-                f"Sec. 3.3: {letter}{column + 1} ({signal})",
+                f"Sec. 3.3: {gain}{column + 1} ({signal})",
                 float(PRINTED[row, column]),
                 float(computed[row, column]),
                 tolerance=float(HALF_DIGIT[row, column]) * (1 + 1e-9),
@@ -154,3 +161,51 @@ def _energies() -> Iterator[Claim]:
 
 def _ratio(values: Array) -> float:
     return float(values[-1] / values[0])
+
+
+# ---- the figures of richiedei2024: poles, speeds and energy of motor, gearbox and load -------------------------------
+
+
+MAGNIFIED = 0.05
+"""Length of the magnified view at the end, in seconds."""
+
+
+def pictures() -> Iterator[Picture]:
+    """All figures."""
+    yield Picture("fig-03-dominant-poles", dominant_poles())
+    found = {name: motion for name, motion in motions().items() if name != "exact"}
+    yield Picture("fig-04-motor-speed", speed(found, 0, "motor speed"))
+    yield Picture("fig-05-load-speed", speed(found, 1, "load speed"))
+    yield Picture("fig-06-energy", energies(found))
+
+
+def dominant_poles() -> Figure:
+    """Fig. 3: the primary poles, monolithic and co-simulated without and with compensation."""
+    figure, (axes,) = panels(1, 1, size=(7.2, 4.8))
+    draw_primary_poles(axes, assign(DynamicStiffness(motor_gearbox(), STEP)).require())
+    axes.set_title("motor, gearbox and load, 0.1 ms")
+    legend(figure, axes, columns=3)
+    return figure
+
+
+def speed(found: dict[str, Motion], coordinate: int, name: str) -> Figure:
+    """Figs. 4 and 5: one speed over the run, and at its end."""
+    figure, axes = panels(1, 2, size=(9.8, 3.6), width_ratios=[1.5, 1])
+    time = found["monolithic"].time
+    signal = Signal(name, "rad s⁻¹", {kind: motion.velocities[:, coordinate] for kind, motion in found.items()})
+    stop = end_of(time)
+    for number, window in enumerate(((0.0, stop), (stop - MAGNIFIED, stop))):
+        draw_signal(axes[number], time, signal, window)
+        axes[number].set_title(letter(number, name + (", magnified view" if number else "")))
+    legend(figure, axes[0])
+    return figure
+
+
+def energies(found: dict[str, Motion]) -> Figure:
+    """Fig. 6: the mechanical energy."""
+    figure, (axes,) = panels(1, 1, size=(7.2, 3.9))
+    system = motor_gearbox()
+    draw_energy(axes, found["monolithic"].time, {kind: energy(system, motion) for kind, motion in found.items()})
+    axes.set_title("motor, gearbox and load, 0.1 ms")
+    legend(figure, axes)
+    return figure

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from cosimo.core.system import System
 from cosimo.problems.catalogue import CATALOGUE, Problem, find
+
+if TYPE_CHECKING:
+    from cosimo.core.system import System
 
 __all__ = ["CATALOGUE", "Problem", "find"]
 

@@ -10,9 +10,12 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.system import System
+
+if TYPE_CHECKING:  # the shell completes names from here
+    from cosimo.core.system import System
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,20 @@
-"""Quick figures of results: which signals of which runs, in the terminal or in a file."""
+"""Quick figures of results for `cosimo plot`: which signals of which runs, in the terminal or in a file.
+
+In the terminal a curve is drawn on a grid of braille characters, each two points wide and four high. A point (x, y) of
+a canvas of c columns and r rows lies at
+
+    i = round((x − x0) / (x1 − x0) · (2 c − 1)),        j = round((y1 − y) / (y1 − y0) · (4 r − 1))
+
+and neighbouring points are joined by lines. Of long runs the smallest and the largest value of every stretch are drawn,
+so that no peak is lost.
+"""
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
+from cosimo.core.decimation import decimate
+from cosimo.core.document import Column, Table, table_lines
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.result import Result
 from cosimo.execution.recording import choose
-from cosimo.reporting.plotting_canvas import COLOURS, Curve, plot_text
-from cosimo.reporting.terminal import colourful, table
+from cosimo.reporting.terminal import colourful, paint
 
 DRAWN = (".png", ".svg", ".pdf")
 """Figure files that matplotlib draws; `.html` is made with plotly."""
@@ -23,6 +35,22 @@ POINTS = 4000
 """Points per curve in a page: two per column of a wide screen."""
 ROWS, LOW = 16, 8
 """Rows of a plot in the terminal, alone and where there are several."""
+COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
+"""Of the curves in the terminal, in turn."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One signal of one run: x (K,) increasing, y (K,)."""
+
+    name: str
+    x: Array
+    y: Array
+
+    def thinned(self, points: int) -> tuple[Array, Array]:
+        """At most about `points` of the rows: of every stretch its smallest and its largest value."""
+        places = decimate(self.y, points // 2)
+        return self.x[places], self.y[places]
 
 
 @dataclass(frozen=True)
@@ -39,17 +67,16 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
     A pattern must match in at least one result; otherwise the nearest name is suggested.
     """
     known = list(dict.fromkeys(name for result in results.values() for name in result.names))
-    try:
-        wanted = [known[place] for place in choose(known, patterns)]
-    except UnknownNameError:
-        missing = next(p for p in patterns if not _matching(known, p))
-        raise UnknownNameError("signal", missing, known) from None
+    for pattern in patterns:
+        try:
+            choose(known, [pattern])
+        except UnknownNameError:
+            raise UnknownNameError("signal", pattern, known) from None
+    wanted = [known[place] for place in choose(known, patterns)]
+    begin, end = (limit if limit is not None else sign * math.inf for limit, sign in zip(span, (-1, 1), strict=True))
     curves = []
     for label, result in results.items():
-        begin, end = span
-        keep = np.ones(len(result.time), dtype=bool)
-        keep &= result.time >= begin if begin is not None else True
-        keep &= result.time <= end if end is not None else True
+        keep = (result.time >= begin) & (result.time <= end)
         if not keep.any():
             held = f"from {result.time[0]:g} s to {result.time[-1]:g} s" if len(result) else "no time at all"
             raise ConfigurationError(f"'{label}' has no row in the chosen time; it holds {held}.")
@@ -60,40 +87,25 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
     return Plotted(tuple(curves), tuple(wanted))
 
 
-def _matching(names: Sequence[str], pattern: str) -> bool:
-    try:
-        return bool(choose(names, [pattern]))
-    except UnknownNameError:
-        return False
-
-
-def terminal_text(plotted: Plotted, columns: int | None = None) -> str:
-    """All curves in one plot where colours tell them apart, else one below the other; numbers underneath."""
-    import sys
-
-    width = columns or min(shutil.get_terminal_size().columns, 160)
-    together = len(plotted.curves) == 1 or (colourful(sys.stdout) and len(plotted.curves) <= len(COLOURS))
-    if together:
-        parts = [plot_text(plotted.curves, width, ROWS)]
-    else:
-        parts = [plot_text([curve], width, LOW) for curve in plotted.curves]
-    return "\n".join([*parts, *table([_numbers(curve) for curve in plotted.curves], HEADER, numbers=(1, 2, 3, 4))])
-
-
-HEADER = ("signal", "first", "last", "smallest", "largest")
+# ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def curve_fields(curve: Curve) -> dict[str, Any]:
-    """One entry of `curves` in `plot --json`."""
-    first, last, low, high = _extent(curve)
-    return {
-        "signal": curve.name,
-        "rows": len(curve.x),
-        "first": first,
-        "last": last,
-        "smallest": low,
-        "largest": high,
-    }
+    """One entry of `curves` in `plot --json`, and one row of the table below a plot."""
+    finite = curve.y[np.isfinite(curve.y)]
+    numbers = (finite[0], finite[-1], finite.min(), finite.max()) if len(finite) else (None,) * 4
+    names = ("first", "last", "smallest", "largest")
+    values = {name: None if value is None else float(value) for name, value in zip(names, numbers, strict=True)}
+    return {"signal": curve.name, "rows": len(curve.x), **values}
+
+
+def _table(curves: Sequence[Curve]) -> list[str]:
+    def show(value: float | None) -> str:
+        return "–" if value is None else f"{value:.6g}"
+
+    columns = [Column(name, name, show) for name in ("first", "last", "smallest", "largest")]
+    rows = [curve_fields(curve) for curve in curves]
+    return table_lines(Table("", "", (Column("signal", "signal", str, False), *columns), rows, most=len(rows)))
 
 
 def signals_text(results: dict[str, Result]) -> str:
@@ -103,20 +115,11 @@ def signals_text(results: dict[str, Result]) -> str:
         end = f" from {result.time[0]:g} s to {result.time[-1]:g} s" if len(result) else ""
         state = "" if result.complete else ", incomplete"
         lines.append(f"{label}: {len(result)} rows{end}, {len(result.names)} signals{state}")
-        rows = [_numbers(Curve(name, result.time, result[name])) for name in result.names]
-        lines += [f"  {line}" for line in table(rows, HEADER, numbers=(1, 2, 3, 4))]
+        lines += _table([Curve(name, result.time, result[name]) for name in result.names])
     return "\n".join(lines)
 
 
-def _extent(curve: Curve) -> tuple[float | None, float | None, float | None, float | None]:
-    finite = curve.y[np.isfinite(curve.y)]
-    if not len(finite):
-        return None, None, None, None
-    return float(finite[0]), float(finite[-1]), float(finite.min()), float(finite.max())
-
-
-def _numbers(curve: Curve) -> list[str]:
-    return [curve.name, *("–" if value is None else f"{value:.6g}" for value in _extent(curve))]
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def draw_figure(plotted: Plotted, path: Path, title: str) -> Path:
@@ -126,19 +129,13 @@ def draw_figure(plotted: Plotted, path: Path, title: str) -> Path:
         return _write_page(plotted, path, title)
     if suffix not in DRAWN:
         raise ConfigurationError(f"'{path}' is no kind of figure; use {', '.join((*DRAWN, '.html'))}.")
-    from cosimo.papers.figures.style import DOTS_PER_INCH, look, panels, require
+    from cosimo.reporting.pictures import picture
 
-    require()
-    with look():
-        figure, (axes,) = panels(1, 1, size=(7.6, 4.2))
+    with picture(path, (7.6, 4.2), "choose another file") as (_, axes):
         for curve in plotted.curves:
-            axes.plot(*thinned(curve, POINTS), label=curve.name, linewidth=1.1)
+            axes.plot(*curve.thinned(POINTS), label=curve.name, linewidth=1.1)
         axes.set(xlabel="time / s", title=title)
         axes.legend(fontsize=8)
-        try:
-            figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None} if suffix == ".png" else None)
-        except OSError as error:
-            raise OutputError(f"cannot write '{path}': {error.strerror or error}; choose another file.") from None
     return path
 
 
@@ -149,7 +146,7 @@ def _write_page(plotted: Plotted, path: Path, title: str) -> Path:
         raise ConfigurationError(f"'{path}' needs plotly; install it, or draw a .png instead.") from None
     figure = go.Figure(layout={"title": title, "xaxis_title": "time / s", "template": "plotly_white"})
     for curve in plotted.curves:
-        x, y = thinned(curve, POINTS)
+        x, y = curve.thinned(POINTS)
         figure.add_scatter(x=x, y=y, name=curve.name, mode="lines")
     try:
         figure.write_html(path, include_plotlyjs=True)
@@ -158,19 +155,136 @@ def _write_page(plotted: Plotted, path: Path, title: str) -> Path:
     return path
 
 
-def thinned(curve: Curve, points: int) -> tuple[Array, Array]:
-    """At most `points` of the rows: of every stretch its smallest and its largest value, so that no peak is lost."""
-    count = len(curve.x)
-    if count <= points:
-        return curve.x, curve.y
-    chosen = sorted({0, count - 1, *_extremes(curve.y, np.linspace(0, count, points // 2, dtype=int)[:-1])})
-    return curve.x[chosen], curve.y[chosen]
+# ---- terminal --------------------------------------------------------------------------------------------------------
 
 
-def _extremes(y: Array, starts: np.ndarray[Any, np.dtype[Any]]) -> Iterator[int]:
-    for begin, end in zip(starts, [*starts[1:], len(y)], strict=True):
-        part = y[begin:end]
-        finite = np.flatnonzero(np.isfinite(part))
-        if len(finite):
-            yield int(begin + finite[part[finite].argmin()])
-            yield int(begin + finite[part[finite].argmax()])
+def terminal_text(plotted: Plotted, columns: int | None = None) -> str:
+    """All curves in one plot where colours tell them apart, else one below the other; numbers underneath."""
+    width = columns or min(shutil.get_terminal_size().columns, 160)
+    together = len(plotted.curves) == 1 or (colourful(sys.stdout) and len(plotted.curves) <= len(COLOURS))
+    if together:
+        parts = [plot_text(plotted.curves, width, ROWS)]
+    else:
+        parts = [plot_text([curve], width, LOW) for curve in plotted.curves]
+    return "\n".join([*parts, *_table(plotted.curves)])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is seen: x from x0 to x1, y from y0 to y1."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+
+def frame_of(curves: Sequence[Curve]) -> Frame:
+    """The smallest frame around all that is finite; a constant gets some room above and below."""
+
+    def ends(values: Array) -> tuple[float, float]:
+        finite = values[np.isfinite(values)]
+        if not len(finite):
+            return 0.0, 1.0
+        low, high = float(finite.min()), float(finite.max())
+        # Closer than rounding is constant.
+        room = (0.05 * abs(low) or 1.0) if high - low <= 1e-12 * max(abs(low), abs(high)) else 0.0
+        return low - room, high + room
+
+    x, y = (np.concatenate([getattr(curve, axis) for curve in curves]) for axis in "xy")
+    return Frame(*ends(x), *ends(y))
+
+
+class Canvas:
+    """`columns` × `rows` characters; every character remembers the curve that was drawn there last."""
+
+    _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8)
+    """The bit of each point of a character, by row and column."""
+
+    def __init__(self, columns: int, rows: int, frame: Frame) -> None:
+        self.columns, self.rows, self.frame = columns, rows, frame
+        self._bits = np.zeros((rows, columns), dtype=np.uint8)
+        self._owner = np.full((rows, columns), -1)
+
+    def draw(self, curve: Curve, number: int = 0) -> None:
+        """Set the points of a curve and the lines between them; what is not finite is left out."""
+        frame = self.frame
+        x, y = curve.thinned(8 * self.columns)
+        seen = np.isfinite(x) & np.isfinite(y) & (x >= frame.x0) & (x <= frame.x1)
+        if not seen.any():
+            return
+        i = (x[seen] - frame.x0) / (frame.x1 - frame.x0) * (2 * self.columns - 1)
+        j = (frame.y1 - y[seen]) / (frame.y1 - frame.y0) * (4 * self.rows - 1)
+        ends = np.rint(np.clip(np.column_stack([i, j]), 0, [2 * self.columns - 1, 4 * self.rows - 1]))
+        moves = np.diff(ends, axis=0)
+        counts = np.maximum(np.abs(moves).max(axis=1), 1).astype(int)
+        line = np.repeat(np.arange(len(counts)), counts)
+        share = (np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)) / counts[line]
+        points = np.vstack([np.rint(ends[line] + share[:, None] * moves[line]), ends[-1:]]).astype(int)
+        place = points[:, 1] // 4, points[:, 0] // 2
+        np.bitwise_or.at(self._bits, place, self._DOTS[points[:, 1] % 4, points[:, 0] % 2])
+        self._owner[place] = number
+
+    def lines(self) -> list[str]:
+        """The characters, row after row, in the curves' colours where these are shown."""
+        return ["".join(self._cell(row, column) for column in range(self.columns)) for row in range(self.rows)]
+
+    def _cell(self, row: int, column: int) -> str:
+        bits = int(self._bits[row, column])
+        return paint(chr(0x2800 + bits), COLOURS[self._owner[row, column] % len(COLOURS)]) if bits else " "
+
+
+def plot_text(curves: Sequence[Curve], columns: int = 80, rows: int = 16, x_label: str = "time / s") -> str:
+    """The curves with axes and a legend, `columns` characters wide at most.
+
+    >>> x = np.linspace(0.0, 1.0, 50)
+    >>> print(plot_text([Curve("ramp", x, x)], columns=24, rows=3))
+    ramp
+    1 ┤             ⢀⣀⠤⠤⠒⠚⠉
+      │      ⢀⣀⡠⠤⠒⠊⠉⠁
+    0 ┤⣀⡤⠤⠒⠒⠉⠁
+      └┬──────────────────┬
+       0     time / s     1
+    """
+    frame = frame_of(curves)
+    marks = _marks(frame.y0, frame.y1, rows)
+    left = max(map(len, marks.values()))
+    inner = max(10, columns - left - 3)
+    canvas = Canvas(inner, rows, frame)
+    for number, curve in enumerate(curves):
+        canvas.draw(curve, number)
+    lines = ["  ".join(paint(curve.name, COLOURS[number % len(COLOURS)]) for number, curve in enumerate(curves))]
+    for row, text in enumerate(canvas.lines()):
+        lines.append(f"{marks.get(row, ''):>{left}} {'┤' if row in marks else '│'}{text}".rstrip())
+    lines.append(f"{'':{left}} └┬{'─' * (inner - 2)}┬")
+    first, last = (number_text(value, frame.x1 - frame.x0) for value in (frame.x0, frame.x1))
+    lines.append(f"{'':{left}}  {first}{x_label:^{max(0, inner - len(first) - len(last))}}{last}".rstrip())
+    return "\n".join(lines)
+
+
+def number_text(value: float, span: float) -> str:
+    """With so many digits that values a hundredth of `span` apart differ.
+
+    >>> number_text(1000.5, 2.0), number_text(0.0, 1.0), number_text(1.5e-7, 1e-6)
+    ('1000.5', '0', '1.5e-07')
+    """
+    if value == 0.0 or span <= 0.0:
+        return f"{value:g}"
+    digits = max(2, 3 + math.floor(math.log10(max(abs(value), span))) - math.floor(math.log10(span)))
+    return f"{value:.{min(digits, 15)}g}"
+
+
+def _marks(low: float, high: float, rows: int) -> dict[int, str]:
+    """Round numbers, by the row in which they lie."""
+    span = high - low
+    size = 10.0 ** math.floor(math.log10(span))
+    marks: dict[int, str] = {}
+    # From coarse to fine, until there are about as many as there is room for.
+    for step in (factor * size for factor in (5, 2, 1, 0.5, 0.2, 0.1, 0.05)):
+        if len(marks) >= max(2, rows // 4):
+            break
+        marks = {}
+        for place in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+            row = round((high - place * step) / span * (4 * rows - 1)) // 4
+            marks[min(max(row, 0), rows - 1)] = f"{place * step:.12g}" if place else "0"
+    return marks

@@ -1,11 +1,10 @@
-"""Text for terminals: colours where they can be seen, and compact tables."""
+"""Text for terminals: colours where they can be seen."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TextIO
 
 from cosimo.core.document import Mark
@@ -20,7 +19,6 @@ STYLES: Mapping[str, str] = {
     "magenta": "35",
     "cyan": "36",
 }
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 MARKS: Mapping[Mark, tuple[str, ...]] = {
     "good": ("green",),
     "care": ("yellow",),
@@ -47,30 +45,3 @@ def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
 def paint_mark(text: str, mark: Mark, stream: TextIO | None = None) -> str:
     """A headline in the colour of its mark; as it is where no colours are shown."""
     return paint(text, *MARKS[mark], stream=stream)
-
-
-def width_of(text: str) -> int:
-    """Characters that are seen.
-
-    >>> width_of("\\x1b[31mred\\x1b[0m")
-    3
-    """
-    return len(_ESCAPES.sub("", text))
-
-
-def table(rows: Sequence[Sequence[str]], header: Sequence[str], numbers: Sequence[int] = ()) -> list[str]:
-    """Lines of columns two blanks apart; the columns in `numbers` are aligned to the right.
-
-    >>> print("\\n".join(table([["one.x", "2.5"], ["two.force", "10"]], ["signal", "last"], numbers=[1])))
-    signal     last
-    one.x       2.5
-    two.force    10
-    """
-    lines = [list(header), *map(list, rows)]
-    widths = [max(width_of(line[place]) for line in lines) for place in range(len(header))]
-
-    def cell(text: str, place: int) -> str:
-        blanks = " " * (widths[place] - width_of(text))
-        return blanks + text if place in numbers else text + blanks
-
-    return ["  ".join(cell(text, place) for place, text in enumerate(line)).rstrip() for line in lines]

@@ -19,9 +19,9 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
+from cosimo.reporting.progress import SearchProgress, show_on_terminal
 from cosimo.reporting.report.material import Role, Run
 from cosimo.reporting.report.parameters import Variation
-from cosimo.reporting.tuning import progress_bar
 from cosimo.studies.trials import reference as reference_of
 from cosimo.tuning import Settings, Space, Tuned, Wanted, measured_weights, tune
 
@@ -75,7 +75,7 @@ def prepare(asked: Asked) -> Prepared:
     if asked.tune:
         # Without the optimisation library every point of a grid is tried instead.
         settings = Settings(method="auto" if find_spec("pymoo") else "grid")
-        with progress_bar(asked.evaluations, shown=True) as bar:
+        with show_on_terminal(SearchProgress(asked.evaluations)) as bar:
             tuned = tune(
                 asked.system,
                 asked.space,

@@ -23,11 +23,10 @@ from typer.testing import CliRunner
 import processes
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
-from cosimo.papers import PAPERS
-from cosimo.papers.figures import FIGURES, draw, richiedei2024, style, tamellin2022, without_figures
-from cosimo.papers.figures.picture import Picture
+from cosimo.papers import PAPERS, Picture, draw, mechanics_figures, richiedei2024, tamellin2022_figures, without_figures
 from cosimo.papers.mechanics import nrms
-from cosimo.papers.random_two_mass import Outcome, random_study
+from cosimo.papers.tamellin2022 import RandomOutcome, random_study
+from cosimo.reporting.pictures import look
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITHOUT, WITH = "co-simulated without compensation", "co-simulated with compensation"
@@ -39,13 +38,13 @@ SYSTEMS = 6
 
 @pytest.fixture(scope="module")
 def tamellin() -> Iterator[dict[str, Picture]]:
-    with style.look():
-        yield {_short(picture): picture for picture in tamellin2022.pictures(count=SYSTEMS)}
+    with look():
+        yield {_short(picture): picture for picture in tamellin2022_figures.pictures(count=SYSTEMS)}
 
 
 @pytest.fixture(scope="module")
 def richiedei() -> Iterator[dict[str, Picture]]:
-    with style.look():
+    with look():
         yield {_short(picture): picture for picture in richiedei2024.pictures()}
 
 
@@ -75,7 +74,7 @@ def poles(axes: Axes) -> dict[str, np.ndarray]:
 
 
 def written(pictures: dict[str, Picture], folder: Path) -> list[Path]:
-    with style.look():
+    with look():
         return [picture.write(folder, "paper") for picture in pictures.values()]
 
 
@@ -300,16 +299,16 @@ def test_motor_energies_and_speeds(richiedei: dict[str, Picture]) -> None:
         assert nrms(found[WITH][1], found["monolithic"][1]) < nrms(found[WITHOUT][1], found["monolithic"][1]) / 5
 
 
-def outcome(plain: float, repaired: float, radius: float) -> Outcome:
-    return Outcome(radius, 0.99, 0.99, plain, repaired, 1e-9)
+def outcome(plain: float, repaired: float, radius: float) -> RandomOutcome:
+    return RandomOutcome(radius, 0.99, 0.99, plain, repaired, 1e-9)
 
 
 def test_bars_of_random_systems() -> None:
     study = [outcome(0.02, 0.004, 0.999), outcome(30.0, 0.005, 1.001), outcome(4e7, 0.006, 1.01)]
     study.append(outcome(np.inf, 0.007, 1.5))
-    axes, summary = tamellin2022.random_systems(study).axes
+    axes, summary = tamellin2022_figures.random_systems(study).axes
     without, repaired = (np.array([bar.get_height() for bar in bars]) for bars in axes.containers)
-    assert without.tolist() == [0.02, 30.0, tamellin2022.CUT, tamellin2022.CUT]
+    assert without.tolist() == [0.02, 30.0, tamellin2022_figures.CUT, tamellin2022_figures.CUT]
     assert repaired.tolist() == [0.004, 0.005, 0.006, 0.007]
     places = [bar.get_x() + bar.get_width() / 2 for bar in axes.containers[0]]
     stars = {round(text.xy[0], 6): text.get_text() for text in axes.texts}
@@ -330,7 +329,7 @@ def test_random_systems_are_those_of_the_study(tamellin: dict[str, Picture]) -> 
     study = random_study(count=SYSTEMS)
     axes = panels(tamellin["fig-18"])[0]
     heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
-    assert heights[0] == pytest.approx([min(one.plain_error, tamellin2022.CUT) for one in study])
+    assert heights[0] == pytest.approx([min(one.plain_error, tamellin2022_figures.CUT) for one in study])
     assert heights[1] == pytest.approx([one.feedback_error for one in study])
     assert len(axes.texts) == sum(one.plain_radius > 1 for one in study)
 
@@ -341,7 +340,7 @@ def test_discrete_design_beside_the_papers_compensator(tamellin: dict[str, Pictu
     for number, panel in enumerate(axes):
         assert panel.get_yscale() == "log"
         largest = {name: y.max() for name, (_, y) in curves(panel).items()}
-        design = style.DISCRETE_MONOLITHIC if number < 3 else style.DISCRETE_EXACT
+        design = mechanics_figures.DISCRETE_MONOLITHIC if number < 3 else mechanics_figures.DISCRETE_EXACT
         assert 0 < largest[design] < 1e-9
         assert 1e-3 < largest["with the papers' compensator"] < largest["without compensation"] / 5
         assert ("monolithic run" in largest) == (number >= 3)
@@ -380,7 +379,7 @@ def test_draw_leaves_the_users_style_alone(tmp_path: Path, monkeypatch: pytest.M
         seen.append(mpl.rcParams["lines.linewidth"])
         yield Picture("empty", Figure())
 
-    monkeypatch.setitem(FIGURES, "gomes2018", pictures)
+    monkeypatch.setattr("cosimo.papers.pictures", lambda paper: pictures())
     (path,) = draw(["gomes2018"], tmp_path / "new" / "folder")
     assert path == tmp_path / "new" / "folder" / "gomes2018-empty.png"
     assert path.exists()
@@ -393,7 +392,7 @@ def test_unknown_papers_and_papers_without_figures(tmp_path: Path) -> None:
         draw(["tamellin2021"], tmp_path / "none")
     assert not (tmp_path / "none").exists()
     assert draw(["gomes2018"], tmp_path) == []
-    assert {*FIGURES} <= {*PAPERS}
+    assert [paper for paper, module in PAPERS.items() if module is None] == without_figures([])
     assert without_figures(["gomes2018", "tamellin2022"]) == ["gomes2018"]
 
 
@@ -408,13 +407,14 @@ def test_a_folder_or_file_that_cannot_be_written(tmp_path: Path, monkeypatch: py
     with pytest.raises(OutputError, match="cannot create the folder"):
         draw(["richiedei2024"], tmp_path / "file")
     (tmp_path / "gomes2018-empty.png").mkdir()
-    monkeypatch.setitem(FIGURES, "gomes2018", lambda: iter([Picture("empty", Figure())]))
+    monkeypatch.setattr("cosimo.papers.pictures", lambda paper: iter([Picture("empty", Figure())]))
     with pytest.raises(OutputError, match=r"gomes2018-empty\.png'"):
         draw(["gomes2018"], tmp_path)
 
 
 def test_importing_loads_no_matplotlib() -> None:
-    code = "import cosimo.papers.figures, sys; print('matplotlib' in sys.modules)"
+    modules = "cosimo.papers.tamellin2022_figures, cosimo.papers.richiedei2024"
+    code = f"import {modules}, sys; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

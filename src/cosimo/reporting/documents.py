@@ -1,16 +1,23 @@
-"""What `cosimo sweep` shows: a bar while it runs, then how the measures are spread and what failed."""
+"""What `run`, `compensate` and `sweep` show: the fields of a run, a design beside its runs, the spread of measures.
+
+The fields of `--json` are what others script against: change them only by adding.
+"""
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
-from cosimo.analysis.verdict import Verdict
-from cosimo.core.document import Column, Document, Figure, Mark, Section, Table
-from cosimo.studies import Outcome, Progress, Standing
+from cosimo.core.document import Column, Document, Figure, Mark, Section, Table, plain
+
+if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.compensation import Compensation
+    from cosimo.compensation.comparison import Comparison, Trajectory
+    from cosimo.core.result import Result
+    from cosimo.studies import Outcome
 
 FEW = 3
 """Parameters up to which a point is written out."""
@@ -20,31 +27,92 @@ CLEAR = 0.3
 """Rank correlations that are worth a line."""
 
 
-@contextmanager
-def progress_bar() -> Iterator[Progress | None]:
-    """A bar on standard error; nothing where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+def run_fields(result: Result, wall_time: float, output_file: str | None) -> dict[str, Any]:
+    """What `run --json` prints; what is infinite or was not computed is null."""
+    info = result.info
+    fields: dict[str, Any] = {
+        "steps": int(info["steps"]),
+        "end_time": info["end"],
+        "wall_time": wall_time,
+        "steps_per_second": info["steps"] / wall_time if wall_time > 0 else None,
+        "output_file": output_file,
+        "complete": result.complete,
+        "verdict": info.get("verdict"),
+        "stopped_at": info.get("stopped_at"),
+        "warnings": [str(warned) for warned in result.warnings],
+    }
+    fields |= {
+        name: info[name] for name in ("ended_by", "ended_at", "monitors", "rollbacks", "rejected") if name in info
+    }
+    if "rejected" in info:
+        fields |= {name: info.get(name) for name in ("shortest_step", "longest_step")}
+    fields |= {name: info[name] for name in ("sweeps", "largest_residual", "unconverged") if "sweeps" in info}
+    found: dict[str, Any] = plain(fields)
+    return found
 
-    columns = (
-        TextColumn("runs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} without result"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+
+# ---- compensate ------------------------------------------------------------------------------------------------------
+
+
+def compensation_document(design: Compensation, compared: Comparison) -> Document:
+    """The document of the design with one column per run."""
+    figures = (
+        Figure("stop_time", "", compared.stop),
+        Figure("energy_start", "", compared.energy_start),
+        Figure("runs", "", {name: _run(trajectory) for name, trajectory in compared.runs.items()}),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("runs", total=None, failed=0)
+    section = Section("compared", "Runs", figures, (_side_by_side(compared),))
+    return replace(design.document, sections=(*design.document.sections, section))
 
-        def report(now: Standing) -> None:
-            bar.update(task, completed=now.done, total=now.total, failed=now.failed)
 
-        yield report
+def _run(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        "stable": trajectory.stable,
+        "spectral_radius": trajectory.radius,
+        "diverged_at": trajectory.diverged,
+        "energy_end": trajectory.energy,
+        "final": trajectory.final,
+        "nrms": trajectory.nrms,
+    }
+
+
+def _side_by_side(compared: Comparison) -> Table:
+    runs = compared.runs
+    rows: list[dict[str, str]] = []
+
+    def add(label: str, cells: list[str]) -> None:
+        rows.append({"label": label, **dict(zip(runs, cells, strict=True))})
+
+    add("stable", ["yes" if t.stable else "NO" for t in runs.values()])
+    add("spectral radius", [f"{t.radius:.9f}" for t in runs.values()])
+    if any(t.diverged is not None for t in runs.values()):
+        add("diverged at", ["–" if t.diverged is None else f"{t.diverged:g} s" for t in runs.values()])
+    if compared.energy_start is not None:
+        cells = ["–" if t.energy is None else f"{t.energy:.5g} J" for t in runs.values()]
+        add(f"energy ({compared.energy_start:.5g} J)", cells)
+    for name in compared.exact.final:
+        mark = "*" if name in compared.fed_through else ""
+        add(f"{name}{mark}, end", [_value(t.final.get(name)) for t in runs.values()])
+        add("  NRMS", [_share((t.nrms or {}).get(name), t) for t in runs.values()])
+    until = f"until t = {compared.stop:g} s"
+    columns = (Column("label", until, str, False), *(Column(name, name) for name in runs))
+    note = (
+        "* compensated: shows the corrected input of the step, not the force at its end" if compared.fed_through else ""
+    )
+    return Table("", "", columns, rows, note)
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _share(value: float | None, trajectory: Trajectory) -> str:
+    if value is None:
+        return "–" if trajectory.nrms is None else "unbounded"
+    return f"{value:.2e}" if math.isfinite(value) else "unbounded"
+
+
+# ---- sweep -----------------------------------------------------------------------------------------------------------
 
 
 def study_document(outcome: Outcome, output_file: str | None, verdict: Verdict | None) -> Document:

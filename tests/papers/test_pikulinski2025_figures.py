@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cosimo.papers.figures import pikulinski2025 as drawn
-from cosimo.papers.figures.style import look
+from cosimo.papers import pikulinski2025_figures as drawn
 from cosimo.papers.pikulinski2025 import HELD, manipulator_errors, oscillator_error, oscillator_nmse, robust_dmd
 from cosimo.problems.hydraulic_manipulator import manipulator_steps
 from cosimo.problems.oscillators import NONLINEAR
+from cosimo.reporting.pictures import look
 
 
 def curves(axes: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]

@@ -18,10 +18,10 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
 from cosimo.execution.running import run
-from cosimo.papers.figures.picture import Picture
-from cosimo.papers.figures.style import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
+from cosimo.papers import Picture
 from cosimo.papers.glumac2018 import figure_6, paper_masters, pareto_front
 from cosimo.problems.masses import two_mass_glumac
+from cosimo.reporting.pictures import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
 from cosimo.tuning import Range, Space, orientations, tune
 from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 from cosimo.units import StateSpace

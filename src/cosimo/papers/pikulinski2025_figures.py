@@ -10,8 +10,7 @@ import numpy as np
 from cosimo.core.coupling import Coupling
 from cosimo.core.system import System
 from cosimo.couplings import Dmd
-from cosimo.papers.figures.picture import Picture
-from cosimo.papers.figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
+from cosimo.papers import Picture
 from cosimo.papers.pikulinski2025 import (
     HELD,
     manipulator_errors,
@@ -24,6 +23,7 @@ from cosimo.papers.pikulinski2025 import (
 )
 from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_steps, steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator
+from cosimo.reporting.pictures import BLUE, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

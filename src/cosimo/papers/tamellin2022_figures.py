@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cosimo.core.arrays import Array
-from cosimo.papers.figures import discrete_design
-from cosimo.papers.figures.histories import Signal, draw_energy, draw_histories, end_of
-from cosimo.papers.figures.picture import Picture
-from cosimo.papers.figures.poles import IMAGINARY, REAL, draw_latent_roots, draw_primary_poles
-from cosimo.papers.figures.style import BLUE, DARK, VERMILION, legend, letter, panels
-from cosimo.papers.mechanics import Motion, coupling_signal, energy
-from cosimo.papers.random_two_mass import COUNT, Outcome, random_study
+from cosimo import masters
 from cosimo.papers.stiffness import DynamicStiffness
-from cosimo.papers.tamellin2022 import CASES, Case, forced_response, free_evolution
+from cosimo.compensation import compensate
+from cosimo.core.arrays import Array
+from cosimo.papers import Picture
+from cosimo.papers.mechanics import Motion, cosimulated_motion, coupling_signal, energy
+from cosimo.papers.mechanics_figures import (
+    DISCRETE_EXACT,
+    DISCRETE_MONOLITHIC,
+    IMAGINARY,
+    LABELS,
+    LINES,
+    REAL,
+    Signal,
+    draw_energy,
+    draw_histories,
+    draw_latent_roots,
+    draw_primary_poles,
+    end_of,
+)
+from cosimo.papers.tamellin2022 import CASES, COUNT, Case, RandomOutcome, forced_response, free_evolution, random_study
+from cosimo.reporting.pictures import BLUE, DARK, VERMILION, legend, letter, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +63,7 @@ def pictures(*, count: int = COUNT) -> Iterator[Picture]:
     yield Picture("fig-20-primary-poles-four-mass", primary_poles("four-mass"))
     yield Picture("fig-21-energy-four-mass", energies({"four-mass": free["four-mass"]}))
     yield Picture("fig-22-free-four-mass", histories("four-mass", free["four-mass"]))
-    yield Picture("beyond-discrete-design", discrete_design.figure({key: CASES[key] for key in TWO_MASS}))
+    yield Picture("beyond-discrete-design", discrete_design({key: CASES[key] for key in TWO_MASS}))
 
 
 def motions(case: Case, scenario: Callable[[Case], tuple[Motion, Motions]]) -> Motions:
@@ -142,7 +154,7 @@ def energies(cases: dict[str, Motions]) -> Figure:
     return figure
 
 
-def random_systems(study: Sequence[Outcome]) -> Figure:
+def random_systems(study: Sequence[RandomOutcome]) -> Figure:
     """Fig. 18: NRMS error of the energy of every random system, and average and median; '*' over unstable ones."""
     results = {
         "without compensation": np.array([(o.plain_error, o.plain_radius) for o in study]).T,
@@ -198,3 +210,64 @@ def _power(value: float) -> str:
 def _title(key: str) -> str:
     name = CASES[key].name
     return name if key == "four-mass" else f"two-mass {name}"
+
+
+# ---- beyond the paper: the compensator designed on the one-step map, beside the one designed on D(s) -----------------
+
+
+WINDOW = 0.2
+"""Errors oscillate; what is drawn is the largest one in every such stretch of time, in seconds."""
+PAPERS = ("without compensation", "with compensation")
+FROM_MONOLITHIC = (*PAPERS, DISCRETE_MONOLITHIC)
+FROM_EXACT = (*PAPERS, "monolithic", DISCRETE_EXACT)
+LABELS_HERE = LABELS | {
+    "monolithic": "monolithic run",
+    "with compensation": "with the papers' compensator",
+    "without compensation": "without compensation",
+    DISCRETE_MONOLITHIC: DISCRETE_MONOLITHIC,
+    DISCRETE_EXACT: DISCRETE_EXACT,
+}
+
+
+def discrete_design(cases: Mapping[str, Case]) -> Figure:
+    """Upper row: how far x₂ is from the monolithic run; lower row: from the exact motion. One column per case."""
+    found, axes = panels(2, len(cases), size=(4.0 * len(cases), 6.4), sharex=True, sharey=True)
+    for column, case in enumerate(cases.values()):
+        exact, runs = designed_motions(case)
+        for row, (reference, name, kinds) in enumerate(
+            ((runs["monolithic"], "monolithic run", FROM_MONOLITHIC), (exact, "exact motion", FROM_EXACT))
+        ):
+            number = row * len(cases) + column
+            axis = axes[number]
+            for kind in kinds:
+                axis.plot(*error_over_time(runs[kind], reference), label=LABELS_HERE[kind], **LINES[kind])
+            axis.set_title(letter(number, f"two-mass {case.name}"))
+            axis.set(yscale="log", xlim=(0.0, case.stop))
+            if column == 0:
+                axis.set_ylabel(f"distance of $x_2$ from the {name}\n(largest $x_2$ = 1), logarithmic")
+            if row == 1:
+                axis.set_xlabel("time / s")
+    legend(found, axes[0], axes[-1], columns=5)
+    return found
+
+
+def designed_motions(case: Case) -> tuple[Motion, dict[str, Motion]]:
+    """The exact motion, and the others with both targets of the discrete design among them."""
+    exact, runs = free_evolution(case)
+    system, steps = case.build(), round(case.stop / case.step)
+    plain = masters.jacobi_early_read(system, case.step)
+    targets: tuple[tuple[str, Literal["monolithic", "exact"]], ...] = (
+        (DISCRETE_MONOLITHIC, "monolithic"),
+        (DISCRETE_EXACT, "exact"),
+    )
+    for name, target in targets:
+        runs[name] = cosimulated_motion(system, compensate(system, plain, target=target).master, steps)
+    return exact, runs
+
+
+def error_over_time(motion: Motion, reference: Motion) -> tuple[Array, Array]:
+    """Ends of windows, and max |x₂ − x₂,ref| in each of them over the largest |x₂,ref| of the whole run."""
+    length = round(WINDOW / float(reference.time[1]))
+    difference = np.abs(motion.positions[:, 1] - reference.positions[:, 1]) / np.abs(reference.positions[:, 1]).max()
+    windows = difference[1:][: (len(difference) - 1) // length * length].reshape(-1, length)
+    return reference.time[length::length][: len(windows)], windows.max(axis=1)
