@@ -9,6 +9,8 @@ import math
 
 DIVERGED = 1e3
 """Relative errors from here on are called divergence: a thousand times the signal says nothing more than that."""
+MOST_ROBUST = 9.0
+"""Changes are searched up to tenfold; what is still stable then counts alike."""
 
 
 def percent(value: float | None) -> str:
@@ -75,7 +77,7 @@ def robustness_text(robustness: float) -> str:
     """
     if math.isnan(robustness):
         return "–"
-    return "> ± 900 %" if math.isinf(robustness) else f"± {percent(robustness)}"
+    return f"> ± {percent(MOST_ROBUST)}" if math.isinf(robustness) else f"± {percent(robustness)}"
 
 
 def pole(value: complex) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError, OutputError
-from cosimo.core.formatting import step_text
+from cosimo.core.formatting import MOST_ROBUST, step_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,8 +173,6 @@ def draw_comparison(title: str, wanted: Reference, trials: list[Trial], path: Pa
 
 def draw_front(tuned: Tuned, path: Path) -> Path:
     """The first goal against the last; the colour is the one in between; a ring marks the recommended point."""
-    from cosimo.tuning.goals import MOST_ROBUST
-
     first, last = tuned.goals[0], tuned.goals[-1]
 
     def values(name: str) -> Any:

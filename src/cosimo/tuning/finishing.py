@@ -15,10 +15,10 @@ from cosimo.analysis.recommendation import Point, Wanted, judge_point, usual_poi
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
+from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.master import Master
 from cosimo.masters import jacobi
 from cosimo.tuning.fronts import nondominated, thinned
-from cosimo.tuning.goals import MOST_ROBUST
 from cosimo.tuning.pool import COLUMNS, Pool
 from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.space import Range, Space

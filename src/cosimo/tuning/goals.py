@@ -19,14 +19,13 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.formatting import MOST_ROBUST
 from cosimo.tuning.backends import Stack
 from cosimo.tuning.binding import Bound
 from cosimo.tuning.objectives import Accuracy, Columns, Objective, _powers
 
 SMALLEST = 1e-12
 """Errors below this are rounding; they count alike."""
-MOST_ROBUST = 9.0
-"""Changes are searched up to tenfold; what is still stable then counts alike."""
 SEGMENT = 24
 """Samples per segment of the early steps."""
 

@@ -16,11 +16,12 @@ from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import nepce_matrices
 from cosimo.tuning.evaluation import Evaluation
-from cosimo.tuning.goals import MOST_ROBUST, Goal, OutputError
+from cosimo.tuning.goals import Goal, OutputError
 from cosimo.tuning.objectives import Consistency, Cost, Objective, Stability
 from cosimo.tuning.program import Varied
 from cosimo.tuning.scene import Scene

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cosimo.core.formatting import cost_text, percent, robustness_text, step_text
+from cosimo.core.formatting import MOST_ROBUST, cost_text, percent, robustness_text, step_text
 from cosimo.reporting.report.colours import BLUE, GREEN, GREY, LINES, ORANGE, PURPLE, SYMBOLS
 from cosimo.reporting.report.drawing import Figure, finite, note, plain, shade
 from cosimo.tuning import Point, Tuned
-from cosimo.tuning.goals import MOST_ROBUST
 
 POLES = {
     "monolithic": ("circle-open", GREY, 13, 2),
