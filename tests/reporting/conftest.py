@@ -9,7 +9,7 @@ import pytest
 import cosimo as co
 from cosimo.problems import CATALOGUE
 from cosimo.reporting.report import Report, Variation
-from cosimo.reporting.report.preparing import Asked, prepare
+from cosimo.reporting.report.computation import Asked, prepare
 from cosimo.tuning import Space
 
 

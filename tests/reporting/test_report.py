@@ -25,13 +25,11 @@ from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.result import Result, Warned
 from cosimo.formats.results import ResultFile
 from cosimo.reporting.report import Report, Variation
-from cosimo.reporting.report.graph import draw, layers, loop_links
-from cosimo.reporting.report.masters import Curve
-from cosimo.reporting.report.packing import Pack
-from cosimo.reporting.report.parameters import radius_map
-from cosimo.reporting.report.preparing import Asked, prepare
-from cosimo.reporting.report.runs import watched
-from cosimo.reporting.report.words import opening
+from cosimo.reporting.report.computation import Asked, prepare
+from cosimo.reporting.report.diagram import draw, layers, loop_links
+from cosimo.reporting.report.run_signals import Pack, watched
+from cosimo.reporting.report.sections import opening
+from cosimo.reporting.report.step_sweeps import RadiusCurve, radius_map
 from cosimo.tuning import Space
 
 
@@ -153,7 +151,7 @@ def test_large_systems_are_not_drawn_but_listed() -> None:
 
 
 def test_stable_ranges_need_not_be_connected() -> None:
-    curve = Curve("m", np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([0.9, 1.1, 1.0, 0.8, 2.0]))
+    curve = RadiusCurve("m", np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([0.9, 1.1, 1.0, 0.8, 2.0]))
     assert list(curve.stable_ranges()) == [(1.0, 1.0), (3.0, 4.0)]
 
 
@@ -164,11 +162,11 @@ def test_the_whole_report_has_all_parts(whole: Report) -> None:
     parts = ["verdict", "system", "modes", "steps", "front", "compensation"]
     assert keys(whole) == [*parts, "runs", "monitors", "timing", "provenance"]
     page = whole.html()
-    found = opening(whole.material)
+    found = opening(whole.contents)
     assert found
     assert (found.mark, found.headline) == ("bad", "Do not trust: unstable")
     assert '<div class="verdict bad">' in page
-    assert found == whole.material.verdict.document
+    assert found == whole.contents.verdict.document
     for sentence in (*found.sentences, found.advice):
         assert sentence in unescape(page)
     assert "amplitudes double every 7.79" in page
@@ -207,20 +205,20 @@ def test_alternatives_are_compared_by_their_runs(whole: Report) -> None:
 
 def test_energy_over_time_ends_where_the_monitor_says(whole: Report) -> None:
     pack = Pack()
-    panels = watched(whole.material, pack)
+    panels = watched(whole.contents, pack)
     assert panels[0]["title"].startswith("energy")
     entry = panels[0]["lines"][0]["series"]
     last = entry["shift"] + entry["scale"] * float(unpack(pack, entry["y"])[-1])
-    bond = whole.material.runs[0].result.info["monitors"]["bonds"][0]
+    bond = whole.contents.runs[0].result.info["monitors"]["bonds"][0]
     assert last == pytest.approx(bond["residual_energy"], rel=1e-5)
     defect = panels[1]["lines"][0]["series"]
-    worst = whole.material.runs[0].result.info["monitors"]["connections"][0]
+    worst = whole.contents.runs[0].result.info["monitors"]["connections"][0]
     largest = defect["shift"] + defect["scale"] * float(unpack(pack, defect["y"]).max())
     assert largest == pytest.approx(worst["largest_defect"], rel=1e-5)
 
 
 def test_the_parameter_map_agrees_with_the_analysis(whole: Report) -> None:
-    variation, master = whole.material.variation, whole.material.master
+    variation, master = whole.contents.variation, whole.contents.master
     values, radii = radius_map(variation, master, np.array([4e-3]))
     middle = int(np.abs(values - 100.0).argmin())
     assert values[middle] == pytest.approx(100.0)
@@ -246,7 +244,7 @@ def test_a_system_that_is_not_linear_gets_a_verdict() -> None:
     made = co.report(system, co.masters.jacobi(system, 0.01), horizon=1.0)
     assert "units" in keys(made)
     assert "differences" in made.html() or "experiments" in made.html()
-    verdict = made.material.verdict
+    verdict = made.contents.verdict
     assert data(made, "verdict")["document"] is verdict.document
     assert verdict.evidence in ("confirmed", "measured")
 
@@ -357,7 +355,7 @@ def test_the_verb_writes_a_page_about_a_system(
 
 
 def test_tuning_does_without_the_optimisation_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.reporting.report.preparing.find_spec", lambda name: None)
+    monkeypatch.setattr("cosimo.reporting.report.computation.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "pymoo", None)
     system = co.problems.two_mass()
     space = Space(steps=(1e-3, 4e-3), families=("jacobi",), kinds=(0, 1))
@@ -406,7 +404,7 @@ def test_wrong_arguments(arguments: str, said: str, tmp_path: Path, monkeypatch:
 
 
 def test_objects_show_themselves_in_notebooks(whole: Report) -> None:
-    material = whole.material
+    material = whole.contents
     nasty = Result(("<b>x",), np.arange(3.0), np.array([[1.0], [np.nan], [3.0]]), (Warned("<i>", 0.0),))
     shown = [
         (material.verdict, "Do not trust: unstable"),

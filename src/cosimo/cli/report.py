@@ -52,7 +52,7 @@ def report(
     """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
     from cosimo.analysis.trust import TARGET
     from cosimo.reporting.report import report as make
-    from cosimo.reporting.report.preparing import Asked, Prepared, prepare, read_runs
+    from cosimo.reporting.report.computation import Asked, Prepared, prepare, read_runs
 
     things: list[Any] = [*read_runs(targets)]
     ready, source, variation, horizon = Prepared(), {}, None, stop_time
@@ -101,7 +101,7 @@ def report(
 def _variation(described: Scenario, text: str) -> Variation:
     from cosimo.formats.loading import load
     from cosimo.problems import CATALOGUE
-    from cosimo.reporting.report.preparing import parse_variation
+    from cosimo.reporting.report.computation import parse_variation
 
     source = described.provenance["scenario"]
     settings = dict(source["settings"])

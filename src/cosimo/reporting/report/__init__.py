@@ -2,11 +2,11 @@
 
     co.report(system, master, result).write("report.html")
 
-`gathering` sorts what is given and works out what is missing, `sections` says it in words and tables, `figures` and
-`graph` draw it, `packing` makes the rows of runs small, and `page` puts all of it into the template.
+`contents` sorts what is given and computes what is missing, `sections` says it in words and tables, `charts` and
+`diagram` draw it, `run_signals` makes the rows of runs small, and `page` puts all of it into the template.
 """
 
 from cosimo.reporting.report.page import Report, report
-from cosimo.reporting.report.parameters import Variation
+from cosimo.reporting.report.step_sweeps import Variation
 
 __all__ = ["Report", "Variation", "report"]

@@ -12,11 +12,10 @@ from typing import Any
 from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result
-from cosimo.reporting.report.gathering import gather
-from cosimo.reporting.report.material import Material, Run
-from cosimo.reporting.report.packing import Pack, compressed
-from cosimo.reporting.report.parameters import Variation
-from cosimo.reporting.report.sections import Section, sections
+from cosimo.reporting.report.contents import Contents, Run, collect
+from cosimo.reporting.report.run_signals import Pack, compressed
+from cosimo.reporting.report.sections import PageSection, sections
+from cosimo.reporting.report.step_sweeps import Variation
 
 FIGURES = ("figure", "figures", "panels", "values")
 """Data of a section that is drawn."""
@@ -24,7 +23,7 @@ FIGURES = ("figure", "figures", "panels", "values")
 
 @dataclass(frozen=True)
 class Report:
-    """A report that can be written; `material` is what it shows.
+    """A report that can be written; `contents` is what it shows.
 
     >>> from cosimo import analyse, masters, problems
     >>> system = problems.two_mass()
@@ -32,8 +31,8 @@ class Report:
     ['verdict', 'modes', 'steps', 'provenance']
     """
 
-    material: Material
-    sections: tuple[Section, ...]
+    contents: Contents
+    sections: tuple[PageSection, ...]
     numbers: str
 
     def html(self) -> str:
@@ -46,7 +45,7 @@ class Report:
         }
         page = _environment().get_template("page.html.j2")
         text: str = page.render(
-            title=self.material.title,
+            title=self.contents.title,
             sections=self.sections,
             style=_text("style.css"),
             script=_text("report.js"),
@@ -88,27 +87,27 @@ def report(
 
         co.report(system, master, result).write("report.html")
     """
-    material = gather(
+    contents = collect(
         things,
-        title=title,
-        reference=reference,
-        variation=variation,
         horizon=horizon,
         start=start,
         target=target,
-        seconds=seconds,
+        title=title,
+        reference=reference,
+        variation=variation,
+        seconds=seconds or {},
         command=command,
-        source=source,
+        source=source or {},
     )
     pack = Pack()
-    found = tuple(sections(material, pack))
-    return Report(material, found, pack.text())
+    found = tuple(sections(contents, pack))
+    return Report(contents, found, pack.text())
 
 
 RUNS = ("signals", "shown", "runs", "values", "differences", "reference", "marks")
 
 
-def _drawn(section: Section) -> list[str]:
+def _drawn(section: PageSection) -> list[str]:
     """The names of what of a section the script needs."""
     if section.key == "runs":
         return list(RUNS)

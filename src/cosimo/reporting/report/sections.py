@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -14,20 +14,22 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.trust import Findings, judge
 from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.verdict import Verdict
 from cosimo.compensation import Compensation
-from cosimo.core.document import SIGNS, Column, Table
+from cosimo.core.document import SIGNS, Column, Document, Section, Table
+from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import amount, cost_text, digits, minus, percent, pole, step_text
 from cosimo.masters.words import describe
-from cosimo.reporting.report import figures, graph, masters, runs, step_figures, words
-from cosimo.reporting.report.drawing import Figure
-from cosimo.reporting.report.material import Material, Role
-from cosimo.reporting.report.packing import Pack
-from cosimo.reporting.report.parameters import COLUMNS, radius_map
+from cosimo.reporting.report import charts, diagram, run_signals, step_sweeps
+from cosimo.reporting.report.charts import Figure
+from cosimo.reporting.report.contents import Contents, Role, Run
+from cosimo.reporting.report.run_signals import Pack
+from cosimo.reporting.report.step_sweeps import COLUMNS, radius_map
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part: `key` names its template and its place on the page, `data` is what the template shows."""
 
     key: str
@@ -35,52 +37,52 @@ class Section:
     data: dict[str, Any]
 
 
-def sections(material: Material, pack: Pack) -> list[Section]:
+def sections(contents: Contents, pack: Pack) -> list[PageSection]:
     """All parts that have content."""
     made: list[tuple[str, str, Callable[[], dict[str, Any] | None]]] = [
-        ("verdict", "Verdict", lambda: _verdict(material)),
-        ("system", "System", lambda: _system(material)),
-        ("modes", "Modes", lambda: _modes(material)),
-        ("steps", "Step size", lambda: _steps(material)),
-        ("front", "Tuning", lambda: _front(material)),
-        ("compensation", "Compensation", lambda: _compensation(material)),
-        ("runs", "Runs", lambda: runs.signals(material, pack) if material.runs else None),
-        ("monitors", "Monitors", lambda: monitors(material, pack)),
-        ("timing", "Timing", lambda: timing(material)),
-        ("units", "Units", lambda: _units(material)),
-        ("provenance", "Provenance", lambda: provenance(material)),
+        ("verdict", "Verdict", lambda: _verdict(contents)),
+        ("system", "System", lambda: _system(contents)),
+        ("modes", "Modes", lambda: _modes(contents)),
+        ("steps", "Step size", lambda: _steps(contents)),
+        ("front", "Tuning", lambda: _front(contents)),
+        ("compensation", "Compensation", lambda: _compensation(contents)),
+        ("runs", "Runs", lambda: run_signals.signals(contents, pack) if contents.runs else None),
+        ("monitors", "Monitors", lambda: monitors(contents, pack)),
+        ("timing", "Timing", lambda: timing(contents)),
+        ("units", "Units", lambda: _units(contents)),
+        ("provenance", "Provenance", lambda: provenance(contents)),
     ]
-    return [Section(key, title, data) for key, title, make in made if (data := make())]
+    return [PageSection(key, title, data) for key, title, make in made if (data := make())]
 
 
-def _verdict(material: Material) -> dict[str, Any] | None:
-    found = words.opening(material)
+def _verdict(contents: Contents) -> dict[str, Any] | None:
+    found = opening(contents)
     if found is None:
         return None
-    return {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(material)}
+    return {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(contents)}
 
 
-def _alternatives(material: Material) -> Table | None:
+def _alternatives(contents: Contents) -> Table | None:
     """The given master and what would do instead, side by side."""
-    verdict, tuned, compensation = material.verdict, material.tuned, material.compensation
+    verdict, tuned, compensation = contents.verdict, contents.tuned, contents.compensation
     if verdict is None or not (tuned or compensation):
         return None
-    units = len(material.system.units) if material.system else None
+    units = len(contents.system.units) if contents.system else None
     rows = [
-        _row(material, "given", verdict.description, verdict.headline, verdict.error)
+        _row(contents, "given", verdict.description, verdict.headline, verdict.error)
         | {"cost": units / verdict.step_size if units else math.nan}
     ]
     if tuned is not None:
         point = tuned.chosen
         found = judge(Findings(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
         name = describe(point.master, point.system)
-        row = _row(material, "tuned", name, found.headline, point.errors)
+        row = _row(contents, "tuned", name, found.headline, point.errors)
         rows.append(row | {"cost": point.cost})
     if compensation is not None:
         master = compensation.master
-        judged = material.corrected
+        judged = contents.corrected
         word = judged.headline if judged is not None else compensation.document.headline
-        row = _row(material, "compensated", describe(master), word, judged.error if judged is not None else None)
+        row = _row(contents, "compensated", describe(master), word, judged.error if judged is not None else None)
         rows.append(row | {"cost": units / master.step if units else math.nan})
     columns = (
         Column("role", " ", str, False),
@@ -93,8 +95,8 @@ def _alternatives(material: Material) -> Table | None:
     return Table("", "", columns, rows)
 
 
-def _row(material: Material, role: Role, name: str, verdict: str, errors: OutputErrors | None) -> dict[str, Any]:
-    run = material.run_of(role)
+def _row(contents: Contents, role: Role, name: str, verdict: str, errors: OutputErrors | None) -> dict[str, Any]:
+    run = contents.run_of(role)
     return {
         "role": role,
         "name": name,
@@ -104,18 +106,18 @@ def _row(material: Material, role: Role, name: str, verdict: str, errors: Output
     }
 
 
-def _system(material: Material) -> dict[str, Any] | None:
-    system = material.system
+def _system(contents: Contents) -> dict[str, Any] | None:
+    system = contents.system
     if system is None:
         return None
-    verdict = material.verdict
+    verdict = contents.verdict
     effects = {effect.connection: effect for effect in verdict.connections} if verdict else {}
     worst = verdict.worst_connection.connection if verdict and verdict.worst_connection else None
-    looped = graph.loop_links(system)
+    looped = diagram.loop_links(system)
     rows = []
     for link in system.links:
         own, effect = link.connection, effects.get(str(link.connection))
-        coupling = material.master.coupling_of(own.target) if material.master else None
+        coupling = contents.master.coupling_of(own.target) if contents.master else None
         rows.append(
             {
                 "source": own.source,
@@ -129,11 +131,11 @@ def _system(material: Material) -> dict[str, Any] | None:
             }
         )
     return {
-        "drawing": graph.draw(system, worst=worst),
+        "drawing": diagram.draw(system, worst=worst),
         "rows": rows[:MOST_ROWS],
         "more": max(0, len(rows) - MOST_ROWS),
         "effects": bool(effects),
-        "loops": [" → ".join(loop) for loop in material.loops],
+        "loops": [" → ".join(loop) for loop in contents.loops],
         "through": any(unit.feedthrough().any() for unit in system.units.values()),
         "worst": worst,
         "units": len(system.units),
@@ -141,8 +143,8 @@ def _system(material: Material) -> dict[str, Any] | None:
     }
 
 
-def _modes(material: Material) -> dict[str, Any] | None:
-    verdict, design = material.verdict, material.compensation
+def _modes(contents: Contents) -> dict[str, Any] | None:
+    verdict, design = contents.verdict, contents.compensation
     if verdict is None or not verdict.modes:
         return None
     modes = verdict.modes
@@ -152,7 +154,7 @@ def _modes(material: Material) -> dict[str, Any] | None:
     section = verdict.document.section("modes")
     assert section is not None
     return {
-        "figure": figures.poles(poles),
+        "figure": charts.poles(poles),
         "table": section.tables[0],
         "foreign": None if verdict.foreign is None else pole(verdict.foreign),
     }
@@ -165,55 +167,55 @@ def _same_modes(design: Compensation, poles: list[complex]) -> bool:
     )
 
 
-def _steps(material: Material) -> dict[str, Any] | None:
-    found = masters.curves(material)
-    section = material.verdict.document.section("stability") if material.verdict else None
+def _steps(contents: Contents) -> dict[str, Any] | None:
+    found = step_sweeps.curves(contents)
+    section = contents.verdict.document.section("stability") if contents.verdict else None
     drawn = []
-    if found and material.system is not None and material.master is not None:
-        spectrum = Spectrum(LinearSystem(material.system, material.master))
-        drawn.append(step_figures.steps(found, float(spectrum.poles.real.max(initial=-math.inf))))
-        if material.variation is not None:
-            drawn.append(_map(material))
-    elif material.variation is not None:
+    if found and contents.system is not None and contents.master is not None:
+        spectrum = Spectrum(LinearSystem(contents.system, contents.master))
+        drawn.append(charts.steps(found, float(spectrum.poles.real.max(initial=-math.inf))))
+        if contents.variation is not None:
+            drawn.append(_map(contents))
+    elif contents.variation is not None:
         raise ConfigurationError(
-            f"parameter {material.variation.name} cannot be varied: the report shows no curves over the step size, for "
+            f"parameter {contents.variation.name} cannot be varied: the report shows no curves over the step size, for "
             f"which units must be linear and few; leave it out."
         )
-    moments = material.verdict.along if material.verdict else ()
+    moments = contents.verdict.along if contents.verdict else ()
     shown = [moment for moment in moments if math.isfinite(moment.critical_step)]
-    if len(shown) > 1 and material.verdict is not None:
-        step = material.verdict.step_size
-        drawn.append(figures.along([m.time for m in shown], [m.critical_step for m in shown], step))
+    if len(shown) > 1 and contents.verdict is not None:
+        step = contents.verdict.step_size
+        drawn.append(charts.along([m.time for m in shown], [m.critical_step for m in shown], step))
     return {"figures": drawn, "section": section} if drawn or section else None
 
 
-def _map(material: Material) -> Figure:
-    variation, master = material.variation, material.master
+def _map(contents: Contents) -> Figure:
+    variation, master = contents.variation, contents.master
     assert variation is not None
     assert master is not None
-    grid = masters.step_grid(material, COLUMNS)
+    grid = step_sweeps.step_grid(contents, COLUMNS)
     values, radii = radius_map(variation, master, grid)
     now = None if variation.current is None else (master.step, variation.current)
-    return step_figures.parameter_map(variation.name, values, grid, radii, now, variation.logarithmic)
+    return charts.parameter_map(variation.name, values, grid, radii, now, variation.logarithmic)
 
 
-def _front(material: Material) -> dict[str, Any] | None:
-    tuned = material.tuned
+def _front(contents: Contents) -> dict[str, Any] | None:
+    tuned = contents.tuned
     if tuned is None:
         return None
     section = tuned.document.section("tuning")
     assert section is not None
-    return {"figure": figures.front(tuned), "document": tuned.document, "table": tuned.front_table(len(tuned.front))}
+    return {"figure": charts.front(tuned), "document": tuned.document, "table": tuned.front_table(len(tuned.front))}
 
 
-def _compensation(material: Material) -> dict[str, Any] | None:
-    return {"document": material.compensation.document} if material.compensation is not None else None
+def _compensation(contents: Contents) -> dict[str, Any] | None:
+    return {"document": contents.compensation.document} if contents.compensation is not None else None
 
 
-def _units(material: Material) -> dict[str, Any] | None:
-    if material.verdict is None or all(unit.means == "known" for unit in material.verdict.units):
+def _units(contents: Contents) -> dict[str, Any] | None:
+    if contents.verdict is None or all(unit.means == "known" for unit in contents.verdict.units):
         return None
-    return {"section": material.verdict.document.section("units")}
+    return {"section": contents.verdict.document.section("units")}
 
 
 # ---- parts of a page that come from runs: monitors and timing --------------------------------------------------------
@@ -223,13 +225,13 @@ MOST_ROWS = 60
 """Rows of a table; the rest is counted."""
 
 
-def monitors(material: Material, pack: Pack) -> dict[str, Any] | None:
+def monitors(contents: Contents, pack: Pack) -> dict[str, Any] | None:
     """What was watched in the runs: warnings, energy and defects over time, power bonds, connections."""
-    panels = runs.watched(material, pack)
+    panels = run_signals.watched(contents, pack)
     defects: list[dict[str, Any]] = []
     bonds: list[dict[str, Any]] = []
-    for run in material.runs:
-        for entry in runs.connections_of(run.result):
+    for run in contents.runs:
+        for entry in run_signals.connections_of(run.result):
             share = entry["relative"]
             defects.append(
                 {
@@ -242,7 +244,7 @@ def monitors(material: Material, pack: Pack) -> dict[str, Any] | None:
                 }
             )
         bonds += [_bond(run.label, entry) for entry in (run.result.info.get("monitors") or {}).get("bonds") or ()]
-    warnings = runs.marks(material)
+    warnings = run_signals.marks(contents)
     if not (panels or defects or bonds or warnings):
         return None
     return {
@@ -251,15 +253,15 @@ def monitors(material: Material, pack: Pack) -> dict[str, Any] | None:
         "defects": sorted(defects, key=lambda row: -row["bar"])[:MOST_ROWS],
         "bonds": bonds[:MOST_ROWS],
         "watched": bool(defects or bonds),
-        "missing": bool(material.runs) and not panels,
+        "missing": bool(contents.runs) and not panels,
         "energy": any(panel["kind"] == "energy" for panel in panels),
     }
 
 
-def timing(material: Material) -> dict[str, Any] | None:
+def timing(contents: Contents) -> dict[str, Any] | None:
     """What steps of units and of the whole take."""
     rows = []
-    for run in material.runs:
+    for run in contents.runs:
         info = run.result.info
         seconds, steps = info.get("stepping_time"), info.get("steps")
         if not isinstance(seconds, int | float) or not isinstance(steps, int) or not steps or seconds <= 0:
@@ -274,10 +276,10 @@ def timing(material: Material) -> dict[str, Any] | None:
                 "speed": f"{amount(simulated / seconds)} ×",
             }
         )
-    whole = sum(material.seconds.values())
+    whole = sum(contents.seconds.values())
     alone = [
         {"unit": name, "each": step_text(seconds), "share": percent(seconds / whole), "bar": seconds / whole}
-        for name, seconds in sorted(material.seconds.items(), key=lambda item: -item[1])
+        for name, seconds in sorted(contents.seconds.items(), key=lambda item: -item[1])
     ]
     return {"runs": rows, "units": alone[:MOST_ROWS]} if rows or alone else None
 
@@ -300,17 +302,17 @@ def _bond(label: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 PACKAGES = ("cosimo", "numpy", "scipy", "fmpy", "plotly")
 
 
-def provenance(material: Material) -> dict[str, Any]:
+def provenance(contents: Contents) -> dict[str, Any]:
     """Facts, texts of scenarios, and one line per run."""
     facts: list[tuple[str, str]] = [("written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))]
-    if material.command:
-        facts.append(("command", material.command))
-    if material.master is not None:
-        facts.append(("master", f"{material.master.name}, {step_text(material.master.step)}, {material.master}"))
-    facts += _source(material.source)
+    if contents.command:
+        facts.append(("command", contents.command))
+    if contents.master is not None:
+        facts.append(("master", f"{contents.master.name}, {step_text(contents.master.step)}, {contents.master}"))
+    facts += _source(contents.source)
     facts.append(("versions", ", ".join([f"Python {platform.python_version()}", *_versions()])))
     facts.append(("platform", f"{platform.system()} {platform.machine()}"))
-    texts = {str(text) for text in [material.source.get("text"), *_texts(material)] if text}
+    texts = {str(text) for text in [contents.source.get("text"), *_texts(contents)] if text}
     rows = [
         {
             "run": run.label,
@@ -324,7 +326,7 @@ def provenance(material: Material) -> dict[str, Any]:
             "rows": f"{len(run.result):,}",
             "complete": run.result.complete,
         }
-        for run in material.runs
+        for run in contents.runs
         for info in (run.result.info,)
     ]
     return {"facts": facts, "texts": sorted(texts), "rows": rows}
@@ -340,8 +342,8 @@ def _source(source: Any) -> list[tuple[str, str]]:
     return found
 
 
-def _texts(material: Material) -> list[Any]:
-    return [(run.result.info.get("scenario") or {}).get("text") for run in material.runs]
+def _texts(contents: Contents) -> list[Any]:
+    return [(run.result.info.get("scenario") or {}).get("text") for run in contents.runs]
 
 
 def _versions() -> list[str]:
@@ -352,3 +354,56 @@ def _versions() -> list[str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+# ---- what the page begins with: the document of the verdict; of runs alone, what they carry with them ----------------
+
+
+def opening(contents: Contents) -> Document | None:
+    """The verdict first; runs alone are as good as the verdict that was made before them, or not assessed."""
+    if contents.verdict is not None:
+        return contents.verdict.document
+    if not contents.runs:
+        return None
+    verdicts = [carried_verdict(run) for run in contents.runs]
+    known = [verdict for verdict in verdicts if verdict is not None]
+    sentences = tuple(_ending(run) for run in contents.runs)
+    if len(contents.runs) == 1 and known:
+        document = known[0].document
+        return Document(document.title, document.mark, document.headline, (*sentences, *document.sentences),
+                        document.sections[:1], document.commands, document.advice)  # fmt: skip
+    figures = tuple(
+        Fact("", run.label, None, verdict.headline if verdict else "Not assessed")
+        for run, verdict in zip(contents.runs, verdicts, strict=True)
+    )
+    worst = max(
+        known, key=lambda verdict: ["yes", "not assessed", "with care", "no"].index(verdict.trust), default=None
+    )
+    if worst is None or (len(known) < len(verdicts) and worst.trust == "yes"):
+        advice = "A result alone does not say whether it can be trusted; 'cosimo analyse SYSTEM' does."
+        return Document("Results", "open", "Not assessed", sentences, (Section("verdict", "", figures),), (), advice)
+    return Document("Results", worst.judgement.mark, worst.headline, sentences, (Section("verdict", "", figures),))
+
+
+def carried_verdict(run: Run) -> Verdict | None:
+    """The verdict that a run was made with; None where there was none, or it contradicts itself."""
+    said = run.result.info.get("verdict")
+    try:
+        return Verdict.from_brief(said) if isinstance(said, dict) else None
+    except ValueError:
+        return None
+
+
+def _ending(run: Run) -> str:
+    return f"{run.label} {', '.join(_states(run))}."
+
+
+def _states(run: Run) -> Iterator[str]:
+    result = run.result
+    end = f"{result.time[-1]:g} s" if len(result) else "its start"
+    yield f"reached {end} in {len(result):,} rows" if result.complete else f"is incomplete: it ended at {end}"
+    growing = (result.info.get("monitors") or {}).get("growing") or ()
+    if growing:
+        yield f"{growing[0]['output']} grows as an unstable coupling does"
+    count = len(result.warnings)
+    yield f"{'no' if count == 0 else count} warning{'' if count == 1 else 's'}"

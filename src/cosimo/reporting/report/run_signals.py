@@ -1,20 +1,22 @@
-"""Runs over each other, and what was watched in them, as signals for the page."""
+"""Signals of runs, differences, energies and defects, decimated and packed for the page."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array
+from cosimo.core.decimation import decimate
 from cosimo.core.errors import CosimoError
 from cosimo.core.result import Result
 from cosimo.core.system import Link, System
 from cosimo.execution.power_bonds import power_bonds
-from cosimo.reporting.report.colours import DASHES, LINES, ROLES
-from cosimo.reporting.report.material import Material, Run
-from cosimo.reporting.report.packing import Pack, buckets_for
+from cosimo.reporting.report.charts import DASHES, LINES, ROLES
+from cosimo.reporting.report.contents import Contents, Run
 
 MOST_SIGNALS = 200
 """Signals on a page; the rest is counted."""
@@ -25,9 +27,9 @@ WATCHED = 2
 MOST_MARKS = 30
 
 
-def styled(material: Material) -> list[tuple[Run, str, str, float]]:
+def styled(contents: Contents) -> list[tuple[Run, str, str, float]]:
     """Every run with its colour, dash and width; what the others are compared with is wide and lies below."""
-    every = [*([material.reference] if material.reference else []), *material.runs]
+    every = [*([contents.reference] if contents.reference else []), *contents.runs]
     found: list[tuple[Run, str, str, float]] = []
     free = iter(range(len(every)))
     for run in every:
@@ -39,12 +41,12 @@ def styled(material: Material) -> list[tuple[Run, str, str, float]]:
     return found
 
 
-def signals(material: Material, pack: Pack) -> dict[str, Any]:
+def signals(contents: Contents, pack: Pack) -> dict[str, Any]:
     """All signals of all runs, decimated, with their differences from the reference."""
-    runs = styled(material)
+    runs = styled(contents)
     names = _names(run.result for run, *_ in runs)
     kept = names[:MOST_SIGNALS]
-    reference = material.reference or (material.runs[0] if len(material.runs) > 1 else None)
+    reference = contents.reference or (contents.runs[0] if len(contents.runs) > 1 else None)
     doubled = 2 if reference else 1
     buckets = buckets_for(doubled * sum(len(set(kept) & set(run.result.names)) for run, *_ in runs))
     values: dict[str, list[Any]] = {name: [] for name in kept}
@@ -65,16 +67,16 @@ def signals(material: Material, pack: Pack) -> dict[str, Any]:
         "values": values,
         "differences": apart if reference else None,
         "reference": reference.label if reference else None,
-        "marks": marks(material),
+        "marks": marks(contents),
         "whole": all(entry["all"] for entries in values.values() for entry in entries if entry),
     }
 
 
-def marks(material: Material) -> list[dict[str, Any]]:
+def marks(contents: Contents) -> list[dict[str, Any]]:
     """The warnings of all runs, in the order of time, numbered."""
     found = [
         (warned.time, run.label, warned.message, warned.count)
-        for run in material.runs
+        for run in contents.runs
         for warned in run.result.warnings
     ]
     return [
@@ -97,15 +99,15 @@ def difference(result: Result, reference: Result, name: str) -> tuple[Array, Arr
     return time[inside], result[name][inside] - np.interp(time[inside], reference.time, theirs)
 
 
-def watched(material: Material, pack: Pack) -> list[dict[str, Any]]:
+def watched(contents: Contents, pack: Pack) -> list[dict[str, Any]]:
     """Panels over time: energy on which the units of a power bond disagree, and defects of the worst connections."""
-    system = material.system
+    system = contents.system
     if system is None:
         return []
-    runs = [(run, colour, dash) for run, colour, dash, _ in styled(material) if run.role != "reference"]
+    runs = [(run, colour, dash) for run, colour, dash, _ in styled(contents) if run.role != "reference"]
     buckets = buckets_for(4 * max(1, len(runs)))
     panels = [_energy(system, runs, pack, buckets)]
-    panels += [_defect(link, runs, pack, buckets) for link in _worst(system, material)]
+    panels += [_defect(link, runs, pack, buckets) for link in _worst(system, contents)]
     return [panel for panel in panels if panel["lines"]]
 
 
@@ -159,10 +161,10 @@ def _defect(link: Link, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any
     return {"kind": "defect", "title": f"defect of {own}", "lines": lines}
 
 
-def _worst(system: System, material: Material) -> Iterator[Link]:
+def _worst(system: System, contents: Contents) -> Iterator[Link]:
     """The links with the largest relative defects in any run."""
     largest: dict[tuple[str, str], float] = {}
-    for run in material.runs:
+    for run in contents.runs:
         for entry in connections_of(run.result):
             ends = (str(entry["source"]), str(entry["target"]))
             largest[ends] = max(largest.get(ends, 0.0), float(entry["relative"] or 0.0))
@@ -181,3 +183,69 @@ def connections_of(result: Result) -> Sequence[Mapping[str, Any]]:
 def _names(results: Iterator[Result]) -> list[str]:
     """The signals of all runs, each once; those of the first run first."""
     return list(dict.fromkeys(name for result in results for name in result.names))
+
+
+# ---- typed arrays in one compressed piece of text --------------------------------------------------------------------
+
+
+POINTS = 160_000
+"""Points of all signals of a page together, about."""
+MOST_BUCKETS, FEWEST_BUCKETS = 4_000, 150
+
+
+def buckets_for(series: int) -> int:
+    """Into how many buckets each of so many signals may be divided."""
+    return int(np.clip(POINTS // (2 * max(1, series)), FEWEST_BUCKETS, MOST_BUCKETS))
+
+
+class Pack:
+    """Collects arrays and says where they lie."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, values: np.ndarray[Any, Any]) -> dict[str, Any]:
+        """Keep an array of 64-bit or 32-bit numbers: its type, place and length."""
+        kind = {"f8": "Float64Array", "f4": "Float32Array", "u4": "Uint32Array"}[values.dtype.str[1:]]
+        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
+        found = {"type": kind, "start": self._size, "length": len(values)}
+        data += bytes(-len(data) % 8)
+        self._parts.append(data)
+        self._size += len(data)
+        return found
+
+    def signal(self, time: Array, values: Array, buckets: int) -> dict[str, Any]:
+        """A signal over time, decimated."""
+        places = decimate(values, buckets)
+        kept = values[places]
+        finite = kept[np.isfinite(kept)]
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+        # Halves are added: the sum of two numbers near the largest one is none.
+        shift, scale = low / 2 + high / 2, (high / 2 - low / 2) or 1.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            small = ((kept - shift) / scale).astype(np.float32)
+        small[~np.isfinite(kept)] = np.nan
+        found: dict[str, Any] = {"shift": shift, "scale": scale, "y": self.add(small), "all": len(places) == len(time)}
+        even = _even_step(time)
+        if even is None:
+            return found | {"x": self.add(np.asarray(time[places], dtype=np.float64))}
+        return found | {"x": self.add(places.astype(np.uint32)), "t0": float(time[0]), "dt": even}
+
+    def text(self) -> str:
+        """All of it as base64."""
+        return compressed(b"".join(self._parts))
+
+
+def compressed(data: bytes) -> str:
+    """Equal data give equal text."""
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii")
+
+
+def _even_step(time: Array) -> float | None:
+    """The step of equally spaced times, exact enough that no picture shows a difference."""
+    if len(time) < 2:
+        return None
+    step = float(time[-1] - time[0]) / (len(time) - 1)
+    off = np.abs(time - (time[0] + step * np.arange(len(time)))).max()
+    return step if step > 0 and off <= 1e-6 * step else None

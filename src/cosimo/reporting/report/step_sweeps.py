@@ -1,9 +1,9 @@
-"""Masters over the macro step: the given one beside the usual ones, the tuned and the compensated one."""
+"""Spectral radius over the macro step, of several masters, and over a parameter of the system as well."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,10 @@ from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.reporting.report.material import Material
+from cosimo.reporting.report.contents import Contents
 
 POINTS = 241
 DECADES = 1.5
@@ -25,7 +25,7 @@ SWEEPS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class RadiusCurve:
     """ρ(Φ) of a master, `radii` (N,), over macro steps (N,); `now`: its own step and radius."""
 
     name: str
@@ -48,53 +48,53 @@ class Curve:
             yield float(self.steps[begin]), float(self.steps[end - 1])
 
 
-def curves(material: Material) -> tuple[Curve, ...]:
+def curves(contents: Contents) -> tuple[RadiusCurve, ...]:
     """Of linear systems that are not large; none otherwise."""
-    system, master = material.system, material.master
+    system, master = contents.system, contents.master
     if system is None or master is None or any(unit.linear() is None for unit in system.units.values()):
         return ()
     found = []
     try:
         if LinearSystem(system, master).sparse:
             return ()
-        grid = step_grid(material)
-        for name, other, now in _candidates(material, system, master):
+        grid = step_grid(contents)
+        for name, other, now in _candidates(contents, system, master):
             step = np.array([other.step])
             here = (other.step, float(Batch(system, other, step).spectral_radius()[0])) if now else None
-            found.append(Curve(name, grid, Batch(system, other, grid).spectral_radius(), here))
+            found.append(RadiusCurve(name, grid, Batch(system, other, grid).spectral_radius(), here))
     except ConfigurationError:
         return tuple(found)  # couplings that learn while running have no matrices
     return tuple(found)
 
 
-def step_grid(material: Material, points: int = POINTS) -> Array:
+def step_grid(contents: Contents, points: int = POINTS) -> Array:
     """Macro steps around the given one, the critical one and the tuned one."""
-    assert material.master is not None
-    known = [material.master.step]
-    limits = material.verdict.limits if material.verdict else None
-    critical = [material.verdict.critical_step if material.verdict else None]
+    assert contents.master is not None
+    known = [contents.master.step]
+    limits = contents.verdict.limits if contents.verdict else None
+    critical = [contents.verdict.critical_step if contents.verdict else None]
     critical += [limits.jacobi, limits.gauss_seidel, limits.iterative] if limits else []
     known += [limit.step for limit in critical if isinstance(limit, CriticalStep) and 0 < limit.step < math.inf]
-    known += [material.tuned.recommended.step] if material.tuned else []
+    known += [contents.tuned.recommended.step] if contents.tuned else []
     factor = 10 ** (DECADES / 2)
     found: Array = np.geomspace(min(known) / factor, max(known) * factor, points)
     return found
 
 
-def _candidates(material: Material, system: System, master: Master) -> Iterator[tuple[str, Master, bool]]:
+def _candidates(contents: Contents, system: System, master: Master) -> Iterator[tuple[str, Master, bool]]:
     """(name, master, whether its own step is a point): each kind once, the given one first."""
     seen = set()
     if not master.mixers:
         seen.add(_kind(master))
         yield f"{master.name} (given)", master, True
-    if material.tuned is not None and not material.tuned.recommended.mixers:
-        best = material.tuned.recommended
+    if contents.tuned is not None and not contents.tuned.recommended.mixers:
+        best = contents.tuned.recommended
         seen.add(_kind(best))
         yield f"{best.name} (tuned)", best, True
     step = master.step
     others = [masters.jacobi(system, step)]
     if len(system.units) > 1:
-        limits = material.verdict.limits if material.verdict else None
+        limits = contents.verdict.limits if contents.verdict else None
         order = limits.order if limits else system.names
         others.append(masters.gauss_seidel(system, step, order=order or system.names))
     if all(unit.can_restore for unit in system.units.values()):
@@ -108,3 +108,53 @@ def _candidates(material: Material, system: System, master: Master) -> Iterator[
 def _kind(master: Master) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     special = tuple(sorted((name, repr(coupling)) for name, coupling in master.couplings.items()))
     return str(master), repr(master.coupling), special
+
+
+# ---- over a parameter ------------------------------------------------------------------------------------------------
+
+
+ROWS, COLUMNS = 41, 61
+"""Values of the parameter, and of the macro step."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A parameter that is varied: `build(value)` makes the system; from `low` to `high`, now at `current`."""
+
+    name: str
+    low: float
+    high: float
+    build: Callable[[float], System]
+    current: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+            raise ConfigurationError(
+                f"parameter {self.name} is varied from {self.low:g} to {self.high:g}; give a smaller number first."
+            )
+
+    @property
+    def logarithmic(self) -> bool:
+        """Ranges of a decade and more are divided by ratios."""
+        return self.low > 0 and self.high / self.low >= 10
+
+    def values(self) -> Array:
+        """Where the system is looked at."""
+        spaced = np.geomspace if self.logarithmic else np.linspace
+        found: Array = spaced(self.low, self.high, ROWS)
+        return found
+
+
+def radius_map(variation: Variation, master: Master, steps: Array) -> tuple[Array, Array]:
+    """The values (N,) and ρ(Φ) (N, steps) of `master`; NaN where the system has no meaning with a value."""
+    values = variation.values()
+    radii = np.full((len(values), len(steps)), np.nan)
+    reason: CosimoError | None = None
+    for row, value in enumerate(values):
+        try:
+            radii[row] = Batch(variation.build(float(value)), master, steps).spectral_radius()
+        except CosimoError as error:
+            reason = error
+    if reason is not None and np.isnan(radii).all():
+        raise ConfigurationError(f"parameter {variation.name} cannot be varied: {reason}")
+    return values, radii

@@ -1,0 +1,182 @@
+"""What a report is made of: the things that are given, sorted by kind, and what is missing computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from cosimo.analysis.analysing import analyse
+from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.verdict import Verdict
+from cosimo.compensation import Compensation
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import step_text
+from cosimo.core.master import Master
+from cosimo.core.result import Result
+from cosimo.core.system import System
+from cosimo.reporting.report.step_sweeps import Variation
+from cosimo.tuning import Tuned
+
+Role = Literal["given", "tuned", "compensated", "reference", "other"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run with the name it has on the page, what it is there for, and its errors where they were measured."""
+
+    label: str
+    result: Result
+    role: Role = "other"
+    measured: OutputErrors | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that was given or worked out; what there is not is None or empty.
+
+    `seconds` are those that one step of each unit takes; `reference` is the run that the others are compared with;
+    `corrected` the verdict on the compensated master.
+    """
+
+    title: str
+    system: System | None = None
+    master: Master | None = None
+    verdict: Verdict | None = None
+    tuned: Tuned | None = None
+    compensation: Compensation | None = None
+    corrected: Verdict | None = None
+    runs: tuple[Run, ...] = ()
+    reference: Run | None = None
+    variation: Variation | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    command: str = ""
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def loops(self) -> tuple[tuple[str, ...], ...]:
+        """The algebraic loops, as far as they are known."""
+        if self.system is not None:
+            return tuple(self.system.loops())
+        return self.verdict.loops if self.verdict else ()
+
+    def run_of(self, role: Role) -> Run | None:
+        """The run with this role."""
+        return next((run for run in self.runs if run.role == role), None)
+
+
+ONCE = (System, Master, Verdict, Tuned, Compensation)
+KNOWN = "systems, masters, verdicts, tuned fronts, compensations, results, and runs (a name and a result)"
+
+
+def collect(
+    things: Iterable[Any],
+    *,
+    horizon: float | None,
+    start: float,
+    target: float,
+    title: str | None,
+    reference: Result | Run | None,
+    **more: Any,
+) -> Contents:
+    """Sort the things by kind; a system and a master without a verdict are analysed.
+
+    `horizon` in seconds bounds the errors; `more` are fields of `Contents` as they are.
+    """
+    found, runs = _sorted(things)
+    system, master = found.get(System), found.get(Master)
+    compensation = found.get(Compensation)
+    if compensation is not None:
+        system, master = system or compensation.path.system, master or compensation.path.master
+    verdict = found.get(Verdict)
+    if verdict is None and system is not None and master is not None:
+        verdict = analyse(system, master, horizon=horizon, start=start, target=target)
+    if verdict is not None and Tuned in found:
+        # One page, one recommendation: the search that looked at more.
+        verdict = replace(verdict, recommendation=found[Tuned].recommendation)
+    corrected = None
+    if compensation is not None and verdict is not None:
+        asked: dict[str, Any] = {"horizon": verdict.horizon, "start": start, "target": verdict.target}
+        corrected = analyse(compensation.path.system, compensation.master, details=False, **asked)
+    wanted = None if reference is None else _run(reference, "reference")
+    return Contents(
+        title=title or _title(system, verdict, found.get(Tuned), runs),
+        system=system,
+        master=master,
+        verdict=verdict,
+        tuned=found.get(Tuned),
+        compensation=compensation,
+        corrected=corrected,
+        runs=tuple(_distinct(run for run in runs if wanted is None or run.label != wanted.label)),
+        reference=wanted,
+        **more,
+    )
+
+
+def _sorted(things: Iterable[Any]) -> tuple[dict[type, Any], list[Run]]:
+    """What a report takes once, by kind, and the runs."""
+    found: dict[type, Any] = {}
+    runs: list[Run] = []
+    for thing in things:
+        if isinstance(thing, Result | Run) or _named(thing):
+            runs.append(_run(thing))
+            continue
+        kind = next((kind for kind in ONCE if isinstance(thing, kind)), None)
+        if kind is None:
+            raise ConfigurationError(f"a report cannot show {_short(thing)}; it takes {KNOWN}.")
+        if kind in found:
+            raise ConfigurationError(
+                f"a report is about one system; two things of the kind {kind.__name__} were given."
+            )
+        found[kind] = thing
+    if not (found or runs):
+        raise ConfigurationError(f"a report needs something to show: {KNOWN}.")
+    return found, runs
+
+
+def _named(thing: Any) -> bool:
+    return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str) and isinstance(thing[1], Result)
+
+
+def _run(thing: Any, role: Role = "other") -> Run:
+    if isinstance(thing, Run):
+        return thing
+    if _named(thing):
+        return Run(thing[0], thing[1], role)
+    return Run(_label(thing), thing, role)
+
+
+def _label(result: Result) -> str:
+    info = result.info
+    if "master" not in info:
+        return "run"
+    step = f", {step_text(float(info['step']))}" if isinstance(info.get("step"), int | float) else ""
+    return f"{info['master']}{step}"
+
+
+def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
+    """Equal names get numbers."""
+    seen: dict[str, int] = {}
+    for run in runs:
+        seen[run.label] = seen.get(run.label, 0) + 1
+        number = seen[run.label]
+        yield run if number == 1 else replace(run, label=f"{run.label} ({number})")
+
+
+def _title(
+    system: System | None,
+    verdict: Verdict | None,
+    tuned: Tuned | None,
+    runs: list[Run],
+) -> str:
+    if system is not None:
+        return system.name
+    for found in (verdict, tuned):
+        if found is not None:
+            return found.system
+    return str(next((run.result.info["system"] for run in runs if "system" in run.result.info), "co-simulation"))
+
+
+def _short(thing: Any) -> str:
+    text = repr(thing)
+    return text if len(text) <= 60 else f"{text[:57]}…"
