@@ -26,7 +26,7 @@ from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.papers import PAPERS, Picture, draw, mechanics_figures, richiedei2024, tamellin2022_figures, without_figures
 from cosimo.papers.mechanics import nrms
 from cosimo.papers.tamellin2022 import RandomOutcome, random_study
-from cosimo.reporting.pictures import look
+from cosimo.reporting.pictures import look, write
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITHOUT, WITH = "co-simulated without compensation", "co-simulated with compensation"
@@ -75,7 +75,7 @@ def poles(axes: Axes) -> dict[str, np.ndarray]:
 
 def written(pictures: dict[str, Picture], folder: Path) -> list[Path]:
     with look():
-        return [picture.write(folder, "paper") for picture in pictures.values()]
+        return [write(picture.figure, folder / f"paper-{picture.name}.png", "") for picture in pictures.values()]
 
 
 def test_every_figure_becomes_a_picture(
