@@ -17,7 +17,7 @@ from cosimo.core.system import System
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
 from cosimo.studies import Outcome, Sample, Study, Uniform, run_study
-from cosimo.studies.cluster import local_workers
+from cosimo.studies.pools import local_workers
 from cosimo.units import Fmu
 
 RUNS = 1000

@@ -21,9 +21,8 @@ from fmu_builder import build
 
 import cosimo as co
 from cosimo.core.errors import ConfigurationError, Interrupted
-from cosimo.studies import Grid, Outcome, Sample, Standing, Study, Uniform, read_study, run_study, runner, running
-from cosimo.studies.cluster import Chunk, _Work, local_workers
-from cosimo.studies.running import Sensible
+from cosimo.studies import Grid, Outcome, Sample, Standing, Study, Uniform, pools, read_study, run_study, runner
+from cosimo.studies.pools import Chunk, Sensible, _Work, local_workers
 
 POINTS = Sample({"kc": Uniform(50.0, 150.0), "step": Uniform(1e-3, 2e-3)}, runs=100, seed=5)
 STUDY = Study("two-mass", POINTS, ["max:two.x", "rms:one.f"], stop=5.0)
@@ -95,7 +94,7 @@ def test_fmus_are_kept_by_every_worker(client: Any, tmp_path: Path) -> None:
     assert len(found.notes) == 1
     assert "'lag.x' differed" in found.notes[0]
     # And let go of at the end.
-    assert not any(client.run(eval, "__import__('cosimo.studies.worker').studies.worker._seats").values())
+    assert not any(client.run(eval, "__import__('cosimo.studies.pools').studies.pools._seats").values())
 
 
 @pytest.mark.slow
@@ -121,7 +120,7 @@ def test_the_address_of_a_scheduler(client: Any) -> None:
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.studies.cluster.CONNECTING", 0.5)
+    monkeypatch.setattr("cosimo.studies.pools.CONNECTING", 0.5)
     with pytest.raises(
         ConfigurationError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'.*dask scheduler"
     ):
@@ -161,19 +160,17 @@ def test_workers_without_the_files_say_so(client: Any, tmp_path: Path) -> None:
 def test_short_studies_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the first runs, of half a second each, take longer than the time for trying."""
     clock = SimpleNamespace(monotonic=itertools.count(0.0, 0.25).__next__, perf_counter=time.perf_counter)
-    monkeypatch.setattr(running, "time", clock)
+    monkeypatch.setattr(pools, "time", clock)
     study = Study("two-mass", Grid({"kc": [80.0, 90.0, 100.0, 110.0, 120.0]}), ["final:two.x"], stop=1.0)
     assert run_study(study).workers == 1
 
 
 def test_long_studies_move_to_workers(client: Any, serial: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made here before is not made again there."""
-    from cosimo.studies import cluster
-
-    monkeypatch.setattr(running, "TRIAL", 0.02)
-    monkeypatch.setattr(running, "PAYS", 0.0)
-    monkeypatch.setattr(cluster.Cluster, "_connected", lambda self: _Open(client))
-    monkeypatch.setattr(running, "_pool", lambda *given: Sensible(2))
+    monkeypatch.setattr(pools, "TRIAL", 0.02)
+    monkeypatch.setattr(pools, "PAYS", 0.0)
+    monkeypatch.setattr(pools.Cluster, "_connected", lambda self: _Open(client))
+    monkeypatch.setattr(pools, "choose_pool", lambda *given: Sensible(2))
     found = run_study(STUDY)
     assert found.workers == 2
     assert same(found, serial)

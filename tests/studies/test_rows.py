@@ -50,7 +50,7 @@ class Stop:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are written one by one."""
-    monkeypatch.setattr("cosimo.studies.running.SAVED_EVERY", 0.0)
+    monkeypatch.setattr("cosimo.studies.pools.SAVED_EVERY", 0.0)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

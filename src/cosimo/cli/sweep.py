@@ -70,7 +70,7 @@ def sweep(
     from cosimo.reporting.documents import study_document
     from cosimo.reporting.progress import StudyProgress, show_on_terminal
     from cosimo.studies import Study, run_study
-    from cosimo.studies.measures import USUAL
+    from cosimo.studies.study import USUAL
     from cosimo.units.fmu import Fmu
 
     if workers is not None and scheduler is not None:

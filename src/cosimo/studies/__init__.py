@@ -7,8 +7,8 @@
     found["max:two.x"], found.counts, found.spread("max:two.x")
 
 A study is frozen data (`study.py`), its points come from a design (`designs.py`), each run is reduced to a few numbers
-(`measures.py`) and becomes one row, also when it fails (`runner.py`). Rows are on disk as they come (`rows.py`), so
-that a study which was interrupted can be resumed.
+and becomes one row, also when it fails (`runner.py`), made here, by other processes or on a cluster (`pools.py`). Rows
+are on disk as they come (`rows.py`), so that a study which was interrupted can be resumed.
 """
 
 from cosimo.studies.designs import (
@@ -22,8 +22,8 @@ from cosimo.studies.designs import (
     parse_distribution,
     parse_values,
 )
-from cosimo.studies.outcome import Outcome, Spread, read_study
-from cosimo.studies.running import Progress, Standing, run_study
+from cosimo.studies.rows import Outcome, Spread, read_study
+from cosimo.studies.runner import Progress, Standing, run_study
 from cosimo.studies.study import Study
 
 __all__ = [

@@ -8,14 +8,15 @@ A unit error on a reset FMU counts only when a fresh one gives it too. Long runs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import (
+    ConfigurationError,
     CosimoError,
     Interrupted,
     NonFiniteError,
@@ -29,36 +30,20 @@ from cosimo.core.timing import timeline
 from cosimo.execution.engines import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
-from cosimo.studies.measures import ERRORS, SIGNALS, Measure, find_measures
-from cosimo.studies.recipe import Recipe
-from cosimo.studies.study import Study
+from cosimo.studies.rows import MESSAGE, RUN, SECONDS, STATUS, TRUST, Columns, Journal, Outcome, Row, Status
+from cosimo.studies.study import ERRORS, SIGNALS, Measure, Recipe, Study, describe, find_measures, fingerprint
 from cosimo.units.fmu import Fmu
 from cosimo.units.fmu_reserve import Reserve
 
 if TYPE_CHECKING:
     from cosimo.analysis.verdict import Verdict
+    from cosimo.studies.pools import RunPool
 
-Status = Literal["ran", "diverged", "failed", "crashed"]
-"""`ran`: to its end, which says nothing of whether it can be trusted. `diverged`: left the range of numbers, or was
-stopped because it grows. `failed`: could not be built, or a unit gave an error. `crashed`: ended the process it ran in,
-its own or that of a unit."""
-STATUSES: tuple[Status, ...] = ("ran", "diverged", "failed", "crashed")
+
 LONG = 1.0
 """Seconds from which a run counts as long: instantiating takes milliseconds."""
 ONE_THREAD = EngineOptions(parallel=False, threads=1, interval=0.0)
 """Studies use the processors by making runs side by side."""
-
-
-class Row(NamedTuple):
-    """One run: its number, status and trust with a message, wall time, and the measures (None where there are none)."""
-
-    run: int
-    values: tuple[float, ...]
-    status: Status
-    trust: str
-    message: str
-    seconds: float
-    measured: tuple[float | None, ...]
 
 
 Take = Callable[[Sequence[Row]], None]
@@ -283,3 +268,100 @@ def _difference(one: Result, other: Result) -> str | None:
         return "the number of macro steps"
     same = one.values.view(np.int64) == other.values.view(np.int64)
     return None if same.all() else f"'{one.names[int(np.flatnonzero(~same.all(axis=0))[0])]}'"
+
+
+# ---- all runs of a study ---------------------------------------------------------------------------------------------
+
+
+class Standing(NamedTuple):
+    """How far a study is."""
+
+    done: int
+    total: int
+    failed: int
+
+
+Progress = Callable[[Standing], None]
+
+
+def run_study(
+    study: Study,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    client: Any = None,
+    output: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Make all runs of a study.
+
+    `workers` local processes are used (1: this process, without Dask); by default one per processor where the first
+    runs, made in this process, show that it pays. `scheduler` is the address of a Dask cluster, `client` a
+    `distributed.Client` that is there already. Rows go to `output` as they come (`rows.py`); with `resume` those that
+    are there already are not made again. Ctrl-C ends a study with what it has.
+    """
+    if workers is not None and workers < 1:
+        raise ConfigurationError(f"the number of workers must be at least 1, not {workers}.")
+    if sum(choice is not None for choice in (workers, scheduler, client)) > 1:
+        raise ConfigurationError(
+            "runs are made on local workers or on a cluster; give workers, or scheduler, or client."
+        )
+    if resume and output is None:
+        raise ConfigurationError("a study is resumed from its output file; name it.")
+    from cosimo.studies.pools import choose_pool
+
+    begin = time.perf_counter()
+    with Runner(study) as runner:
+        columns = Columns(study.table.names, tuple(map(str, runner.measures)))
+        _require_different(columns)
+        document = describe(study, runner.recipe.nominal) | {"kind": "study", "columns": list(columns.measures)}
+        document["fingerprint"] = fingerprint(document)
+        journal = Journal(None if output is None else Path(output), columns, document, resume=resume)
+        try:
+            done = journal.done
+            left = [number for number in range(len(study.table)) if number not in done]
+            pool = choose_pool(left, workers, scheduler, client)
+            _evaluate(pool, runner, left, journal, _Progress(progress, len(done), len(study.table)))
+            journal.finish()
+        finally:
+            journal.close()
+    wall = time.perf_counter() - begin
+    return Outcome(journal.table(), document, pool.workers, wall, len(done), tuple(pool.notes))
+
+
+def _evaluate(pool: RunPool, runner: Runner, left: Sequence[int], journal: Journal, progress: _Progress) -> None:
+    def take(rows: Sequence[Row]) -> None:
+        journal.add(rows)
+        progress.add(rows)
+
+    progress.add(())
+    try:
+        if left:
+            pool.evaluate(runner, left, take)
+    except (KeyboardInterrupt, Interrupted):
+        kept = f" in '{journal.path}.partial'; --resume goes on from there" if journal.path else ""
+        raise Interrupted(
+            f"interrupted after {progress.done} of {progress.total} runs, which are kept{kept}."
+        ) from None
+
+
+class _Progress:
+    """Counts rows and tells."""
+
+    def __init__(self, tell: Progress | None, done: int, total: int) -> None:
+        self._tell, self.done, self.total, self.failed = tell, done, total, 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.done += 1
+            self.failed += row.status != "ran"
+        if self._tell is not None:
+            self._tell(Standing(self.done, self.total, self.failed))
+
+
+def _require_different(columns: Columns) -> None:
+    names = (RUN, STATUS, TRUST, MESSAGE, SECONDS, *columns.parameters, *columns.measures)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"a parameter must not be called like another column: {', '.join(twice)}.")

@@ -25,7 +25,7 @@ from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.analysis.verdict import Verdict
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_json, as_text
 from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
-from cosimo.core.formatting import cost_text, percent
+from cosimo.core.formatting import cost_text, percent, step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -236,7 +236,7 @@ class Comparison:
             Column("error", "error", percent),
             Column("measured_error", "measured", percent),
             Column("cost", "cost 1/s", lambda value: cost_text(value)),
-            Column("seconds_per_step", "per step", _seconds),
+            Column("seconds_per_step", "per step", lambda seconds: step_text(seconds) if seconds > 0 else "–"),
             Column("reason", "remark", str, False),
             *(
                 Column(key)
@@ -244,7 +244,3 @@ class Comparison:
             ),
         )
         return Table("trials", "", columns, rows)
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1e6:.3g} µs" if value and math.isfinite(value) else "–"

@@ -6,7 +6,7 @@
 `diagram` draw it, `run_signals` makes the rows of runs small, and `page` puts all of it into the template.
 """
 
+from cosimo.reporting.report.contents import Variation
 from cosimo.reporting.report.page import Report, report
-from cosimo.reporting.report.step_sweeps import Variation
 
 __all__ = ["Report", "Variation", "report"]

@@ -20,8 +20,7 @@ from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
-from cosimo.reporting.report.contents import Role, Run
-from cosimo.reporting.report.step_sweeps import Variation
+from cosimo.reporting.report.contents import Role, Run, Variation
 from cosimo.studies.trials import reference as reference_of
 from cosimo.tuning import Settings, Space, Tuned, Wanted, measured_weights, tune
 

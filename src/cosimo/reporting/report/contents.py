@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import numpy as np
 
 from cosimo.analysis.analysing import analyse
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Verdict
 from cosimo.compensation import Compensation
+from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.reporting.report.step_sweeps import Variation
 from cosimo.tuning import Tuned
 
+VALUES = 41
+"""Values of a parameter that is varied: rows of a map that the eye cannot tell apart."""
 Role = Literal["given", "tuned", "compensated", "reference", "other"]
 
 
@@ -29,6 +33,34 @@ class Run:
     result: Result
     role: Role = "other"
     measured: OutputErrors | None = None
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A parameter that is varied: `build(value)` makes the system; from `low` to `high`, now at `current`."""
+
+    name: str
+    low: float
+    high: float
+    build: Callable[[float], System]
+    current: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+            raise ConfigurationError(
+                f"parameter {self.name} is varied from {self.low:g} to {self.high:g}; give a smaller number first."
+            )
+
+    @property
+    def logarithmic(self) -> bool:
+        """Ranges of a decade and more are divided by ratios."""
+        return self.low > 0 and self.high / self.low >= 10
+
+    def values(self) -> Array:
+        """Where the system is looked at."""
+        spaced = np.geomspace if self.logarithmic else np.linspace
+        found: Array = spaced(self.low, self.high, VALUES)
+        return found
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from typing import Any
 from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result
-from cosimo.reporting.report.contents import Contents, Run, collect
+from cosimo.reporting.report.contents import Contents, Run, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
 from cosimo.reporting.report.sections import PageSection, sections
-from cosimo.reporting.report.step_sweeps import Variation
 
 FIGURES = ("figure", "figures", "panels", "values")
 """Data of a section that is drawn."""

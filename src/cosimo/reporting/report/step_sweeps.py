@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.reporting.report.contents import Contents
+from cosimo.reporting.report.contents import Contents, Variation
 
 POINTS = 241
 DECADES = 1.5
@@ -113,36 +113,8 @@ def _kind(master: Master) -> tuple[str, str, tuple[tuple[str, str], ...]]:
 # ---- over a parameter ------------------------------------------------------------------------------------------------
 
 
-ROWS, COLUMNS = 41, 61
-"""Values of the parameter, and of the macro step."""
-
-
-@dataclass(frozen=True)
-class Variation:
-    """A parameter that is varied: `build(value)` makes the system; from `low` to `high`, now at `current`."""
-
-    name: str
-    low: float
-    high: float
-    build: Callable[[float], System]
-    current: float | None = None
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
-            raise ConfigurationError(
-                f"parameter {self.name} is varied from {self.low:g} to {self.high:g}; give a smaller number first."
-            )
-
-    @property
-    def logarithmic(self) -> bool:
-        """Ranges of a decade and more are divided by ratios."""
-        return self.low > 0 and self.high / self.low >= 10
-
-    def values(self) -> Array:
-        """Where the system is looked at."""
-        spaced = np.geomspace if self.logarithmic else np.linspace
-        found: Array = spaced(self.low, self.high, ROWS)
-        return found
+COLUMNS = 61
+"""Macro steps of a map over a parameter."""
 
 
 def radius_map(variation: Variation, master: Master, steps: Array) -> tuple[Array, Array]:

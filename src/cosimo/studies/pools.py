@@ -1,4 +1,4 @@
-"""Runs of a study on Dask workers: local processes, or an existing cluster.
+"""Where the runs of a study are made: in this process, on local worker processes, or on a Dask cluster.
 
 Points travel in chunks of about a second of work, at most two per worker thread at a time, so that neither
 messages nor waiting cost much and the memory of scheduler and client stays small however many points there are. Dask
@@ -8,17 +8,122 @@ its points run alone, one after the other, and the one that ends its process bec
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import itertools
 import logging
+import math
+import os
+import pickle
+import signal
 import tempfile
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
+from cosimo import __version__
 from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.system import System
+from cosimo.studies.rows import Row
 from cosimo.studies.runner import Runner, Take
-from cosimo.studies.worker import Packed, Reply, evaluate, forget, pack
+from cosimo.studies.study import Study
+
+SAVED_EVERY = 0.25
+"""Seconds between two batches of rows made in this process: each costs some fractions of a millisecond."""
+TRIAL = 1.0
+"""Seconds after which it is known how long runs take."""
+PAYS = 8.0
+"""Seconds of work that are worth starting processes, which takes a few."""
+
+
+class RunPool(Protocol):
+    """Where the runs are made."""
+
+    workers: int
+    notes: list[str]
+
+    def evaluate(self, runner: Runner, runs: Sequence[int], take: Take) -> None:
+        """Make these runs and hand over their rows as they come, in any order."""
+
+
+class Here:
+    """This process, one run after the other."""
+
+    def __init__(self, *notes: str) -> None:
+        self.workers, self.notes = 1, list(notes)
+
+    def evaluate(self, runner: Runner, runs: Sequence[int], take: Take, *, enough: float = math.inf) -> None:
+        """As `RunPool`; ends early after `enough` seconds."""
+        waiting: list[Row] = []
+        begin = saved = time.monotonic()
+        try:
+            for number in runs:
+                waiting.append(runner.evaluate(number))
+                if time.monotonic() - begin > enough:
+                    break
+                if time.monotonic() - saved > SAVED_EVERY:
+                    rows, waiting = waiting, []
+                    take(rows)
+                    saved = time.monotonic()
+        finally:
+            if waiting:
+                take(waiting)
+            if runner.note and runner.note not in self.notes:
+                self.notes.append(runner.note)
+
+
+class Sensible:
+    """This process as long as that is quicker than starting others, then `workers` local processes."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers, self.notes = 1, list[str]()
+        self._most = workers
+
+    def evaluate(self, runner: Runner, runs: Sequence[int], take: Take) -> None:
+        """As `RunPool`."""
+        begin, made = time.monotonic(), 0
+
+        def count(rows: Sequence[Row]) -> None:
+            nonlocal made
+            made += len(rows)
+            take(rows)
+
+        here = Here()
+        here.evaluate(runner, runs, count, enough=TRIAL)
+        left = runs[made:]
+        pool: RunPool = here
+        if left and (time.monotonic() - begin) / made * len(left) > PAYS:
+            pool = Cluster(workers=min(self._most, len(left)))
+        try:
+            if left:
+                pool.evaluate(runner, left, take)
+        finally:
+            self.workers, self.notes = pool.workers, list(dict.fromkeys([*here.notes, *pool.notes]))
+
+
+def choose_pool(left: Sequence[int], workers: int | None, scheduler: str | None, client: Any) -> RunPool:
+    """Where the runs that are `left` are made, by what was asked for and what is installed."""
+    if client is not None or scheduler is not None:
+        return Cluster(client=client, scheduler=scheduler)
+    count = min(workers or len(os.sched_getaffinity(0)), max(1, len(left)))
+    if count == 1:
+        return Here()
+    if importlib.util.find_spec("distributed") is None:
+        if workers is not None:
+            raise ConfigurationError("several workers need Dask: pip install 'cosimo[cluster]', or use one worker.")
+        return Here("made in one process: several workers need Dask (pip install 'cosimo[cluster]')")
+    if workers is None:
+        return Sensible(count)
+    return Cluster(workers=count)
+
+
+# ---- Dask workers: local processes, or an existing cluster -----------------------------------------------------------
+
 
 WORK = 1.0
 """Seconds of work that a chunk should have."""
@@ -113,7 +218,7 @@ def local_workers(workers: int) -> Iterator[Any]:
         "processes": True,
         "dashboard_address": ":0",  # any port: another study may have the usual one
         "silence_logs": logging.CRITICAL,
-        "preload": ["cosimo.studies.preload"],
+        "preload": ["cosimo.studies.pools"],
     }
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cosimo-study-", ignore_cleanup_errors=True))
@@ -217,3 +322,100 @@ class _Work:
 def _popping(queue: deque[int]) -> Iterator[int]:
     while queue:
         yield queue.popleft()
+
+
+# ---- what a worker does: unpack the study once, keep its FMUs between chunks, make the runs of a chunk ---------------
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A study as it travels."""
+
+    data: bytes
+    digest: str
+    version: str
+
+
+class Reply(NamedTuple):
+    """The rows of a chunk, and what there is to say about how they were made."""
+
+    rows: list[Row]
+    note: str
+
+
+class _Seat(NamedTuple):
+    """A runner and who may use it: one thread at a time."""
+
+    runner: Runner
+    lock: threading.Lock
+
+
+_seats: dict[tuple[str, int], _Seat] = {}
+"""By study and thread: an FMU instance must not be used by two threads at once."""
+_finding = threading.Lock()
+
+
+def pack(study: Study) -> Packed:
+    """The study as bytes; files under names that are the same from every working directory."""
+    import cloudpickle
+
+    if not isinstance(study.source, System) and Path(study.source).is_file():
+        study = replace(study, source=Path(study.source).absolute())
+    if Path(study.reference).is_file():
+        study = replace(study, reference=Path(study.reference).absolute())
+    try:
+        data: bytes = cloudpickle.dumps(study)
+    except Exception as error:  # whatever the objects in the user's system raise
+        raise ConfigurationError(
+            f"the system cannot be sent to other processes: {type(error).__name__}: {error}; use one worker, or "
+            f"describe it in a file."
+        ) from None
+    return Packed(data, hashlib.sha256(data).hexdigest(), __version__)
+
+
+def evaluate(packed: Packed, runs: Sequence[int]) -> Reply:
+    """Make these runs."""
+    seat = _find(packed)
+    with seat.lock:
+        rows = [seat.runner.evaluate(number) for number in runs]
+    if seat not in _seats.values():
+        _leave([seat])  # it was forgotten meanwhile
+    return Reply(rows, seat.runner.note)
+
+
+def forget(digest: str) -> None:
+    """Let go of a study; FMUs that are being used are closed at the end of the chunk."""
+    with _finding:
+        _leave([_seats.pop(key) for key in list(_seats) if key[0] == digest])
+
+
+def _leave(seats: Sequence[_Seat]) -> None:
+    for seat in seats:
+        if seat.lock.acquire(blocking=False):
+            try:
+                seat.runner.close()
+            finally:
+                seat.lock.release()
+
+
+def _find(packed: Packed) -> _Seat:
+    if packed.version != __version__:
+        raise ConfigurationError(
+            f"a worker has cosimo {__version__}, the study comes from {packed.version}; install the same version."
+        )
+    thread = threading.get_ident()
+    with _finding:
+        for place in (thread, 0):
+            if (packed.digest, place) in _seats:
+                return _seats[packed.digest, place]
+        _leave([_seats.pop(key) for key in list(_seats) if key[0] != packed.digest and key[1] in (thread, 0)])
+        seat = _Seat(Runner(pickle.loads(packed.data)), threading.Lock())
+        units = seat.runner.recipe.nominal.units.values()
+        # FMUs that allow one instance per process are shared by all threads.
+        only = any(unit.single_instance for unit in units)
+        return _seats.setdefault((packed.digest, 0 if only else thread), seat)
+
+
+def dask_setup(worker: object) -> None:
+    """Ignore Ctrl-C, which a terminal sends to all processes at once; the worker is ended by its nanny."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
