@@ -35,7 +35,7 @@ from cosimo.formats.information import describe
 from cosimo.papers import reproduce
 from cosimo.reporting.documents import compensation_document, run_fields, study_document
 from cosimo.studies import Grid, Study, run_study
-from cosimo.studies.trials import Comparison, combinations, reference, try_masters
+from cosimo.studies.trials import MasterComparison, combinations, reference, try_masters
 from cosimo.tuning import Space
 
 ROOT = Path(__file__).parents[1]
@@ -250,7 +250,7 @@ def documents(folder: Path) -> dict[str, dict[str, object]]:
     return {
         "analyse": verdict.fields(),
         "run": run_fields(co.run(system, iterative, stop=0.01), 1.0, None),
-        "compare": Comparison(system.name, step, 0.1, wanted, trials).fields(),
+        "compare": MasterComparison(system.name, step, 0.1, wanted, trials).fields(),
         "tune": replace(tuned, verified=tuned.verify(1)).fields(),
         "sweep": as_json(study_document(study, None, verdict)),
         "compensate": as_json(compensation_document(designed, compare(designed, stop=0.1))),

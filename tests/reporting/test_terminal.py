@@ -16,7 +16,7 @@ from cosimo.core.result import Warned
 from cosimo.execution.engines import EngineOptions
 from cosimo.reporting.progress import RunProgress, SearchProgress, StudyProgress, show, show_on_terminal
 from cosimo.reporting.terminal import colourful, paint, paint_mark
-from cosimo.studies import Standing as StudyStanding
+from cosimo.studies import StudyStanding
 from cosimo.tuning import Progress
 
 

@@ -21,7 +21,7 @@ from fmu_builder import build
 
 import cosimo as co
 from cosimo.core.errors import ConfigurationError, Interrupted
-from cosimo.studies import Grid, Outcome, Sample, Standing, Study, Uniform, pools, read_study, run_study, runner
+from cosimo.studies import Grid, Outcome, Sample, Study, StudyStanding, Uniform, pools, read_study, run_study, runner
 from cosimo.studies.pools import Chunk, Sensible, _Work, local_workers
 
 POINTS = Sample({"kc": Uniform(50.0, 150.0), "step": Uniform(1e-3, 2e-3)}, runs=100, seed=5)
@@ -51,7 +51,7 @@ def test_a_killed_worker_loses_nothing(client: Any, serial: Outcome, tmp_path: P
     victim = next(iter(client.run(os.getpid).values()))
     kept: list[list[float]] = []
 
-    def kill(now: Standing) -> None:
+    def kill(now: StudyStanding) -> None:
         if not kept and now.done >= 15:
             kept.append(read_study(path)["seconds"].tolist())
             os.kill(victim, signal.SIGKILL)
@@ -70,7 +70,7 @@ def test_a_killed_worker_loses_nothing(client: Any, serial: Outcome, tmp_path: P
 def test_an_interrupted_study_on_workers_is_resumed(client: Any, serial: Outcome, tmp_path: Path) -> None:
     path = tmp_path / "study.csv"
 
-    def stop(now: Standing) -> None:
+    def stop(now: StudyStanding) -> None:
         if now.done >= 40:
             raise KeyboardInterrupt
 
@@ -150,7 +150,7 @@ def test_workers_without_the_files_say_so(client: Any, tmp_path: Path) -> None:
     path = build(tmp_path, "lag2")
     study = Study(path, Grid({"lag2.gain": [1.0, 2.0]}), ["final"], step=0.1, stop=1.0)
 
-    def remove(now: Standing) -> None:
+    def remove(now: StudyStanding) -> None:
         path.unlink(missing_ok=True)
 
     with pytest.raises(ConfigurationError, match=r"lag2\.fmu"):

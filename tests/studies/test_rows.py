@@ -16,7 +16,7 @@ import pytest
 
 import processes
 from cosimo.core.errors import ConfigurationError, Interrupted, OutputError
-from cosimo.studies import Grid, Outcome, Standing, Study, read_study, run_study
+from cosimo.studies import Grid, Outcome, Study, StudyStanding, read_study, run_study
 from cosimo.studies.rows import SUFFIXES
 
 STUDY = Study("two-mass", Grid({"kc": np.linspace(50.0, 150.0, 30).tolist(), "step": [1e-3, 5.0]}), ["max"], stop=1.0)
@@ -42,7 +42,7 @@ class Stop:
     def __init__(self, after: int) -> None:
         self.after = after
 
-    def __call__(self, now: Standing) -> None:
+    def __call__(self, now: StudyStanding) -> None:
         if now.done >= self.after:
             raise KeyboardInterrupt
 

@@ -60,7 +60,7 @@ def compare(
     from cosimo.analysis.memory import Memory
     from cosimo.analysis.model import Model
     from cosimo.reporting.pictures import draw_comparison
-    from cosimo.studies.trials import Comparison, combinations, try_masters
+    from cosimo.studies.trials import MasterComparison, combinations, try_masters
     from cosimo.studies.trials import reference as solve
 
     scenario = bare_scenario(target, step_size, stop_time, set_, target_error)
@@ -70,5 +70,5 @@ def compare(
     candidates = combinations(system, step, masters, couplings)
     trials = try_masters(model, candidates, wanted, target=scenario.target, memory=Memory())
     drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
-    found = Comparison(system.name, step, model.horizon, wanted, trials, str(drawn) if drawn else None)
+    found = MasterComparison(system.name, step, model.horizon, wanted, trials, str(drawn) if drawn else None)
     present(found.document, as_fields=json_)

@@ -160,19 +160,19 @@ FOLLOWED = ("exact", "monolithic", "with compensation")
 
 
 @dataclass(frozen=True)
-class Signal:
+class SignalHistory:
     """One signal by kind of solution, with its unit of measure."""
 
     name: str
     unit: str
     values: Mapping[str, Array]
 
-    def without(self, name: str) -> Signal:
+    def without(self, name: str) -> SignalHistory:
         """The same with one solution left out."""
         return replace(self, values={kind: values for kind, values in self.values.items() if kind != name})
 
 
-def draw_signal(axes: Axes, time: Array, signal: Signal, window: tuple[float, float]) -> None:
+def draw_signal(axes: Axes, time: Array, signal: SignalHistory, window: tuple[float, float]) -> None:
     """All solutions in a window of time; where the uncompensated one explodes the view is cut, and that is said."""
     inside = (time >= window[0] - 1e-12) & (time <= window[1] + 1e-12)
     draw_lines(axes, time[inside], {name: values[inside] for name, values in signal.values.items()})
@@ -193,7 +193,7 @@ def draw_lines(axes: Axes, time: Array, values: Mapping[str, Array]) -> None:
         axes.plot(time, column, label=LABELS[name], **{**LINES, **wide}[name])
 
 
-def draw_histories(time: Array, signals: Sequence[Signal], magnified: tuple[float, float]) -> Figure:
+def draw_histories(time: Array, signals: Sequence[SignalHistory], magnified: tuple[float, float]) -> Figure:
     """Two rows: every signal over the whole run, and below in the window `magnified`.
 
     The monolithic run is drawn only there: over the whole run it could not be told from the others.

@@ -16,7 +16,7 @@ from cosimo.papers.feedback import with_feedback
 from cosimo.core.arrays import Array
 from cosimo.papers import Claim, Picture, pole_claim
 from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
-from cosimo.papers.mechanics_figures import Signal, draw_energy, draw_primary_poles, draw_signal, end_of
+from cosimo.papers.mechanics_figures import SignalHistory, draw_energy, draw_primary_poles, draw_signal, end_of
 from cosimo.problems.plants import motor_gearbox
 from cosimo.reporting.pictures import legend, letter, panels
 
@@ -192,7 +192,7 @@ def speed(found: dict[str, Motion], coordinate: int, name: str) -> Figure:
     """Figs. 4 and 5: one speed over the run, and at its end."""
     figure, axes = panels(1, 2, size=(9.8, 3.6), width_ratios=[1.5, 1])
     time = found["monolithic"].time
-    signal = Signal(name, "rad s⁻¹", {kind: motion.velocities[:, coordinate] for kind, motion in found.items()})
+    signal = SignalHistory(name, "rad s⁻¹", {kind: motion.velocities[:, coordinate] for kind, motion in found.items()})
     stop = end_of(time)
     for number, window in enumerate(((0.0, stop), (stop - MAGNIFIED, stop))):
         draw_signal(axes[number], time, signal, window)

@@ -20,7 +20,7 @@ from cosimo.papers.mechanics_figures import (
     LABELS,
     LINES,
     REAL,
-    Signal,
+    SignalHistory,
     draw_energy,
     draw_histories,
     draw_latent_roots,
@@ -135,8 +135,8 @@ def histories(key: str, found: Motions) -> Figure:
     coordinate, force = (2, "left.f") if key == "four-mass" else (1, "one.f")
     name, time = f"$x_{coordinate + 1}$", found["exact"].time
     signals = [
-        Signal(name, "m", {kind: motion.positions[:, coordinate] for kind, motion in found.items()}),
-        Signal("$f_c$", "N", {kind: coupling_signal(system, motion, force) for kind, motion in found.items()}),
+        SignalHistory(name, "m", {kind: motion.positions[:, coordinate] for kind, motion in found.items()}),
+        SignalHistory("$f_c$", "N", {kind: coupling_signal(system, motion, force) for kind, motion in found.items()}),
     ]
     return draw_histories(time, signals, (end_of(time) - MAGNIFIED, end_of(time)))
 

@@ -35,7 +35,7 @@ def two_mass(
     f_c = −kc (x1 − x2) − cc (v1 − v2), at once: it has feedthrough. Unit `two` holds mass 2 and is given that force.
     tamellin2022, Sec. 2.3 (parameters) and 5.2 (initial velocities 100 and −100 m/s, symplectic Euler in both units).
 
-    The system; `damping` is c1 = c2 = cc in N s/m, stiffnesses in N/m, masses in kg.
+    `damping` is c1 = c2 = cc in N s/m, stiffnesses in N/m, masses in kg.
 
     `dampers` gives c1, c2 and cc apart, `velocities` the initial ones in m/s, `force` an external force on mass 2.
     """
@@ -104,7 +104,7 @@ def two_mass_glumac(
     Unit `one` returns the coupling force and has feedthrough; unit `two` returns its motion. Both are integrated
     exactly. B_2 is read as [0; 1/m2]. The paper gives no initial state; here mass 1 starts displaced by 1.
 
-    The system with the parameters of Eq. 41: masses m, stiffnesses c, dampings d; ck and dk couple the two.
+    Parameters of Eq. 41: masses m, stiffnesses c, dampings d; ck and dk couple the two.
     """
     one = StateSpace(
         [[0.0, 1.0], [-(c1 + ck) / m1, -(d1 + dk) / m1]],
@@ -180,7 +180,7 @@ def four_mass(*, m1: float = 1.0, k1: float = 100.0, c1: float = 0.01, integrato
     force. Unit `right` holds masses 3 and 4 and is given that force. tamellin2022, Sec. 6: m_i = i m1, k_i = i k1,
     c_i = i c1.
 
-    The system; initial velocities are those of tamellin2022, Sec. 6.2.
+    Initial velocities are those of tamellin2022, Sec. 6.2.
     """
     m = m1 * np.arange(1.0, 5.0)
     k, c = (first * np.arange(1.0, 6.0) for first in (k1, c1))

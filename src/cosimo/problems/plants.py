@@ -86,10 +86,8 @@ def quarter_truck(
     and the height r of the road. Positions are measured from rest on a road of height 0. The values are usual for a
     passenger car: body mode near 1 Hz, wheel hop near 11 Hz.
 
-    Masses in kg, stiffnesses in N/m, damping in N s/m; the road is a step of height `road` in m at t = 0.
-
-    `profile` gives the height of the road over time instead. Both units start at rest at height 0 and solve their
-    equations exactly unless `integrator` says otherwise.
+    Masses in kg, stiffnesses in N/m, damping in N s/m; the road is a step of height `road` in m at t = 0, or `profile`
+    over time. Both units start at rest at height 0 and solve their equations exactly unless `integrator` is given.
     """
     require_positive("quarter-truck", ms=ms, mu=mu)
     require_not_negative("quarter-truck", ks=ks, cs=cs, kt=kt)
@@ -125,10 +123,8 @@ def quarter_truck(
         Connection("wheel.position", "chassis.wheel_position"),
         Connection("wheel.velocity", "chassis.wheel_velocity"),
     ]
-    height = road if profile is None else profile
-    return System(
-        {"chassis": chassis, "wheel": wheel}, connections, inputs={"wheel.road": height}, name="quarter-truck"
-    )
+    height = {"wheel.road": road if profile is None else profile}
+    return System({"chassis": chassis, "wheel": wheel}, connections, inputs=height, name="quarter-truck")
 
 
 def dc_motor(

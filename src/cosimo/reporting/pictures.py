@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from cosimo.studies.trials import Reference, Trial
+    from cosimo.studies.trials import MasterTrial, Reference
     from cosimo.tuning import Tuned
 
 BLACK, GREY, VERMILION, BLUE, GREEN, PURPLE = "#000000", "#b0b0b0", "#d55e00", "#0072b2", "#009e73", "#cc79a7"
@@ -138,7 +138,7 @@ OBJECTIVES = {
 """The goals of a tuning as titles of axes."""
 
 
-def draw_comparison(title: str, wanted: Reference, trials: list[Trial], path: Path) -> Path:
+def draw_comparison(title: str, wanted: Reference, trials: list[MasterTrial], path: Path) -> Path:
     """Error against cost per macro step; colour: coupling, marker: master; hollow: unstable."""
     with picture(path, (7.2, 4.4), "choose another file, such as compare.png") as (figure, axes):
         couplings = list(dict.fromkeys(trial.coupling for trial in trials))

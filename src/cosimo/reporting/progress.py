@@ -1,6 +1,6 @@
 """One bar on a terminal for all that takes long: a run, pilot runs, a search, a study.
 
-What is going on only notes how far it is (`Progress`). `show` draws it five times per second, in a thread that starts
+What is going on only notes how far it is (`Meter`). `show` draws it five times per second, in a thread that starts
 after a delay, so that short runs pay nothing and a unit that takes a minute for one step does not look like a program
 that hangs. Afterwards nothing is left of the bar.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cosimo.analysis.pilots import Standing as PilotStanding
-    from cosimo.studies import Standing as StudyStanding
+    from cosimo.studies import StudyStanding
     from cosimo.tuning import Progress as SearchStanding
 
 DELAY = 0.6
@@ -36,7 +36,7 @@ ASKED = 1.0
 """Seconds between two questions for warnings."""
 
 
-class Progress(Protocol):
+class Meter(Protocol):
     """What a bar shows. `console` is the open drawing, for lines that are to stay; None while nothing is drawn."""
 
     console: Console | None
@@ -53,7 +53,7 @@ class Progress(Protocol):
         """What is said beside the bar."""
 
 
-P = TypeVar("P", bound=Progress)
+P = TypeVar("P", bound=Meter)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def show_on_terminal(progress: P, *, shown: bool = True, delay: float = 0.0) -> 
 class _Bar:
     """Opens the drawing later, in a thread of its own."""
 
-    def __init__(self, progress: Progress, console: Console | None, delay: float) -> None:
+    def __init__(self, progress: Meter, console: Console | None, delay: float) -> None:
         self._progress, self._console = progress, console
         self._drawn: Any = None
         self._lock = threading.Lock()
@@ -90,8 +90,7 @@ class _Bar:
 
     def _open(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, ProgressColumn, Task
-        from rich.progress import Progress as Drawing
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task
         from rich.text import Text
 
         progress = self._progress
@@ -105,7 +104,7 @@ class _Bar:
             if self._closed:
                 return
             console = self._console or Console(stderr=True)
-            bar = Drawing(BarColumn(bar_width=24), Line(), console=console, transient=True, refresh_per_second=5)
+            bar = Progress(BarColumn(bar_width=24), Line(), console=console, transient=True, refresh_per_second=5)
             bar.add_task("", total=progress.total)
             bar.start()
             self._drawn, progress.console = bar, bar.console

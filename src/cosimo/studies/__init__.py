@@ -23,7 +23,7 @@ from cosimo.studies.designs import (
     parse_values,
 )
 from cosimo.studies.rows import Outcome, Spread, read_study
-from cosimo.studies.runner import Progress, Standing, run_study
+from cosimo.studies.runner import Progress, StudyStanding, run_study
 from cosimo.studies.study import Study
 
 __all__ = [
@@ -35,8 +35,8 @@ __all__ = [
     "Progress",
     "Sample",
     "Spread",
-    "Standing",
     "Study",
+    "StudyStanding",
     "Uniform",
     "cross",
     "parse_distribution",

@@ -273,7 +273,7 @@ def _difference(one: Result, other: Result) -> str | None:
 # ---- all runs of a study ---------------------------------------------------------------------------------------------
 
 
-class Standing(NamedTuple):
+class StudyStanding(NamedTuple):
     """How far a study is."""
 
     done: int
@@ -281,7 +281,7 @@ class Standing(NamedTuple):
     failed: int
 
 
-Progress = Callable[[Standing], None]
+Progress = Callable[[StudyStanding], None]
 
 
 def run_study(
@@ -357,7 +357,7 @@ class _Progress:
             self.done += 1
             self.failed += row.status != "ran"
         if self._tell is not None:
-            self._tell(Standing(self.done, self.total, self.failed))
+            self._tell(StudyStanding(self.done, self.total, self.failed))
 
 
 def _require_different(columns: Columns) -> None:

@@ -224,7 +224,7 @@ def _digest(path: Path) -> str:
 # ---- from the values of a point to the system and the master that are run there --------------------------------------
 
 
-class Varied(NamedTuple):
+class VariedName(NamedTuple):
     """What a varied name stands for."""
 
     kind: Literal["step", "setting", "value", "input"]
@@ -296,33 +296,33 @@ class Recipe:
             unit.parameters = {**unit.parameters, **values}
         return unit
 
-    def _place(self, name: str) -> Varied:
+    def _place(self, name: str) -> VariedName:
         if name == STEP:
-            return Varied("step")
+            return VariedName("step")
         units = self.nominal.units
         owner = max((unit for unit in units if name.startswith(unit + ".")), key=len, default=None)
         if owner is None:
             return self._setting(name)
         unit, variable = units[owner], name[len(owner) + 1 :]
         if isinstance(unit, Fmu):
-            return Varied("value", owner, variable)
+            return VariedName("value", owner, variable)
         parameters = _parameters(unit)
         if variable in parameters:
-            return Varied("value", owner, variable)
+            return VariedName("value", owner, variable)
         if variable not in unit.inputs:
             raise UnknownNameError(f"parameter or input of unit '{owner}'", variable, (*parameters, *unit.inputs))
         fed = self.nominal.inlets[owner][unit.inputs.index(variable)].link
         if fed is not None:
             raise ConfigurationError(f"{name} is fed by {fed.connection.source} and cannot be varied; vary that unit.")
-        return Varied("input")
+        return VariedName("input")
 
-    def _setting(self, name: str) -> Varied:
+    def _setting(self, name: str) -> VariedName:
         source, known = self._study.source, _problem_parameters(self._study.source)
         if isinstance(source, System):
             raise UnknownNameError("parameter to vary", name, (STEP, *(f"{unit}.…" for unit in self.nominal.units)))
         if known is not None and name not in known:
             raise UnknownNameError(f"parameter of '{source}'", name, (STEP, *known))
-        return Varied("setting")
+        return VariedName("setting")
 
     def _check(self) -> None:
         """Names that mean nothing are refused before anything runs; values that do not fit are found at their point."""

@@ -50,7 +50,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Trial:
+class MasterTrial:
     """One master on the system: its `verdict`, and what its run `measured`.
 
     `reason` is why a master could not be tried; it has neither then.
@@ -130,20 +130,20 @@ def try_masters(
     *,
     target: float = TARGET,
     memory: Memory | None = None,
-) -> list[Trial]:
+) -> list[MasterTrial]:
     """Each master run, measured and judged."""
     return [_try(model, candidate, wanted, target, memory) for candidate in candidates]
 
 
-def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, memory: Memory | None) -> Trial:
+def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, memory: Memory | None) -> MasterTrial:
     names, system = (candidate.master, candidate.coupling), model.system
     if isinstance(candidate.built, str):
-        return Trial(*names, None, reason=candidate.built)
+        return MasterTrial(*names, None, reason=candidate.built)
     master = candidate.built
     try:
         rows, diverged, grows = model.pilots.rows(master, 1)
     except (ConfigurationError, RunError) as error:
-        return Trial(*names, master, reason=str(error))
+        return MasterTrial(*names, master, reason=str(error))
     errors = output_errors(system, master, rows, wanted.truth, model.horizon, "measured")
     seconds = model.pilots.stepping(master)
     measured = Measured(errors, seconds, diverged, wanted.own_error)
@@ -155,20 +155,20 @@ def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, m
             system.name, master.name, describe(master, system), str(master), master.step, model.horizon, target,
             "measured", stable=diverged is None and not grows, error=errors,
         )  # fmt: skip
-    return Trial(
+    return MasterTrial(
         *names, master, verdict, measured, master_cost(model, master, UnitSteps()), seconds / max(1, len(rows) - 1)
     )
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MasterComparison:
     """What `cosimo compare` shows."""
 
     system: str
     step: float
     horizon: float
     wanted: Reference
-    trials: Sequence[Trial]
+    trials: Sequence[MasterTrial]
     figure: str | None = None
 
     def __str__(self) -> str:
@@ -199,10 +199,10 @@ class Comparison:
         yield Figure("horizon", "", self.horizon)
         yield Figure("figure", "", self.figure)
 
-    def _ranked(self) -> list[Trial]:
+    def _ranked(self) -> list[MasterTrial]:
         """Best first; what could not be tried comes last."""
 
-        def key(trial: Trial) -> tuple[bool, bool, float]:
+        def key(trial: MasterTrial) -> tuple[bool, bool, float]:
             verdict, measured = trial.verdict, trial.measured
             unstable = verdict is not None and verdict.stable is False
             return bool(trial.reason), unstable, measured.error if measured is not None else math.inf
