@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from cosimo.core.system import Link, System
@@ -83,20 +83,19 @@ def _placed(system: System) -> tuple[dict[str, Box], float, float]:
     """Boxes layer by layer, each layer in the middle; the width of all, and where the room below begins."""
     plain = {name: _make(system, name) for name in system.units}
     rows = layers(list(plain), [(link.source.unit, link.target.unit) for link in system.links])
-    tallest = max(sum(plain[n].height + GAP for n in row) - GAP for row in rows)
-    back = sum(1 for _ in system.links)
-    x = 30.0 + min(LANE * back, 70.0)
+    heights = [sum(plain[name].height + GAP for name in row) - GAP for row in rows]
+    tallest = max(heights)
+    margin = 30.0 + min(LANE * len(system.links), 70.0)
+    x = margin
     found: dict[str, Box] = {}
-    for row in rows:
+    for row, high in zip(rows, heights, strict=True):
         wide = max(plain[name].width for name in row)
-        y = 16.0 + (tallest - (sum(plain[n].height + GAP for n in row) - GAP)) / 2
+        y = 16.0 + (tallest - high) / 2
         for name in row:
-            box = plain[name]
-            centred = x + (wide - box.width) / 2
-            found[name] = Box(box.name, box.kind, box.inputs, box.outputs, box.feedthrough, centred, y)
-            y += box.height + GAP
+            found[name] = replace(plain[name], x=x + (wide - plain[name].width) / 2, y=y)
+            y += plain[name].height + GAP
         x += wide + ACROSS
-    return found, x - ACROSS + 30.0 + min(LANE * back, 70.0), 16.0 + tallest + 14
+    return found, x - ACROSS + margin, 16.0 + tallest + 14
 
 
 def _make(system: System, name: str) -> Box:
@@ -243,40 +242,31 @@ def layers(names: Sequence[str], edges: Edges) -> list[list[str]]:
 
 def _forward(names: Sequence[str], edges: Edges) -> list[tuple[str, str]]:
     """The edges between different units with those turned round that lead back to where a walk came from."""
-    following: dict[str, list[str]] = {name: [] for name in names}
-    for source, fed in edges:
-        if source != fed:
-            following[source].append(fed)
     done: set[str] = set()
     walked: set[str] = set()
-    found: set[tuple[str, str]] = set()
-    for root in names:
-        stack = [(root, iter(following[root]))] if root not in done else []
-        walked.update(name for name, _ in stack)
-        while stack:
-            name, rest = stack[-1]
-            target = next(rest, None)
-            if target is None:
-                done.add(name)
-                walked.discard(name)
-                stack.pop()
-                continue
-            found.add((target, name) if target in walked else (name, target))
-            if target not in done and target not in walked:
-                walked.add(target)
-                stack.append((target, iter(following[target])))
-    return sorted(found)
+    forward: set[tuple[str, str]] = set()
+
+    def walk(name: str) -> None:
+        walked.add(name)
+        for source, target in edges:
+            if source == name != target:
+                forward.add((target, name) if target in walked else (name, target))
+                if target not in done | walked:
+                    walk(target)
+        walked.discard(name)
+        done.add(name)
+
+    for name in names:
+        if name not in done:
+            walk(name)
+    return sorted(forward)
 
 
 def _depths(names: Sequence[str], forward: Edges) -> dict[str, int]:
     depth = dict.fromkeys(names, 0)
     for _ in names:
-        moved = False
         for source, target in forward:
-            if depth[target] <= depth[source]:
-                depth[target], moved = depth[source] + 1, True
-        if not moved:
-            break
+            depth[target] = max(depth[target], depth[source] + 1)
     return depth
 
 
