@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cosimo.core.arrays import Array, ComplexArray
+from cosimo.papers.assignment import Assignment
 from cosimo.papers.laplace import LaplaceModel
 from cosimo.papers.roots import Region
-from cosimo.papers.assignment import Assignment
-from cosimo.core.arrays import Array, ComplexArray
 from cosimo.reporting.pictures import BLACK, BLUE, DARK, GREEN, GREY, PAPER, PURPLE, VERMILION, legend, letter, panels
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosimo import masters
-from cosimo.papers.stiffness import DynamicStiffness
-from cosimo.papers.assignment import Assignment, assign
-from cosimo.papers.feedback import with_feedback
 from cosimo.core.arrays import Array
 from cosimo.papers import Claim, Picture, pole_claim
+from cosimo.papers.assignment import Assignment, assign
+from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
 from cosimo.papers.mechanics_figures import SignalHistory, draw_energy, draw_primary_poles, draw_signal, end_of
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.problems.plants import motor_gearbox
 from cosimo.reporting.pictures import legend, letter, panels
 

@@ -15,15 +15,13 @@ import numpy as np
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.compensation import compensate
-from cosimo.papers.assignment import Assignment, assign
-from cosimo.papers.feedback import with_feedback
-from cosimo.papers.stiffness import Force, Placement
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.papers import Claim, pole_claim, printed_claim
+from cosimo.papers.assignment import Assignment, assign
+from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import (
     Motion,
     cosimulated_motion,
@@ -34,6 +32,7 @@ from cosimo.papers.mechanics import (
     monolithic_motion,
     nrms,
 )
+from cosimo.papers.stiffness import DynamicStiffness, Force, Placement
 from cosimo.problems.masses import chirp, four_mass, two_mass, two_mass_damped, two_mass_undamped
 
 Gains = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cosimo import masters
-from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.papers import Picture
@@ -27,6 +26,7 @@ from cosimo.papers.mechanics_figures import (
     draw_primary_poles,
     end_of,
 )
+from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.papers.tamellin2022 import CASES, COUNT, Case, RandomOutcome, forced_response, free_evolution, random_study
 from cosimo.reporting.pictures import BLUE, DARK, VERMILION, legend, letter, panels
 
