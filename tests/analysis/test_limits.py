@@ -12,7 +12,16 @@ import pytest
 from cosimo import masters
 from cosimo.analysis import limits as limiting
 from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.limits import Base, Search, _Bracket, _follow, best_order, critical_steps, find_base, orders
+from cosimo.analysis.limits import (
+    Base,
+    CriticalStepSearch,
+    _Bracket,
+    _follow,
+    best_order,
+    critical_steps,
+    find_base,
+    orders,
+)
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.core.errors import IdentificationError
 from cosimo.core.system import Connection, System
@@ -144,7 +153,7 @@ class Drifting:
 
 def searched(units: Drifting, step: float, *, exact: bool = False) -> CriticalStep | None:
     base = Base(units.at(step), exact)
-    return Search(units, base).crossing(lambda s, h: gauss_seidel(s, h))  # type: ignore[arg-type]
+    return CriticalStepSearch(units, base).crossing(lambda s, h: gauss_seidel(s, h))  # type: ignore[arg-type]
 
 
 def test_exact_units_need_no_search() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosimo.analysis.trust import CARE, MARKS, TARGET, WORDS, Findings, judge
+from cosimo.analysis.trust import CARE, MARKS, TARGET, WORDS, Grounds, judge
 from cosimo.analysis.truth import OutputErrors
 
 
@@ -17,7 +17,7 @@ def errors(worst: float, horizon: float = 2.0, **more: object) -> OutputErrors:
     return OutputErrors({"a.y": worst, "b.y": worst / 2}, horizon, **more)  # type: ignore[arg-type]
 
 
-GOOD = Findings(True, errors(0.004), "proved", horizon=2.0)
+GOOD = Grounds(True, errors(0.004), "proved", horizon=2.0)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_words_and_lights() -> None:
 @pytest.mark.parametrize("target", [TARGET, 1e-3, 0.3])
 def test_the_target_and_five_times_it(target: float) -> None:
     def trust(worst: float) -> str:
-        return judge(Findings(True, errors(worst), "proved", target)).trust
+        return judge(Grounds(True, errors(worst), "proved", target)).trust
 
     assert trust(target) == "yes"
     assert trust(math.nextafter(target, 1)) == "with care"
@@ -108,7 +108,7 @@ def test_the_target_and_five_times_it(target: float) -> None:
 
 def test_the_usual_target_is_one_per_cent() -> None:
     assert (TARGET, CARE) == (0.01, 5.0)
-    assert Findings(True, None, "proved").target == 0.01
+    assert Grounds(True, None, "proved").target == 0.01
 
 
 def test_a_horizon_short_by_rounding_is_reached() -> None:
@@ -134,9 +134,7 @@ def test_a_larger_error_is_never_trusted_more(
     stable: bool | None, one: float, two: float, system_grows: bool, converges: bool | None
 ) -> None:
     small, large = sorted((one, two))
-    found = [
-        judge(Findings(stable, errors(e), "measured", 0.01, converges, system_grows)).trust for e in (small, large)
-    ]
+    found = [judge(Grounds(stable, errors(e), "measured", 0.01, converges, system_grows)).trust for e in (small, large)]
     assert ORDER[found[0]] >= ORDER[found[1]]
     if found[0] == "yes":
         assert stable is not False

@@ -15,15 +15,14 @@ from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.critical import CriticalStep, critical_step
-from cosimo.analysis.identification import Identified, Means
+from cosimo.analysis.identification import Identified
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments, reference_run
-from cosimo.analysis.model import Model
-from cosimo.analysis.pilots import Budget, Report, bounded
+from cosimo.analysis.model import AnalysisOptions, Model
+from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, usual_points
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable
-from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -48,26 +47,17 @@ def analyse(
     system: System,
     master: Master,
     *,
-    horizon: float | None = None,
-    start: float = 0.0,
-    target: float = TARGET,
-    at: Sequence[float] = (),
-    along: int | None = None,
-    means: Means | None = None,
-    pilots: bool = True,
-    budget: Budget | None = None,
     model: Model | None = None,
-    details: bool = True,
-    progress: Report | None = None,
+    options: AnalysisOptions | None = None,
+    **keywords: Any,
 ) -> Verdict:
-    """Judge `system` under `master` from `start` on, over `horizon` seconds: stable, how wrong, and what to do.
+    """Judge `system` under `master`: stable, how wrong, and what to do; keywords are the fields of `AnalysisOptions`.
 
     Units whose equations are known are analysed from Φ alone; others are identified, and `pilots` (short runs of the
-    coupling itself, within `budget`) confirm or replace what their models say. `target` is the error that is small
-    enough. `at` asks for the verdict at these times of a reference run as well, `along` at so many of them. `means`
-    prescribes how to identify where a unit offers it. Without a `horizon` it follows from the slowest mode. `model` is
-    what is known already; without `details` only trust, stability and error are worked out. `progress` gets a
-    `Standing` before and after every pilot run.
+    coupling itself, within `budget`) confirm or replace what their models say. `horizon` and `start` say what is
+    followed, in seconds, `target` the error that is small enough; `at` and `along` ask for verdicts at times of a
+    reference run, `means` for a way to identify; `details=False` leaves out all but trust, stability and error.
+    `progress` gets a `Standing` before and after every pilot run. `model` is what is known already.
 
     >>> from cosimo import masters, problems
     >>> system = problems.quarter_truck()
@@ -75,18 +65,17 @@ def analyse(
     >>> verdict.trust, verdict.headline
     ('no', 'Do not trust: unstable')
     """
-    _check(at, along, target)
-    if horizon is not None and master.step > horizon * (1 + 1e-9):
+    asked = replace(options or AnalysisOptions(), **keywords)
+    if asked.horizon is not None and master.step > asked.horizon * (1 + 1e-9):
         raise ConfigurationError(
-            f"the macro step {master.step:g} is longer than the horizon of {horizon:g} s; shorten it, or stop later."
+            f"the macro step {master.step:g} is longer than the horizon of {asked.horizon:g} s; shorten it, or stop "
+            f"later."
         )
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            model = model or Model(
-                system, step=master.step, horizon=horizon, start=start, means=means, budget=budget, progress=progress
-            )
+            model = model or Model(system, step=master.step, options=asked)
             with closing(model.pilots):
-                return _Analysis(model, master, target, pilots, details).verdict(at, along)
+                return _Analysis(model, master, asked).verdict()
     except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
         raise ConfigurationError(
             f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
@@ -94,22 +83,11 @@ def analyse(
         ) from None
 
 
-def _check(at: Sequence[float], along: int | None, target: float) -> None:
-    if along is not None and along < 2:
-        raise ConfigurationError(f"a run is followed at two times or more, not {along}.")
-    for time in at:
-        if not math.isfinite(time):
-            raise ConfigurationError(f"an operating point needs a finite time, not {time}.")
-    if not target > 0:
-        raise ConfigurationError(f"the target of the error must be a positive share, not {target}.")
-
-
 class _Analysis:
     """One analysis; what fails leaves its figure out and the others alone."""
 
-    def __init__(self, model: Model, master: Master, target: float, pilots: bool, details: bool) -> None:
-        self.details = details
-        self.model, self.master, self.target, self.use_pilots = model, master, target, pilots
+    def __init__(self, model: Model, master: Master, asked: AnalysisOptions) -> None:
+        self.model, self.master, self.asked = model, master, asked
         self.reasons: dict[str, str] = {}
         self.notes = list(model.notes)
         self.system = model.system
@@ -122,7 +100,7 @@ class _Analysis:
             self.reasons.setdefault(what, str(error) or type(error).__name__)
             return None
 
-    def verdict(self, at: Sequence[float], along: int | None) -> Verdict:
+    def verdict(self) -> Verdict:
         model, master = self.model, self.master
         empty = Verdict(
             system=self.system.name,
@@ -131,7 +109,7 @@ class _Analysis:
             schedule=str(master),
             step_size=master.step,
             horizon=model.horizon,
-            target=self.target,
+            target=self.asked.target,
             evidence="none",
             loops=tuple(self.system.loops()),
         )
@@ -156,10 +134,10 @@ class _Analysis:
                     self.reasons.setdefault(name, unknown)
         if verdict.stable is None and verdict.evidence == "measured":
             self.reasons.setdefault("stable", "the run stays bounded as far as it was followed, and does not fade")
-        if verdict.evidence != "none" and self.details:
+        if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
-        if at or along is not None:
-            moments, wrong = follow(model, master, at, along)
+        if self.asked.at or self.asked.along is not None:
+            moments, wrong = follow(model, master, self.asked.at, self.asked.along)
             self.notes += wrong
             verdict = replace(verdict, along=moments)
         return replace(
@@ -199,7 +177,7 @@ class _Analysis:
             converges=converging,
             loops=verdict.loops if system is self.system else tuple(system.loops()),
         )
-        if not self.details:
+        if not self.asked.details:
             return verdict
         verdict = replace(
             verdict,
@@ -255,7 +233,7 @@ class _Analysis:
 
     def _piloted(self, verdict: Verdict) -> Verdict:
         """Confirm the prediction by runs, or replace it."""
-        if not self.use_pilots:
+        if not self.asked.pilots:
             why = "pilot runs were switched off, and identified models alone prove nothing"
             self.reasons["evidence"] = why if self.model.valid else f"{self.model.doubt}, and {why}"
             return self._nothing(verdict)
@@ -285,7 +263,7 @@ class _Analysis:
         if pilot.errors is None:
             self.reasons["error"] = pilot.reason or "the run diverges"
         critical = None
-        if self.details:
+        if self.asked.details:
             critical = self.attempt("critical_step", lambda: self.model.pilots.critical(self.master))
         return replace(
             self._nothing(verdict),
@@ -318,7 +296,7 @@ class _Analysis:
         for name, value in measured.outputs.items():
             other = predicted.outputs.get(name, 0.0)
             low, high = sorted((value, other))
-            if high > max(AGREE * low, NEGLIGIBLE * self.target) and not (low > 10 and high > 10):
+            if high > max(AGREE * low, NEGLIGIBLE * self.asked.target) and not (low > 10 and high > 10):
                 return False
         return True
 
@@ -329,7 +307,7 @@ class _Analysis:
             raise ConfigurationError(self.reasons["recommendation"])
         if verdict.error is None and verdict.evidence != "measured":
             raise ConfigurationError(self.reasons.get("error", "no error is known"))
-        model, wanted, cost = self.model, Wanted(self.target), UnitSteps()
+        model, wanted, cost = self.model, Wanted(self.asked.target), UnitSteps()
         # A fixed internal step is none of the linear models: what it does at another macro step, only runs show.
         linear = model.valid and verdict.evidence in ("proved", "confirmed") and not model.pilots.internal
         believed = model.known or linear

@@ -89,7 +89,7 @@ def find_base(linearisation: Linearisation, step: float) -> Base:
     return Base(local, False)
 
 
-class Search:
+class CriticalStepSearch:
     """Critical steps of several masters with as few identifications as they need."""
 
     def __init__(self, linearisation: Linearisation, base: Base) -> None:
@@ -210,7 +210,7 @@ def _follow(guesses: list[tuple[float, float]], bracket: _Bracket, last: float) 
 
 def critical_steps(linearisation: Linearisation, base: Base, master: Master, own: Builder) -> Limits:
     """The critical steps of the usual masters and of the given one, which `own` builds for other steps."""
-    system, search = linearisation.system, Search(linearisation, base)
+    system, search = linearisation.system, CriticalStepSearch(linearisation, base)
     reasons: list[str] = []
 
     def find(what: str, build: Builder) -> CriticalStep | None:

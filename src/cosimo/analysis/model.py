@@ -9,9 +9,11 @@ that of linear units. A model that failed a check is used for nothing: then only
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from cosimo.analysis.linearisation import (
 )
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
 from cosimo.analysis.stability import IDENTIFIED, grows
+from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
     OutputErrors,
     Truth,
@@ -77,12 +80,45 @@ class Measured:
         return self.errors.worst if self.errors.outputs else math.nan
 
 
+@dataclass(frozen=True)
+class AnalysisOptions:
+    """What is asked of an analysis: `analyse` and `Model` take these as keywords, or one such object.
+
+    The run begins at `start` and is followed for `horizon` seconds (None: as the slowest mode needs it). `target` is
+    the error that is small enough. `at` asks for the verdict at these times of a reference run too, `along` at so many
+    of them. `means` prescribes how units are identified that offer it; `pilots` permits runs of the coupling itself,
+    within `budget`, of which `progress` is told. Without `details` only trust, stability and error are worked out.
+    """
+
+    horizon: float | None = None
+    start: float = 0.0
+    target: float = TARGET
+    at: Sequence[float] = ()
+    along: int | None = None
+    means: Means | None = None
+    pilots: bool = True
+    budget: Budget | None = None
+    details: bool = True
+    progress: Report | None = None
+
+    def __post_init__(self) -> None:
+        if self.along is not None and self.along < 2:
+            raise ConfigurationError(f"a run is followed at two times or more, not {self.along}.")
+        for time in self.at:
+            if not math.isfinite(time):
+                raise ConfigurationError(f"an operating point needs a finite time, not {time}.")
+        if not self.target > 0:
+            raise ConfigurationError(f"the target of the error must be a positive share, not {self.target}.")
+        if self.horizon is not None and not (math.isfinite(self.horizon) and self.horizon > 0):
+            raise ConfigurationError(f"the horizon must be a positive number of seconds, not {self.horizon}.")
+
+
 class Model:
     """`system` from `start` on, over `horizon` seconds; units are identified at `step`, or near it.
 
-    `means` prescribes how to identify where a unit offers it; without `identify` only runs are made of units whose
-    equations are not known, and a horizon is needed. `failure` says why there is no linear picture of the
-    coupled system, empty where there is one; `valid` whether it can be believed. `progress` is told of pilot runs.
+    Without `identify` only runs are made of units whose equations are not known, and a horizon is needed. `failure`
+    says why there is no linear picture of the coupled system, empty where there is one; `valid` whether it can be
+    believed.
     """
 
     def __init__(
@@ -90,28 +126,27 @@ class Model:
         system: System,
         *,
         step: float | None = None,
-        horizon: float | None = None,
-        start: float = 0.0,
-        means: Means | None = None,
-        budget: Budget | None = None,
         identify: bool = True,
-        progress: Report | None = None,
+        options: AnalysisOptions | None = None,
+        **keywords: Any,
     ) -> None:
-        if horizon is not None and not (math.isfinite(horizon) and horizon > 0):
-            raise ConfigurationError(f"the horizon must be a positive number of seconds, not {horizon}.")
+        asked = replace(options or AnalysisOptions(), **keywords)
+        start, horizon, budget = asked.start, asked.horizon, asked.budget
         self.system, self.start, self._asked = system, start, horizon
         self.known = all(unit.linear() is not None for unit in system.units.values())
         self.step = self._first_step(step)
         self.notes: list[str] = []
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: Base | None = None
-        self.linearisation = Linearisation(system, self._situation(), means=means, allowed=(budget or Budget()).seconds)
+        self.linearisation = Linearisation(
+            system, self._situation(), means=asked.means, allowed=(budget or Budget()).seconds
+        )
         self._departures: dict[str, float] = {}
         self._look()
         self.horizon = horizon if horizon is not None else self._default_horizon()
         if not self.failure and not self.known:
             self._lead()
-        self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget, progress=progress)
+        self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget, progress=asked.progress)
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
         self._linear: LinearSystem | None = None

@@ -52,7 +52,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Grounds:
     """What trust rests on: None where it is not known, with the `reason`.
 
     `converges` is that of an iteration (None without one), `system_grows` whether the coupled system itself is
@@ -70,13 +70,13 @@ class Findings:
     """Seconds that were asked for; errors may reach less far."""
 
 
-def judge(found: Findings) -> Judgement:
+def judge(found: Grounds) -> Judgement:
     """Decide.
 
     >>> errors = OutputErrors({"motor.speed": 0.55}, 2.0)
-    >>> judge(Findings(True, errors, "proved")).headline
+    >>> judge(Grounds(True, errors, "proved")).headline
     'Do not trust: motor.speed is off by 55 %'
-    >>> judge(Findings(True, OutputErrors({"motor.speed": 0.004}, 20.0), "proved")).headline
+    >>> judge(Grounds(True, OutputErrors({"motor.speed": 0.004}, 20.0), "proved")).headline
     'Trust: every output within 0.4 % until 20 s'
     """
     errors, reason = found.errors, found.reason.rstrip(".")

@@ -18,9 +18,9 @@ from cosimo.analysis.limits import SWEEPS, Limits
 from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.recommendation import Recommendation
 from cosimo.analysis.spectrum import Mode
-from cosimo.analysis.trust import Evidence, Findings, Judgement, Trust, judge
+from cosimo.analysis.trust import Evidence, Grounds, Judgement, Trust, judge
 from cosimo.analysis.truth import OutputErrors
-from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text
+from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text, attributes
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
 BRIEF = (
@@ -50,6 +50,11 @@ class Moment:
     applies: bool
     notes: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that is to be said of it."""
+        return (*self.changes, *self.notes)
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class Verdict:
         reason = self.reasons.get("error" if self.evidence != "none" else "evidence", "")
         grows = self.exact_stable is False
         return judge(
-            Findings(self.stable, self.error, self.evidence, self.target, self.converges, grows, reason, self.horizon)
+            Grounds(self.stable, self.error, self.evidence, self.target, self.converges, grows, reason, self.horizon)
         )
 
     @property
@@ -300,7 +305,7 @@ class Verdict:
         yield Figure(
             "worst_connection",
             "most critical connection" if worst else "",
-            _effect(worst) if worst else None,
+            dict(vars(worst)) if worst else None,
             worst.connection if worst else "",
             self._without_delay(worst) if worst else "",
         )
@@ -366,21 +371,6 @@ class Verdict:
         yield Figure("pilot_runs", "", self.pilot_runs)
 
     def _unit_table(self) -> Table:
-        rows = [
-            {
-                "name": unit.name,
-                "means": unit.means,
-                "valid": unit.valid,
-                "fit": unit.fit,
-                "linear": unit.linear,
-                "invariant": unit.invariant,
-                "departure": unit.departure,
-                "unit_steps": unit.unit_steps,
-                "poles": list(unit.poles),
-                "reasons": list(unit.reasons),
-            }
-            for unit in self.units
-        ]
         identified = any(unit.means != "known" for unit in self.units)
         shown = ("unit", "identified by", "valid", "fit", "linear", "invariant", "departure", "unit steps", "remarks")
         names = shown if identified else ("",) * len(shown)
@@ -396,24 +386,10 @@ class Verdict:
             Column("poles"),
             Column("reasons", names[8], "; ".join, False),
         )
-        return Table("units", "", columns, rows)
+        return Table("units", "", columns, attributes(self.units, columns))
 
     def _mode_table(self) -> Table:
-        rows = [
-            {
-                "number": number,
-                "monolithic": mode.monolithic,
-                "cosimulated": mode.cosimulated,
-                "frequency": mode.frequency,
-                "damping": mode.damping,
-                "frequency_shift": mode.frequency_shift,
-                "damping_shift": mode.damping_shift,
-                "mac": mode.mac,
-            }
-            for number, mode in enumerate(self.modes, 1)
-        ]
         columns = (
-            Column("number", "mode", aside=True),
             Column("monolithic", "pole", pole),
             Column("cosimulated", "co-simulated", pole),
             Column("frequency", "frequency/Hz", lambda value: f"{value:.6g}"),
@@ -422,11 +398,11 @@ class Verdict:
             Column("damping_shift", "damping shift", shift),
             Column("mac", "MAC", lambda value: "–" if value is None else f"{value:.5f}"),
         )
+        rows = [{"number": number, **row} for number, row in enumerate(attributes(self.modes, columns), 1)]
         note = "MAC 1: the shape of the mode is unchanged" if rows else ""
-        return Table("modes", "", columns, rows, note, most=SHOWN_MODES)
+        return Table("modes", "", (Column("number", "mode", aside=True), *columns), rows, note, most=SHOWN_MODES)
 
     def _connection_table(self) -> Table:
-        rows = [_effect(effect) for effect in self.connections]
         columns = (
             Column("connection", "connection", str, False),
             Column("delay", "delay/steps", lambda value: f"{value:g}"),
@@ -435,7 +411,7 @@ class Verdict:
             Column("error_slope"),
             Column("fresh_error"),
         )
-        return Table("connections", "", columns, rows)
+        return Table("connections", "", columns, attributes(self.connections, columns))
 
     def _smallest(self) -> Iterator[Figure]:
         limits = [moment for moment in self.along if moment.critical_step > 0]
@@ -445,19 +421,6 @@ class Verdict:
             yield Figure("", "smallest critical step", None, text)
 
     def _moment_table(self) -> Table:
-        rows = [
-            {
-                "time": moment.time,
-                "stable": moment.stable,
-                "spectral_radius": moment.spectral_radius,
-                "critical_step": moment.critical_step,
-                "applies": moment.applies,
-                "notes": list(moment.notes),
-                "changes": list(moment.changes),
-                "remarks": [*moment.changes, *moment.notes],
-            }
-            for moment in self.along
-        ]
         columns = (
             Column("time", "time/s", lambda value: f"{value:.6g}"),
             Column("stable", "stable", lambda value: "–" if value is None else "yes" if value else "NO", False),
@@ -468,7 +431,7 @@ class Verdict:
             Column("changes"),
             Column("remarks", "remarks", "; ".join, False, aside=True),
         )
-        return Table("along", "", columns, rows)
+        return Table("along", "", columns, attributes(self.along, columns))
 
 
 def _read(fields: Mapping[str, Any]) -> Verdict:
@@ -540,8 +503,3 @@ def limit_text(limit: CriticalStep | None) -> str:
         low, high = map(step_text, limit.between)
         return f"between {low} and {high}, measured until {limit.until:g} s"
     return f"{limit.step:.6g} s" if math.isfinite(limit.step) else f"none up to {step_text(limit.searched[1])}"
-
-
-def _effect(effect: ConnectionEffect) -> dict[str, Any]:
-    names = ("connection", "delay", "radius_slope", "error_slope", "fresh_radius", "fresh_error")
-    return {name: getattr(effect, name) for name in names}

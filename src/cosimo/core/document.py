@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
@@ -139,6 +139,12 @@ class Document:
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def attributes(things: Iterable[Any], columns: Iterable[Column]) -> list[dict[str, Any]]:
+    """Rows of a table: of each thing the attributes that the columns name."""
+    keys = [column.key for column in columns]
+    return [{key: getattr(thing, key) for key in keys} for thing in things]
 
 
 def as_json(document: Document) -> dict[str, Any]:

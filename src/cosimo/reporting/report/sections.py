@@ -12,7 +12,7 @@ from typing import Any
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.trust import Findings, judge
+from cosimo.analysis.trust import Grounds, judge
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Verdict
 from cosimo.compensation import Compensation
@@ -74,7 +74,7 @@ def _alternatives(contents: Contents) -> Table | None:
     ]
     if tuned is not None:
         point = tuned.chosen
-        found = judge(Findings(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
+        found = judge(Grounds(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
         name = describe(point.master, point.system)
         row = _row(contents, "tuned", name, found.headline, point.errors)
         rows.append(row | {"cost": point.cost})
