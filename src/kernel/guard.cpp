@@ -1,6 +1,8 @@
 #include "guard.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +45,7 @@ struct Guard {
     std::unique_ptr<const Options> options;
 };
 std::vector<Guard> guards;
+pid_t guarded_in = 0;  // the process that is guarded: one that a unit has started is not
 std::atomic<const Options *> present{nullptr};  // of the newest; where a signal is handled only this is looked at
 struct sigaction previous[std::size(watched)];
 
@@ -141,18 +144,21 @@ void report(const Mark &mark, const char *cause, int code) {
     const Options &options = *present.load();
     static char line[4096], unit[512], why[3072], document[8192];
     const char *shown = at.unit[0] ? at.unit : "–";
-    if (options.kept[0])
+    if (!at.unit[0])
+        std::snprintf(line, sizeof line, "%s%s%s; --isolate keeps each unit apart", cause, options.kept[0] ? "; " : "", options.kept);
+    else if (options.kept[0])
         std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
     else
         std::snprintf(line, sizeof line, "%s; with --isolate %s it would have ended alone", cause, at.unit);
     escape(line, why, sizeof why);
     escape(at.unit, unit, sizeof unit);
     int length = std::snprintf(document, sizeof document,
-                               "{\"error\": \"unit '%s': %s\", \"exit_code\": %d, \"unit\": \"%s\", \"phase\": \"%s\", \"time\": %s, "
+                               "{\"error\": \"%s%s%s%s\", \"exit_code\": %d, \"unit\": %s%s%s, \"phase\": \"%s\", \"time\": %s, "
                                "\"variable\": null, \"cause\": \"%s\", \"log\": null}\n",
-                               unit, why, code, unit, at.phase, Decimal(at.time, 17).text, why);
+                               unit[0] ? "unit '" : "", unit, unit[0] ? "': " : "", why, code, unit[0] ? "\"" : "null", unit,
+                               unit[0] ? "\"" : "", at.phase[0] ? at.phase : "–", Decimal(at.time, 17).text, why);
     if (options.document >= 0) put(options.document, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
-    length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %s s · – · %s · –\n", shown, at.phase,
+    length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %s s · – · %s · –\n", shown, at.phase[0] ? at.phase : "–",
                            Decimal(at.time, 12).text, line);
     put(STDERR_FILENO, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
 }
@@ -237,13 +243,34 @@ const char *signal_name(int number) {
     }
 }
 
-void on_crash(int number, siginfo_t *, void *) {
+// What a unit has asked for, such as a runtime that finds null pointers in this way, comes first.
+bool handled_by_unit(int number, siginfo_t *info, void *context) {
+    const struct sigaction &asked = wanted[number];
+    if (asked.sa_flags & SA_SIGINFO) {
+        if (!asked.sa_sigaction) return false;
+        asked.sa_sigaction(number, info, context);
+        return true;
+    }
+    if (asked.sa_handler == SIG_DFL || asked.sa_handler == SIG_IGN) return false;
+    asked.sa_handler(number);
+    return true;
+}
+
+void on_crash(int number, siginfo_t *info, void *context) {
     const auto which = static_cast<std::size_t>(std::find(std::begin(watched), std::end(watched), number) - std::begin(watched));
-    if (const Mark *mark = present.load() ? found() : nullptr) {
-        char cause[128];
-        std::snprintf(cause, sizeof cause, "the unit crashed: %s", signal_name(number));
-        report(*mark, cause, crashed);
-        if (present.load()->exits) end_process(crashed);
+    if (handled_by_unit(number, info, context) && number != SIGABRT) return;
+    if (guarding()) {
+        char cause[256];
+        if (const Mark *mark = found()) {
+            std::snprintf(cause, sizeof cause, "the unit crashed: %s", signal_name(number));
+            report(*mark, cause, crashed);
+            if (present.load()->exits) end_process(crashed);
+        } else if (present.load()->exits) {
+            std::snprintf(cause, sizeof cause, "crashed outside of a unit's call: %s; a unit may have damaged the memory of this process",
+                          signal_name(number));
+            report({}, cause, crashed);
+            end_process(crashed);
+        }
     }
     // Whoever handled it before does now: the fault happens again.
     sigaction(number, &previous[which], nullptr);
@@ -251,7 +278,7 @@ void on_crash(int number, siginfo_t *, void *) {
 }
 
 void on_exit_called(int code, void *) {
-    const Mark *mark = present.load() ? found() : nullptr;
+    const Mark *mark = guarding() ? found() : nullptr;
     if (!mark) return;
     char cause[128];
     std::snprintf(cause, sizeof cause, "the unit ended the process (exit code %d)", code);
@@ -363,6 +390,7 @@ void install() {
 }
 
 void uninstall() {
+    std::fill(wanted, wanted + NSIG, (struct sigaction){});
     for (std::size_t i = 0; i < std::size(watched); ++i) sigaction(watched[i], &previous[i], nullptr);
 }
 
@@ -380,6 +408,8 @@ int guard(bool exits, int document, const char *kept, double limit, const nb::ob
     auto options = std::make_unique<Options>(Options{exits, document, {}, limit});
     std::snprintf(options->kept, sizeof options->kept, "%s", kept);
     if (guards.empty()) install();
+    guarded_in = getpid();
+    watch_copies();
     guards.push_back({++last, std::move(options)});
     follow_newest(rescue);
     return last;
@@ -395,6 +425,25 @@ void unguard(int number, const nb::object &rescue) {
 }
 
 }  // namespace
+
+const Mark *unit_of_this_thread() { return present.load() && own && own->active() ? own : nullptr; }
+
+const char *unit_name(const Mark &mark) { return place(mark).unit; }
+
+void guard_this_process() { guarded_in = getpid(); }
+
+bool guarding() { return present.load() && guarded_in == getpid(); }
+
+void report_end(int code) { on_exit_called(code, nullptr); }
+
+void report_replaced(const char *program) {
+    const Mark *mark = guarding() ? found() : nullptr;
+    if (!mark) return;
+    char cause[256];
+    std::snprintf(cause, sizeof cause, "the unit wanted to replace the process by '%.128s'", program);
+    report(*mark, cause, crashed);
+    end_process(crashed);
+}
 
 Mark &mark() { return own ? *own : made(); }
 
@@ -427,7 +476,9 @@ OtherStack::~OtherStack() {
 void bind_guard(nb::module_ &m) {
     m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"));
     m.def("unguard", &unguard, nb::arg("number"), nb::arg("rescue"));
+    m.def("take_copies", &take_copies);
     m.def("enter", [](const char *unit, const char *phase, double time) {
+        end_if_copy();
         Mark &here = mark();
         std::snprintf(here.phase, sizeof here.phase, "%s", phase);
         here.time = time;
@@ -438,6 +489,7 @@ void bind_guard(nb::module_ &m) {
     // One call of a unit begins; `away`: in another process, which has its own limit, until it has returned. True where
     // this thread was in a unit already, for which the call is made.
     m.def("call", [](bool away) {
+        end_if_copy();
         Mark &here = mark();
         here.calls.fetch_add(1, std::memory_order_relaxed);
         if (away) here.away.fetch_add(1, std::memory_order_relaxed);
@@ -448,10 +500,12 @@ void bind_guard(nb::module_ &m) {
         if (here.away.load() > 0) here.away.fetch_sub(1, std::memory_order_relaxed);
     });
     m.def("leave", [] {
+        end_if_copy();
         mark().unit[0] = '\0';
         mark().away.store(0, std::memory_order_relaxed);
     });
     // A folder that nobody else removes when the process ends in a unit, until it is gone.
+    m.def("bind_imports", &bind_imports);
     m.def("temporary", &remember_folder);
     m.def("not_temporary", &forget_folder);
 }

@@ -1,7 +1,11 @@
 // Which unit this thread is in, for the case that it takes the process down: a signal, a call of exit, a call that takes
 // too long. Then one line says so. Nothing of this costs the loop more than storing a number per call.
 #pragma once
+#include <signal.h>
+
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "unit.hpp"
 
@@ -20,6 +24,33 @@ struct Mark {
     bool active() const { return machine || unit[0]; }
 };
 Mark &mark();
+
+// ---- what units do to the whole process (imports.cpp, copies.cpp) ------------------------------------------------------
+
+// Whether a run is guarded, and in this process: not in one that a unit has started.
+bool guarding();
+void guard_this_process();
+// A unit of this process ends it, or wants another program in its place: one line, and the end. Returns where none does.
+void report_end(int code);
+void report_replaced(const char *program);
+// Bind what the libraries in a folder import to functions that leave this process alive and its signals ours.
+void bind_imports(const char *folder);
+// What units asked for on signals that we handle, by number.
+extern struct sigaction wanted[];
+
+// The unit that this thread is in, and its name; none: nullptr.
+const Mark *unit_of_this_thread();
+const char *unit_name(const Mark &);
+// A copy of this process that a unit has made, and that came back from the unit's call, ends here. How many did since this
+// was asked before, and the unit that made the first.
+extern bool copied;
+void watch_copies();
+[[noreturn]] void end_copy();
+inline void end_if_copy() {
+    if (copied) [[unlikely]]
+        end_copy();
+}
+std::pair<unsigned, std::string> take_copies();
 
 // A machine is run by this thread; one of its units is stepped by this thread of the pool.
 class Running {

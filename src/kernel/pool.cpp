@@ -55,6 +55,7 @@ bool Pool::claim(std::uint32_t round) {
         if ((ticket >> 32) != round || (ticket & 0xffffffffu) == 0) return false;
     } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel));
     (*item_)(static_cast<std::uint32_t>(ticket & 0xffffffffu) - 1);
+    end_if_copy();  // it would wait for threads that it does not have
     done_.fetch_add(1, std::memory_order_release);
     return true;
 }

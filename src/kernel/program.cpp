@@ -431,14 +431,15 @@ std::atomic<unsigned> interrupts{0};
 
 namespace {
 
-struct sigaction previous_int, previous_term;
+constexpr int counted[] = {SIGINT, SIGTERM, SIGHUP};
+struct sigaction previous_of[NSIG];  // whoever handled it before: Python, whose own table says what follows
 std::mutex counting;
 int counters = 0;
 
 void on_signal(int number, siginfo_t *info, void *context) {
     interrupts.fetch_add(1, std::memory_order_relaxed);
     attention.fetch_add(1, std::memory_order_release);
-    const struct sigaction &previous = number == SIGINT ? previous_int : previous_term;
+    const struct sigaction &previous = previous_of[number];
     if (previous.sa_flags & SA_SIGINFO) {
         if (previous.sa_sigaction) previous.sa_sigaction(number, info, context);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
@@ -448,12 +449,7 @@ void on_signal(int number, siginfo_t *info, void *context) {
 
 bool is_ours(const struct sigaction &action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal; }
 
-void install(int number, struct sigaction &previous, bool also_default) {
-    struct sigaction now {};
-    sigaction(number, nullptr, &now);
-    if (is_ours(now)) return;
-    previous = now;
-    if (now.sa_handler == SIG_IGN || (now.sa_handler == SIG_DFL && !also_default)) return;
+void take(int number) {
     struct sigaction action {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO;
@@ -461,15 +457,34 @@ void install(int number, struct sigaction &previous, bool also_default) {
     sigaction(number, &action, nullptr);
 }
 
+bool taken[NSIG] = {};
+
+// Whoever handles a signal now is called after us; what is ignored stays so, and so does what ends the process, but for
+// Ctrl-C.
 void install() {
-    install(SIGINT, previous_int, true);
-    install(SIGTERM, previous_term, false);
+    for (int number : counted) {
+        struct sigaction now {};
+        sigaction(number, nullptr, &now);
+        if (is_ours(now)) continue;
+        previous_of[number] = now;
+        taken[number] = now.sa_handler != SIG_IGN && (now.sa_handler != SIG_DFL || number == SIGINT);
+        if (taken[number]) take(number);
+    }
 }
 
-void uninstall(int number, const struct sigaction &previous) {
-    struct sigaction now {};
-    sigaction(number, nullptr, &now);
-    if (is_ours(now)) sigaction(number, &previous, nullptr);
+// A unit may have put a handler of its own in the place of ours.
+void put_back() {
+    for (int number : counted) {
+        struct sigaction now {};
+        if (taken[number] && sigaction(number, nullptr, &now) == 0 && !is_ours(now)) take(number);
+    }
+}
+
+void uninstall() {
+    put_back();
+    for (int number : counted)
+        if (taken[number]) sigaction(number, &previous_of[number], nullptr);
+    std::fill(std::begin(taken), std::end(taken), false);
 }
 
 // While the loop runs, it sees signals. Runs in several threads share one handler: the last takes it away.
@@ -483,15 +498,15 @@ struct Watch {
 
 void count_signals() {
     std::lock_guard lock(counting);
-    ++counters;
-    install();
+    if (counters++ == 0) install();
 }
 
 void count_signals_no_more() {
     std::lock_guard lock(counting);
-    if (--counters) return;
-    uninstall(SIGINT, previous_int);
-    uninstall(SIGTERM, previous_term);
+    if (--counters)
+        put_back();
+    else
+        uninstall();
 }
 
 void count_signals_again() {
@@ -523,8 +538,10 @@ int Program::run(long long first, long long count, const double *given, std::siz
             return diverged;
         if (machine.ending >= 0) [[unlikely]]
             return ended;
-        if (attention.load(std::memory_order_relaxed) != watch.calm) [[unlikely]]
+        if (attention.load(std::memory_order_relaxed) != watch.calm) [[unlikely]] {
+            end_if_copy();
             return interrupts.load(std::memory_order_acquire) != watch.interrupts_before ? stopped : ok;
+        }
     }
     return ok;
 }

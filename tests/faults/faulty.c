@@ -39,7 +39,7 @@ typedef struct {
     char name[64];
 } Unit;
 
-typedef enum { INSTANTIATE, INITIALISE, STEP, TERMINATE, FREE, RESTORE } Phase;
+typedef enum { INSTANTIATE, INITIALISE, STEP, TERMINATE, FREE, RESTORE, SET, GET } Phase;
 
 /* ---- what can go wrong: each returns the status of the call ------------------------------------------------------ */
 
@@ -228,12 +228,67 @@ static int leaves_a_helper(Unit *unit) {
     }
     return segfault(unit);
 }
+static int leaves_a_daemon(Unit *unit) {
+    char path[4096];
+    if (unit->now.allowed++) return OK;
+    if (!getenv("FAULT_STAMP")) return ERROR;
+    snprintf(path, sizeof path, "%s.daemon", getenv("FAULT_STAMP"));
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0) {
+            FILE *file = fopen(path, "w");
+            fprintf(file, "%d\n", (int)getpid());
+            fclose(file);
+            execlp("sleep", "sleep", "600", (char *)NULL);
+        }
+        _exit(0);
+    }
+    while (access(path, F_OK)) usleep(1000);
+    return unit->now.real[AMOUNT] > 0 ? segfault(unit) : OK;
+}
 static int leaks_aligned(Unit *unit) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, 1 << 20)) return segfault(unit);
     memset(memory, 1, 1 << 20);
     return OK;
 }
+/* What a unit in the master's own process does to that process. */
+static int goes_deaf(Unit *unit) {
+    struct sigaction nothing = {.sa_handler = SIG_IGN};
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    sigaction(SIGHUP, &nothing, NULL);
+    return sleeps(unit);
+}
+static int forks_and_returns(Unit *unit) {
+    if (unit->now.allowed) return sleeps(unit);
+    unit->now.allowed++;
+    return fork() < 0 ? ERROR : OK; /* both go on */
+}
+static int exits_quickly(Unit *unit) { quick_exit(0); }
+static int becomes_another(Unit *unit) {
+    execlp("true", "true", (char *)NULL);
+    return ERROR;
+}
+static void *works_on(void *given) {
+    for (;;) sink++;
+    return given;
+}
+static int starts_a_thread(Unit *unit) {
+    pthread_t thread;
+    if (unit->now.allowed++) return OK;
+    return pthread_create(&thread, NULL, works_on, unit) || pthread_detach(thread) ? ERROR : OK;
+}
+static void ends_in_handler(int number) {
+    signal(number, SIG_DFL);
+    raise(number);
+}
+static int handles_crashes(Unit *unit) {
+    signal(SIGSEGV, ends_in_handler);
+    return segfault(unit);
+}
+static int fails_to_end(Unit *unit) { return says(unit, ERROR, "valve stuck"); }
+static int fatal_at_the_end(Unit *unit) { return says(unit, FATAL, "valve lost"); }
 /* While the library is loaded there is neither a parameter nor a resource; variables of this kind also reach a sandbox. */
 static void stamp(const char *word);
 __attribute__((constructor)) static void load(void) {
@@ -258,6 +313,8 @@ static const Fault faults[] = {
     {"crash_initialise", INITIALISE, segfault},
     {"crash_terminate", TERMINATE, segfault},
     {"crash_free", FREE, segfault},
+    {"crash_set", SET, segfault},
+    {"crash_get", GET, segfault},
     {"exit", STEP, exits},
     {"exit_at_once", STEP, exits_at_once},
     {"exit_minus_one", STEP, exits_with_minus_one},
@@ -295,7 +352,16 @@ static const Fault faults[] = {
     {"other_process", STEP, writes_another_process},
     {"replace_descriptors", STEP, replaces_descriptors},
     {"helper", STEP, leaves_a_helper},
+    {"daemon", STEP, leaves_a_daemon},
     {"leak_aligned", STEP, leaks_aligned},
+    {"deaf", STEP, goes_deaf},
+    {"fork_return", STEP, forks_and_returns},
+    {"quick_exit", STEP, exits_quickly},
+    {"exec", STEP, becomes_another},
+    {"thread", STEP, starts_a_thread},
+    {"crash_handler", STEP, handles_crashes},
+    {"error_terminate", TERMINATE, fails_to_end},
+    {"fatal_terminate", TERMINATE, fatal_at_the_end},
 };
 
 /* A line with the word and the seconds of the clock that Python calls monotonic. */
@@ -316,7 +382,7 @@ static int happen(Unit *unit, Phase phase) {
     }
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         if (faults[i].phase == phase && strcmp(faults[i].name, unit->fault) == 0 &&
-            (phase != STEP || unit->time >= unit->now.real[FAULT_TIME] - 1e-12)) {
+            ((phase != STEP && phase != SET && phase != GET) || unit->time >= unit->now.real[FAULT_TIME] - 1e-12)) {
             stamp(unit->fault);
             return faults[i].act(unit);
         }
@@ -363,12 +429,14 @@ EXPORT int fmi2Reset(void *c) {
     return OK;
 }
 EXPORT int fmi2SetReal(void *c, const Reference *r, size_t n, const double *v) {
-    for (size_t i = 0; i < n; i++) ((Unit *)c)->now.real[r[i]] = v[i];
-    return OK;
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) unit->now.real[r[i]] = v[i];
+    return unit->time > 0.0 ? happen(unit, SET) : OK;
 }
 EXPORT int fmi2GetReal(void *c, const Reference *r, size_t n, double *v) {
-    for (size_t i = 0; i < n; i++) v[i] = ((Unit *)c)->now.real[r[i]];
-    return OK;
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) v[i] = unit->now.real[r[i]];
+    return unit->time > 0.0 ? happen(unit, GET) : OK;
 }
 EXPORT int fmi2GetInteger(void *c, const Reference *r, size_t n, int *v) {
     Unit *unit = c;

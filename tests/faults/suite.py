@@ -43,10 +43,19 @@ row where it does not say more.
 - **The rows** up to the last completed macro step are readable by the ordinary reader and marked incomplete. A unit
   in the master's own process that takes it along keeps the rows that were flushed, at most about a second before.
 - **The exit code**: 2 wrong input, 3 a unit returned an error, 4 a unit crashed, 5 a unit exceeded its time limit, 6
-  a non-finite value, 7 results could not be written, 8 an input was refused as unsafe, 130 and 143 interrupted.
-- **Nothing stays**: no process, no temporary folder.
+  a non-finite value, 7 results could not be written, 8 an input was refused as unsafe, 129, 130 and 143 interrupted.
+- **Nothing stays**: no process, no temporary folder; one that nobody is left to remove, the next start removes.
 - **Soon**: the command has ended at most 2 s after the fault; where a time limit is given, at most 1 s after it;
-  after Ctrl-C or termination within 1 s.
+  after Ctrl-C, termination or hang-up within 1 s.
+
+## What is not promised of a unit in the master's process
+
+A unit that is not isolated shares all of the process, and what it does there can only be noticed where it asks the C
+library for it. `_exit`, `quick_exit`, `exec`, signal handlers and copies of the process (`fork`) are noticed when the
+libraries in the FMU's archive call them by name. Not noticed are system calls of their own, the same calls made by
+libraries of the system on behalf of the FMU, SIGKILL, and daemons that the unit leaves. Signal handlers that a unit in
+Python sets are put back at most a quarter of a second later. `--isolate` has none of these limits; only the daemon
+of a unit that kills its own worker with SIGKILL stays.
 
 ## How it is measured
 

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "formats"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "safety"))
 import attacks
+import contract
 import faulty
 import ssp_builder
 import test_archives
@@ -169,6 +170,75 @@ def signalled(which: signal.Signals, code: int) -> Trial:
         return Seen(outcome.line.removeprefix("cosimo: "), outcome.took)
 
     return trial
+
+
+def deaf(which: signal.Signals, code: int) -> Trial:
+    """The unit ignores all signals in each of its steps; the run hears them nevertheless."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        write(folder, "deaf", amount=0.001, at=0.0)
+        text = (folder / "s.toml").read_text().replace("stop-time = 2.0", "stop-time = 1e6")
+        (folder / "s.toml").write_text(text)
+        ready = once_recording(folder / "rows.arrows", seconds=0.2)
+
+        def disturb(process: subprocess.Popen[str]) -> None:
+            ready(process)
+            os.kill(process.pid, which)
+
+        outcome, *_ = observe(folder, "--output-file", "rows.arrows", *OPTIONS[mode], disturb=disturb)
+        require_contract(outcome, code=code, names=["interrupted at t = "])
+        rows = require_rows(folder / "rows.arrows")
+        assert rows.time[-1] == outcome.document["end_time"]
+        return Seen(outcome.line.removeprefix("cosimo: "), outcome.took)
+
+    return trial
+
+
+def copied(folder: Path, mode: str, number: int) -> Seen:
+    """The unit forks and both come back: one run goes on, with the rows of a unit that does not."""
+    rows = []
+    for fault in ("", "fork_return"):
+        write(folder, fault)
+        outcome, found = require_completed(folder, *OPTIONS[mode])
+        rows.append(found)
+    assert len(rows[1]) == 201
+    assert np.array_equal(rows[0]["sound.y"], rows[1]["sound.y"])
+    assert np.array_equal(rows[0]["sick.y"], rows[1]["sick.y"])
+    told = [warned for warned in outcome.document["warnings"] if "fork" in warned]
+    assert len(told) == 1, outcome.document["warnings"]
+    return Seen(f"warning: {told[0]}")
+
+
+def with_daemon(*, crash: bool) -> Trial:
+    """The unit starts a daemon in a session of its own; that ends with the unit, whichever way the unit ends."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        write(folder, "daemon", amount=float(crash))
+        outcome, *_ = observe(folder, "--output-file", "rows.csv", *OPTIONS[mode])
+        assert outcome.code == (4 if crash else 0), outcome.errors
+        pid = int((folder / "stamps.daemon").read_text())
+        deadline = time.monotonic() + contract.orphans_after
+        while alive(pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not alive(pid), "the daemon is still there"
+        return Seen(outcome.line.removeprefix("cosimo: ") if crash else "201 rows; no process after 1 s")
+
+    return trial
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there, and not only waits to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def threaded(folder: Path, mode: str, number: int) -> Seen:
+    """The unit starts a thread that never ends; its library is not taken from under it."""
+    write(folder, "thread")
+    require_completed(folder, *OPTIONS[mode])
+    return Seen("201 rows, exit code 0; the library stays loaded")
 
 
 def killed(folder: Path, mode: str, number: int) -> Seen:

@@ -109,7 +109,9 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and an exit code, never a traceback."""
     # Our matrices are small: threads inside the linear algebra cost more than they bring. Set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _terminate)
     try:
         app(standalone_mode=True)
     except CosimoError as error:

@@ -155,6 +155,22 @@ def unwatched() -> Iterator[None]:
         end_call(entered=True, isolated=True)
 
 
+def bind_imports(folder: Path) -> None:
+    """Give the libraries in `folder` ours of the functions that end the process, replace it, or handle its signals."""
+    import_module("cosimo._kernel").bind_imports(str(folder))
+
+
+def copies_ended() -> tuple[int, str]:
+    """How many copies of this process ended since this was asked before, and the unit that made (fork) the first."""
+    return _Present.kernel.take_copies() if _Present.kernel is not None else (0, "")
+
+
+def copies_text(count: int) -> str:
+    """What is said of the unit that made copies of its process."""
+    made = "a copy" if count == 1 else f"{count} copies"
+    return f"made {made} of its process (fork) that came back from its call; the run goes on without"
+
+
 def temporary(folder: Path) -> None:
     """A folder that shall go away also when a unit takes the process down."""
     with _Present.lock:

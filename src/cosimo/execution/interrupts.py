@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+"""What ends a run from outside."""
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -27,7 +30,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in SIGNALS:
                 handler = signal.getsignal(number)
                 if callable(handler):
                     self._before[number] = handler
@@ -48,6 +51,14 @@ class Interrupts:
             self._waiting.append((number, frame))
         else:
             self._before[number](number, frame)
+
+    def put_back(self) -> None:
+        """Handle signals again where a unit has put a handler of its own in the place of ours."""
+        changed = [number for number in self._before if signal.getsignal(number) != self._arrive]
+        for number in changed:
+            signal.signal(number, self._arrive)
+        if changed:
+            _count_again()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array, loop_is_singular, output_values, product
 from cosimo.core.errors import AlgebraicLoopError, CosimoError, EndRequested, NonFiniteError, RunError, UnitError
-from cosimo.core.guarding import enter, go_back, here, leave
+from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
 from cosimo.core.joint import Joint, joints, segment
 from cosimo.core.master import Master
 from cosimo.core.polynomial import value_row
@@ -263,6 +263,9 @@ class Live:
         for name, instance in self.instances.items():
             for told in instance.notices:
                 self._notices.setdefault(f"unit '{name}' {told}", time)
+        count, name = copies_ended()
+        if count:
+            self._notices[f"unit '{name}' {copies_text(count)}"] = time
         return [Warned(text, at) for text, at in self._notices.items()]
 
     def close(self, time: float | None = None) -> None:

@@ -192,6 +192,7 @@ class Session:
             engine.advance(self.made, rows)
         finally:
             self._under_way = None
+            self.interrupts.put_back()
             go_back(folder)
             self.stepping += time.perf_counter() - begin
             with self.interrupts.held():

@@ -10,6 +10,7 @@ import ctypes
 import inspect
 import itertools
 import os
+import threading
 import types
 import typing
 from collections import deque
@@ -31,7 +32,7 @@ from fmpy.fmi2 import (
 from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
-from cosimo.core.guarding import begin_call, end_call, enter, enter_phase, go_back, here, in_unit
+from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
 from cosimo.units.fmu_phases import phase_of
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
@@ -126,6 +127,14 @@ def _rounding() -> Any:
         return int
 
 
+def _threads() -> frozenset[int]:
+    """The threads of this process, where the system tells."""
+    try:
+        return frozenset(map(int, os.listdir("/proc/self/task")))
+    except OSError:
+        return frozenset()
+
+
 _set_rounding = _rounding()
 _numbers = itertools.count(1)
 _logs: dict[int, Log] = {}
@@ -181,13 +190,23 @@ class Component:
         self.version, self.file, self.name = version, file, name
         self.log: Log = Log()
         self.dead = False
-        self.running = False
-        """Initialised and without an error, so that the standard wants it terminated before it is freed."""
+        self.initialised = self._running = False
         self.time = 0.0
         """Where it is, for who reports that a call did not return."""
         self._fmu: Any = None
         self._talks = False
+        self._threads: frozenset[int] = frozenset()
         self._number = next(_numbers)
+
+    @property
+    def running(self) -> bool:
+        """Initialised and without an error, so that the standard wants it terminated before it is freed."""
+        return self._running
+
+    @running.setter
+    def running(self, now: bool) -> None:
+        self._running = now
+        self.initialised = self.initialised or now
 
     @property
     def address(self) -> int:
@@ -196,13 +215,13 @@ class Component:
 
     def calling(self, function: str) -> AbstractContextManager[None]:
         """A context in which the unit is called, for `function`."""
-        phase = phase_of(function, running=self.running)
+        phase = phase_of(function, running=self.initialised)
         return in_unit(self.name, phase, self.time, isolated=self.isolated)
 
     def load(self, library: Path, folder: Path, token: str) -> None:
         """Load the library from the extracted `folder`."""
         kind = FMU2Library if self.version == 2 else FMU3Library
-        begun_in = here()
+        begun_in, self._threads = here(), _threads()
         if not begun_in:
             os.chdir(folder)  # FMPy asks for the working directory, and this one was removed
         try:
@@ -211,6 +230,7 @@ class Component:
             self._fmu = kind(
                 guid=token, modelIdentifier=library.stem, unzipDirectory=str(folder), instanceName=self.name, **extra
             )
+            bind_imports(folder)
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
             raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
@@ -267,7 +287,7 @@ class Component:
         # As `calling`, which would cost as much as the call itself.
         entered = begin_call(self.isolated)
         if not entered:
-            enter(self.name, phase_of(function, running=self.running), self.time)
+            enter(self.name, phase_of(function, running=self.initialised), self.time)
         try:
             status = int(self._fmu._functions[function](self._fmu.component, *arguments))
         finally:
@@ -308,9 +328,15 @@ class Component:
             if fmu.component:
                 enter_phase("free")
                 fmu._functions[f"fmi{self.version}FreeInstance"](fmu.component)
-            fmu.freeLibrary()
+            if not self._has_threads():  # they would go on in code that is gone
+                fmu.freeLibrary()
         self.dead = True
         _logs.pop(self._number, None)
+
+    def _has_threads(self) -> bool:
+        """Whether there are threads that came after the library was loaded, and that Python has not started."""
+        python = {thread.native_id for thread in threading.enumerate()}
+        return bool(_threads() - self._threads - python)
 
     def __str__(self) -> str:
         return f"FMU '{self.file}'" + (f" (instance '{self.name}')" if self.name != Path(self.file).stem else "")

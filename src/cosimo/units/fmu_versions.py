@@ -44,7 +44,7 @@ class Version(ABC):
         """Bring a component that has run back to where `instantiate` leaves it."""
         if self.component.running:
             self.component.call(f"fmi{self.number}Terminate")
-        self.component.running = False
+        self.component.running = self.component.initialised = False
         self.component.call(f"fmi{self.number}Reset")
 
     @abstractmethod
