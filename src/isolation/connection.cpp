@@ -61,6 +61,7 @@ extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts
 
 Connection::Connection(const char *const *arguments, const char *const *environment, const Options &options)
     : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout), interrupts_(interrupted_so_far()) {
+    limited_ = options.memory_limit != 0;
     memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
     void *mapped = MAP_FAILED;
     // Of this size for good: memory that the unit cut off would take the master with it.
@@ -72,6 +73,7 @@ Connection::Connection(const char *const *arguments, const char *const *environm
         problem = std::string("no memory to share with it: ") + std::strerror(errno);
         return;
     }
+    madvise(mapped, total_bytes, MADV_DONTFORK);  // a copy of this process has no say in it
     header_ = new (mapped) Header;
     header_->version = static_cast<std::uint32_t>(options.version);
     header_->sandboxed = sandboxed_;
@@ -174,7 +176,7 @@ int Connection::first_status(std::size_t calls, Reader &reply) {
         status = static_cast<int>(got.function);
         results = Reader(data, got.bytes);
         refused = asked.function;
-        if (status >= status_error && header_->memory_refused.load()) {
+        if (status >= status_error && refused_memory()) {
             kill(End::memory);
             during = asked.function;
             return status_fatal;
@@ -300,6 +302,8 @@ int Connection::collect_step() {
 
 // ---- its end -------------------------------------------------------------------------------------------------------
 
+bool Connection::refused_memory() const { return limited_ && header_->memory_refused.load(); }
+
 void Connection::reap(bool block) {
     siginfo_t how;
     if (end != End::alive || !process_.ended(block, how)) return;
@@ -315,7 +319,7 @@ void Connection::reap(bool block) {
         end = End::crashed;
         number -= 128;
     }
-    if (header_->memory_refused.load()) end = End::memory;
+    if (refused_memory()) end = End::memory;
     records.take(header_->ring);
     // What was printed last before the end and nobody in the worker could pass on any more.
     records.read_lines(process_.printed());

@@ -57,6 +57,7 @@ public:
     double waited = 0.0;                // seconds in the last call that ran out of time
     std::string problem;                // text that belongs to the end
     std::uint32_t forks() const { return header_ ? header_->forks.load() : 0; }
+    std::uint32_t copies() const { return header_ ? header_->copies.load() : 0; }
     std::uint32_t sockets() const { return header_ ? header_->sockets.load() : 0; }
 
     Records records;
@@ -77,6 +78,8 @@ private:
     bool sandboxed_ = false, spinning_ = true, stepping_ = false, posted_ = false, fresh_ = false;
     bool ending_ = false;           // the call ends the unit
     double timeout_ = 0.0;
+    bool limited_ = false;          // in its memory; what the unit writes of that into the memory we share is not asked
+    bool refused_memory() const;
     unsigned interrupts_ = 0;       // as of the last reply
     std::uint32_t sent_ = 0;        // number of the last request
     std::size_t call_begins_ = 0;   // in `out`

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "descendants.hpp"
 #include "protocol.hpp"
 
 namespace cosimo::isolation {
@@ -138,6 +139,7 @@ void Process::kill() {
         wait(500);
     }
     if (pid_ > 0) {
+        if (inner_ < 0) end_descendants(("/proc/" + std::to_string(pid_) + "/task").c_str());
         ::kill(-pid_, SIGKILL);
         if (process_ >= 0) syscall(SYS_pidfd_send_signal, process_, SIGKILL, nullptr, 0);
     }

@@ -127,6 +127,7 @@ struct Header {
     alignas(64) std::atomic<std::uint32_t> loading{0}, ready{0}, leaving{0};
     std::atomic<std::uint32_t> signal{0}, overflow{0}, memory_refused{0};
     std::atomic<std::uint32_t> forks{0}, sockets{0};  // that the sandbox refused
+    std::atomic<std::uint32_t> copies{0};             // of the worker that came back from a call of the unit
     char problem[1024] = {};                          // why the library could not be loaded
     alignas(64) std::atomic<std::uint32_t> running{starting};
     Word request, reply;

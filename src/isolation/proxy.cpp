@@ -33,6 +33,8 @@ EXPORTED void cosimoIsolationState(void *connection, State *state) {
     *state = {static_cast<int>(c->end), c->number, c->overflow, c->pid(), c->forks(), c->sockets(), c->waited, c->records.suppressed,
               c->records.newest.size(), c->problem.c_str(), during, name_of(c->refused)};
 }
+// How many copies of the worker came back from a call of the unit.
+EXPORTED std::uint32_t cosimoIsolationCopies(void *connection) { return static_cast<Connection *>(connection)->copies(); }
 EXPORTED const char *cosimoIsolationRecord(void *connection, std::size_t number, int *kind) {
     const auto &records = static_cast<Connection *>(connection)->records.newest;
     if (number >= records.size()) return nullptr;

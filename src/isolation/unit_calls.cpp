@@ -5,6 +5,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 
 #include "worker_log.hpp"
 
@@ -42,6 +44,12 @@ struct Callbacks2 {
     void (*step_finished)(void *, int);
     void *environment;
 };
+// How many threads this process has.
+long threads() {
+    std::error_code none;
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task", none), std::filesystem::directory_iterator());
+}
+
 const Callbacks2 callbacks2 = {log2, std::calloc, std::free, step_finished, nullptr};
 
 }  // namespace
@@ -49,12 +57,14 @@ const Callbacks2 callbacks2 = {log2, std::calloc, std::free, step_finished, null
 std::string UnitCalls::load(const char *path) {
     // Units may leave the mathematics, dynamic loading and threads to the program that loads them.
     for (const char *name : {"libm.so.6", "libdl.so.2", "libpthread.so.0"}) dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+    threads_before_ = threads();
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return library_ ? std::string() : std::string(dlerror());
 }
 
 void UnitCalls::unload() {
-    if (library_) dlclose(library_);
+    // Threads that the unit has started and not ended would go on in code that is gone.
+    if (library_ && threads() <= threads_before_) dlclose(library_);
 }
 
 void *UnitCalls::symbol(Function function) {

@@ -16,6 +16,7 @@ public:
 
 private:
     void *library_ = nullptr, *component_ = nullptr;
+    long threads_before_ = 0;  // it was loaded
     void *symbols_[static_cast<std::size_t>(Function::count)] = {};
     bool looked_up_[static_cast<std::size_t>(Function::count)] = {};
     std::vector<std::string> texts_;

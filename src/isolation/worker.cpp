@@ -30,6 +30,7 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
         const std::size_t before = reply.used();
         header->running.store(call.function, std::memory_order_relaxed);
         const int status = unit.call(static_cast<Function>(call.function), arguments, reply);
+        end_if_copy();
         *result = {static_cast<std::uint32_t>(status), static_cast<std::uint32_t>(reply.used() - before), call.ahead, 0};
         if (status > status_warning) break;
     }
@@ -41,6 +42,7 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
     header->running.store(static_cast<std::uint32_t>(Function::fmi2FreeInstance));
     unit.unload();
     std::fflush(nullptr);
+    end_children();
     header->leaving.store(1);
     _exit(0);
 }
@@ -91,6 +93,7 @@ int main(int count, char **arguments) {
     std::setvbuf(stdout, nullptr, _IOLBF, 4096);
     log_to(header);
     notice_crashes(header);
+    own_children(header);
     const char *refused = watch_master(header) ? nullptr : "no thread can be started to watch its master";
     limit_memory(header);
     UnitCalls unit;

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "descendants.hpp"
 #include "waiting.hpp"
 #include "worker_log.hpp"
 
@@ -26,6 +29,8 @@ std::uintptr_t stack_end = 0;
 alignas(16) unsigned char other_stack[65536];
 std::atomic<bool> crashing{false}, passing_on{false};
 std::atomic<int> watching{0};
+pid_t worker = 0;     // this process, unless it is a copy that the unit has made
+bool copied = false;
 
 std::uintptr_t stack_pointer(const void *context) {
 #if defined(__x86_64__)
@@ -49,12 +54,14 @@ void on_crash(int number, siginfo_t *info, void *context) {
     for (int i = 0; i < 1000 && passing_on.load(); ++i) nanosleep(&moment, nullptr);
     shared->signal.store(static_cast<std::uint32_t>(number));
     futex_wake(shared->reply);
+    end_children();
     signal(number, SIG_DFL);
     raise(number);
 }
 
 // All that the unit has started ends with it.
 [[noreturn]] void end_group() {
+    end_children();
     kill(0, SIGKILL);
     _exit(0);
 }
@@ -124,6 +131,25 @@ void notice_crashes(Header *header) {
     setrlimit(RLIMIT_CORE, &none);
 }
 
+void own_children(Header *header) {
+    shared = header;
+    worker = getpid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pthread_atfork(nullptr, nullptr, [] { copied = true; });
+    std::atexit(end_children);
+}
+
+void end_children() {
+    if (worker == getpid()) end_descendants("/proc/self/task");
+}
+
+void end_if_copy() {
+    if (!copied) [[likely]]
+        return;
+    shared->copies.fetch_add(1);
+    _exit(0);
+}
+
 bool watch_master(Header *header) {
     shared = header;
     sigset_t all, before;
@@ -150,6 +176,15 @@ void limit_memory(Header *header) {
 }
 
 }  // namespace cosimo::isolation
+
+// A unit that ends the worker at once does not leave behind what it has started.
+extern "C" {
+[[noreturn]] __attribute__((visibility("default"))) void _exit(int code) {
+    cosimo::isolation::end_children();
+    for (;;) syscall(SYS_exit_group, code);
+}
+[[noreturn]] __attribute__((visibility("default"))) void _Exit(int code) { _exit(code); }
+}
 
 // Sanitizers bring functions of their own in place of these.
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -13,6 +13,7 @@ from fmpy.fmi1 import _FMU
 from fmpy.fmi2 import fmi2CallbackFunctions
 
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError, UnitCrashed, UnitError, UnitTimeout
+from cosimo.core.guarding import copies_text
 from cosimo.units.fmu_component import (
     MESSAGES,
     STATUS,
@@ -185,6 +186,8 @@ class IsolatedComponent(Component):
     def notices(self) -> tuple[str, ...]:
         """Also what a sandbox kept the unit from."""
         found = list(super().notices)
+        if self.log.worker is not None and self.log.worker.copies:
+            found.append(copies_text(self.log.worker.copies))
         if self.log.worker is None or not self.isolation.sandbox:
             return tuple(found)
         if self.log.worker.handle:
@@ -230,7 +233,11 @@ class IsolatedComponent(Component):
         causes = {
             CRASHED: f"crashed {where}: {_signal(state)}",
             EXITED: f"the unit ended the process {where} (exit code {state.number})",
-            TIMEOUT: f"took longer {where} than its limit of {limits.timeout or round(state.waited):g} s and was ended",
+            TIMEOUT: f"took longer {where} than its limit of {limits.timeout:g} s and was ended"
+            if limits.timeout
+            else f"did not answer {where} for {round(state.waited):g} s after it was let go and was ended"
+            if during != "load"
+            else f"did not load its library within {round(state.waited):g} s and was ended",
             MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
             BROKEN: f"wrote over the memory that it shares with the master {where}",
             NOT_STARTED: f"did not start: {state.text('problem')}",
@@ -238,7 +245,7 @@ class IsolatedComponent(Component):
         cause = causes[state.end] + self._last_words
         kind = UnitTimeout if state.end == TIMEOUT else UnitCrashed
         error = kind(f"{self}: {cause}.")
-        return error.locate(phase=phase_of(during, running=self.running), cause=cause, log=self._write_log())
+        return error.locate(phase=phase_of(during, running=self.initialised), cause=cause, log=self._write_log())
 
     @property
     def _last_words(self) -> str:

@@ -66,6 +66,7 @@ def library() -> Any:
         "Free": (None, (pointer,)),
         "State": (None, (pointer, ctypes.POINTER(State))),
         "Record": (ctypes.c_char_p, (pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int))),
+        "Copies": (ctypes.c_uint32, (pointer,)),
         "Has": (ctypes.c_int, (pointer, ctypes.c_char_p)),
         "Interrupts": (None, (pointer,)),
     }
@@ -112,6 +113,11 @@ class Worker:
         found = State()
         self._library.cosimoIsolationState(self.handle, ctypes.byref(found))
         return found
+
+    @property
+    def copies(self) -> int:
+        """How many copies of itself (fork) came back from a call of the unit, and ended there."""
+        return int(self._library.cosimoIsolationCopies(self.handle)) if self.handle else 0
 
     def records(self) -> Iterator[Record]:
         """What the unit said last, oldest first."""
