@@ -22,7 +22,6 @@ from cosimo.papers import Picture
 from cosimo.papers.glumac2018 import figure_6, paper_masters, pareto_front
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.reporting.pictures import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
-from cosimo.tuning import Range, Space, orientations, tune
 from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 from cosimo.units import StateSpace
 
@@ -133,6 +132,8 @@ def front_control12(evaluations: int) -> Figure:
 
 def predictors() -> Figure:
     """What δ, ρ and the predicted error say of the errors of runs: over masters and steps, and over calling orders."""
+    from cosimo.tuning import orientations
+
     figure, axes = panels(2, 3, size=(9.6, 5.8), sharey="row")
     system, network = two_mass_glumac(), ring()
     tried = [paper_masters(system, h)[name] for h in np.geomspace(0.02, 2.0, 12).tolist() for name in MASTERS]
@@ -202,6 +203,8 @@ def _measured(linear: LinearSystem, steps: int) -> float:
 
 
 def _searched(order: tuple[str, ...], targets: Sequence[str], evaluations: int) -> Array:
+    from cosimo.tuning import Range, Space, tune
+
     space = Space(
         steps=Range(1e-3, 10.0),
         families=("gauss-seidel",),

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.formatting import MOST_ROBUST, cost_text, percent, robustness_text, step_text
 from cosimo.reporting.pictures import OBJECTIVES
-from cosimo.reporting.report.step_sweeps import RadiusCurve
-from cosimo.tuning import Point, Tuned
+
+if TYPE_CHECKING:
+    from cosimo.reporting.report.step_sweeps import RadiusCurve
+    from cosimo.tuning import Point, Tuned
 
 BLUE, ORANGE, GREEN, PURPLE = "#2b7bcb", "#d65f0e", "#12936b", "#b0579b"
 GREY, GOLD, CYAN, INK = "#858c96", "#b08400", "#2397a8", "#1c2430"

@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cosimo.analysis.model import Model
 from cosimo.analysis.trust import TARGET
-from cosimo.analysis.truth import OutputErrors
-from cosimo.compensation import Compensation, compensate
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
 from cosimo.reporting.report.contents import Role, Run, Variation
-from cosimo.studies.trials import reference as reference_of
-from cosimo.tuning import Settings, Space, Tuned, Wanted, measured_weights, tune
+
+if TYPE_CHECKING:
+    from cosimo.analysis.model import Model
+    from cosimo.analysis.truth import OutputErrors
+    from cosimo.compensation import Compensation
+    from cosimo.tuning import Space, Tuned
 
 FINER = 4
 """Rows of an exact reference per shortest macro step of the runs that are compared with it."""
@@ -70,8 +70,10 @@ class Prepared:
 
 def prepare(asked: Asked) -> Prepared:
     """Work out what is asked for."""
-    tuned = None
+    tuned = design = None
     if asked.tune:
+        from cosimo.tuning import Settings, Wanted, tune
+
         # Without the optimisation library every point of a grid is tried instead.
         settings = Settings(method="auto" if find_spec("pymoo") else "grid")
         with show_on_terminal(SearchProgress(asked.evaluations)) as bar:
@@ -85,7 +87,10 @@ def prepare(asked: Asked) -> Prepared:
                 progress=bar,
                 present=asked.master,
             )
-    design = compensate(asked.system, asked.master, target=asked.aim) if asked.compensate else None
+    if asked.compensate:
+        from cosimo.compensation import compensate
+
+        design = compensate(asked.system, asked.master, target=asked.aim)
     if not asked.run:
         return Prepared(tuned, design)
     if asked.stop is None:
@@ -95,6 +100,8 @@ def prepare(asked: Asked) -> Prepared:
 
 
 def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation | None) -> Iterator[Run]:
+    from cosimo.analysis.model import Model
+
     model = Model(asked.system, step=asked.master.step, horizon=asked.horizon, start=asked.start, identify=False)
     masters: list[tuple[Role, Master]] = [("given", asked.master)]
     masters += [("tuned", tuned.recommended)] if tuned is not None else []
@@ -120,6 +127,8 @@ def _measured(model: Model, master: Master) -> OutputErrors | None:
 
 def _run(asked: Asked, master: Master, stop: float) -> Result:
     """The rows; a run that left the range of numbers has those before."""
+    from cosimo.execution.running import run
+
     try:
         return run(asked.system, master, start=asked.start, stop=stop, record="all", metadata=asked.metadata)
     except RunError as error:
@@ -129,6 +138,8 @@ def _run(asked: Asked, master: Master, stop: float) -> Result:
 
 
 def _reference(asked: Asked, stop: float, tuned: Tuned | None) -> Run | None:
+    from cosimo.studies.trials import reference as reference_of
+
     steps = [asked.master.step, *([tuned.recommended.step] if tuned else [])]
     linear = all(unit.linear() is not None for unit in asked.system.units.values())
     step = min(steps)
@@ -142,6 +153,8 @@ def _reference(asked: Asked, stop: float, tuned: Tuned | None) -> Run | None:
 
 
 def _seconds(asked: Asked) -> Mapping[str, float]:
+    from cosimo.tuning import measured_weights
+
     try:
         return measured_weights(asked.system, asked.master.step)
     except Exception:  # a unit that is stepped by itself, away from the others, may raise whatever it likes

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cosimo.analysis.analysing import analyse
-from cosimo.analysis.truth import OutputErrors
-from cosimo.analysis.verdict import Verdict
-from cosimo.compensation import Compensation
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.tuning import Tuned
+
+if TYPE_CHECKING:
+    from cosimo.analysis.truth import OutputErrors
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.compensation import Compensation
+    from cosimo.tuning import Tuned
 
 VALUES = 41
 """Values of a parameter that is varied: rows of a map that the eye cannot tell apart."""
@@ -97,7 +98,6 @@ class Contents:
         return next((run for run in self.runs if run.role == role), None)
 
 
-ONCE = (System, Master, Verdict, Tuned, Compensation)
 KNOWN = "systems, masters, verdicts, tuned fronts, compensations, results, and runs (a name and a result)"
 
 
@@ -115,28 +115,30 @@ def collect(
 
     `horizon` in seconds bounds the errors; `more` are fields of `Contents` as they are.
     """
+    from cosimo.analysis.analysing import analyse
+
     found, runs = _sorted(things)
-    system, master = found.get(System), found.get(Master)
-    compensation = found.get(Compensation)
+    system, master = found.get("System"), found.get("Master")
+    compensation = found.get("Compensation")
     if compensation is not None:
         system, master = system or compensation.path.system, master or compensation.path.master
-    verdict = found.get(Verdict)
+    verdict = found.get("Verdict")
     if verdict is None and system is not None and master is not None:
         verdict = analyse(system, master, horizon=horizon, start=start, target=target)
-    if verdict is not None and Tuned in found:
+    if verdict is not None and "Tuned" in found:
         # One page, one recommendation: the search that looked at more.
-        verdict = replace(verdict, recommendation=found[Tuned].recommendation)
+        verdict = replace(verdict, recommendation=found["Tuned"].recommendation)
     corrected = None
     if compensation is not None and verdict is not None:
         asked: dict[str, Any] = {"horizon": verdict.horizon, "start": start, "target": verdict.target}
         corrected = analyse(compensation.path.system, compensation.master, details=False, **asked)
     wanted = None if reference is None else _run(reference, "reference")
     return Contents(
-        title=title or _title(system, verdict, found.get(Tuned), runs),
+        title=title or _title(system, verdict, found.get("Tuned"), runs),
         system=system,
         master=master,
         verdict=verdict,
-        tuned=found.get(Tuned),
+        tuned=found.get("Tuned"),
         compensation=compensation,
         corrected=corrected,
         runs=tuple(_distinct(run for run in runs if wanted is None or run.label != wanted.label)),
@@ -145,21 +147,24 @@ def collect(
     )
 
 
-def _sorted(things: Iterable[Any]) -> tuple[dict[type, Any], list[Run]]:
-    """What a report takes once, by kind, and the runs."""
-    found: dict[type, Any] = {}
+def _sorted(things: Iterable[Any]) -> tuple[dict[str, Any], list[Run]]:
+    """What a report takes once, by the name of its kind, and the runs."""
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.compensation import Compensation
+    from cosimo.tuning import Tuned
+
+    found: dict[str, Any] = {}
     runs: list[Run] = []
     for thing in things:
         if isinstance(thing, Result | Run) or _named(thing):
             runs.append(_run(thing))
             continue
-        kind = next((kind for kind in ONCE if isinstance(thing, kind)), None)
+        kinds = (System, Master, Verdict, Tuned, Compensation)
+        kind = next((kind.__name__ for kind in kinds if isinstance(thing, kind)), None)
         if kind is None:
             raise ConfigurationError(f"a report cannot show {_short(thing)}; it takes {KNOWN}.")
         if kind in found:
-            raise ConfigurationError(
-                f"a report is about one system; two things of the kind {kind.__name__} were given."
-            )
+            raise ConfigurationError(f"a report is about one system; two things of the kind {kind} were given.")
         found[kind] = thing
     if not (found or runs):
         raise ConfigurationError(f"a report needs something to show: {KNOWN}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,11 @@ from cosimo.core.result import Result
 from cosimo.core.system import Link, System
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.reporting.report.charts import DASHES, LINES, ROLES
-from cosimo.reporting.report.contents import Contents, Run
+
+if TYPE_CHECKING:
+    from cosimo.reporting.report.contents import Contents, Run
+
+    Styled = Sequence[tuple[Run, str, str]]
 
 MOST_SIGNALS = 200
 """Signals on a page; the rest is counted."""
@@ -109,9 +113,6 @@ def watched(contents: Contents, pack: Pack) -> list[dict[str, Any]]:
     panels = [_energy(system, runs, pack, buckets)]
     panels += [_defect(link, runs, pack, buckets) for link in _worst(system, contents)]
     return [panel for panel in panels if panel["lines"]]
-
-
-Styled = Sequence[tuple[Run, str, str]]
 
 
 def _energy(system: System, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:

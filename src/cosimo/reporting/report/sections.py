@@ -8,24 +8,26 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.trust import Grounds, judge
-from cosimo.analysis.truth import OutputErrors
-from cosimo.analysis.verdict import Verdict
-from cosimo.compensation import Compensation
 from cosimo.core.document import SIGNS, Column, Document, Section, Table
 from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import amount, cost_text, digits, minus, percent, pole, step_text
 from cosimo.masters.words import describe
 from cosimo.reporting.report import charts, diagram, run_signals, step_sweeps
-from cosimo.reporting.report.charts import Figure
-from cosimo.reporting.report.contents import Contents, Role, Run
-from cosimo.reporting.report.run_signals import Pack
 from cosimo.reporting.report.step_sweeps import COLUMNS, radius_map
+
+if TYPE_CHECKING:
+    from cosimo.analysis.truth import OutputErrors
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.compensation import Compensation
+    from cosimo.reporting.report.charts import Figure
+    from cosimo.reporting.report.contents import Contents, Role, Run
+    from cosimo.reporting.report.run_signals import Pack
 
 
 @dataclass(frozen=True)
@@ -387,6 +389,8 @@ def opening(contents: Contents) -> Document | None:
 
 def carried_verdict(run: Run) -> Verdict | None:
     """The verdict that a run was made with; None where there was none, or it contradicts itself."""
+    from cosimo.analysis.verdict import Verdict
+
     said = run.result.info.get("verdict")
     try:
         return Verdict.from_brief(said) if isinstance(said, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.reporting.report.contents import Contents, Variation
+
+if TYPE_CHECKING:
+    from cosimo.reporting.report.contents import Contents, Variation
 
 POINTS = 241
 DECADES = 1.5
