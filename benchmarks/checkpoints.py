@@ -15,10 +15,10 @@ from benchmarks.kernel import as_fmus
 from benchmarks.measure import Table
 from benchmarks.monitors import _busy
 from cosimo import masters
-from cosimo.execution.checkpoints import keeper
-from cosimo.execution.checkpoints.options import Checkpoint
+from cosimo.execution import checkpoints as files
+from cosimo.execution.options import Checkpoint
 from cosimo.execution.running import run
-from cosimo.execution.sessions import Session
+from cosimo.execution.session import EqualSteps
 from cosimo.formats.results import ResultFile
 from cosimo.problems import chain, two_mass
 
@@ -65,14 +65,14 @@ def checkpoints() -> Table:
 def _measured() -> Iterator[Spent]:
     """Watch the checkpoints of all runs inside."""
     spent = Spent()
-    before = Session._checkpoint, Session._advance, keeper.encode, keeper.write
+    before = EqualSteps._checkpoint, EqualSteps._advance, files.encode, files.write_checkpoint
 
-    def checkpoint(self: Session, *arguments: Any) -> None:
+    def checkpoint(self: EqualSteps, *arguments: Any) -> None:
         begin, spent.inner = time.thread_time(), 0.0
         before[0](self, *arguments)
         spent.loop.append(time.thread_time() - begin - spent.inner)
 
-    def advance(self: Session, *arguments: Any) -> None:
+    def advance(self: EqualSteps, *arguments: Any) -> None:
         begin = time.thread_time()
         before[1](self, *arguments)
         spent.inner += time.thread_time() - begin
@@ -87,10 +87,10 @@ def _measured() -> Iterator[Spent]:
         spent.size.append(len(data))
 
     places: list[tuple[Any, str, Callable[..., Any]]] = [
-        (Session, "_checkpoint", checkpoint),
-        (Session, "_advance", advance),
-        (keeper, "encode", encode),
-        (keeper, "write", write),
+        (EqualSteps, "_checkpoint", checkpoint),
+        (EqualSteps, "_advance", advance),
+        (files, "encode", encode),
+        (files, "write_checkpoint", write),
     ]
     for place, name, watched in places:
         setattr(place, name, watched)

@@ -17,7 +17,8 @@ from cosimo import masters
 from cosimo.compensation import compensate
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
+from cosimo.execution.options import EngineOptions
 from cosimo.papers.laplace import LaplaceModel
 from cosimo.papers.roots import Region
 from cosimo.problems import four_mass, two_mass, two_mass_undamped

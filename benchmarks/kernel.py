@@ -13,8 +13,9 @@ from benchmarks.bare import BareLoop, library
 from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
+from cosimo.execution.options import EngineOptions
 from cosimo.formats.export import export_system
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, NativeUnit

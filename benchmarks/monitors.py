@@ -12,8 +12,9 @@ from benchmarks.measure import Table
 from benchmarks.runs import Steps, best_of, start
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
 from cosimo.execution.monitoring import Watch
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.problems import chain, two_mass
 from cosimo.units import NativeUnit

@@ -19,7 +19,8 @@ from benchmarks.measure import Table
 from benchmarks.peers_job import CHECKED
 from cosimo import masters
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system, export_unit
 from cosimo.problems import chain, two_mass

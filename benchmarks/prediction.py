@@ -10,7 +10,8 @@ from cosimo import masters
 from cosimo.core.coupling import Coupling
 from cosimo.core.joint import joints
 from cosimo.couplings import Dmd, Hold
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
+from cosimo.execution.options import EngineOptions
 from cosimo.problems import two_mass_damped
 
 STEP = 1e-3

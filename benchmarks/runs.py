@@ -19,10 +19,11 @@ from benchmarks.measure import Table
 from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
-from cosimo.execution.sessions import BLOCK
+from cosimo.execution.session import BLOCK
 from cosimo.formats.results import ResultFile
 from cosimo.problems import two_mass
 

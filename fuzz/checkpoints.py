@@ -54,8 +54,7 @@ def _metadata(name: str) -> dict[str, Any]:
 def _written(name: str = "gauss-seidel", kind: Any = "kernel") -> bytes:
     """The checkpoint of a run that was interrupted."""
     from cosimo.core.errors import Interrupted
-    from cosimo.execution.checkpoints import Checkpoint
-    from cosimo.execution.engines import EngineOptions
+    from cosimo.execution.options import Checkpoint, EngineOptions
     from cosimo.execution.running import run
     from cosimo.formats.results import ResultFile
 
@@ -95,7 +94,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def _content(whole: bytes) -> bytes:
-    from cosimo.execution.checkpoints.files import DIGEST, HEAD
+    from cosimo.execution.checkpoints import DIGEST, HEAD
 
     length = int.from_bytes(whole[len(HEAD) : len(HEAD) + 8], "little")
     return whole[len(HEAD) + 8 :][:length] + CUT + whole[len(HEAD) + 8 + length : -DIGEST]
@@ -103,14 +102,9 @@ def _content(whole: bytes) -> bytes:
 
 def _take_up(found: Any) -> None:
     """As `execute` does, up to where the rows would be opened."""
-    from cosimo.execution.monitoring import Watch
-    from cosimo.execution.power_bonds import power_bonds
-    from cosimo.execution.sessions import Session
+    from cosimo.execution.session import EqualSteps, watch_of
 
-    system, request = found.system, found.request
-    names = system.outputs + (system.input_names if request.record == "all" else ())
-    watch = Watch(system, power_bonds(system, request.power_pairs)) if request.engine.monitors else None
-    session = Session(system, found.master, request.start, names, request.engine, watch, None)
+    session = EqualSteps(found.system, found.master, found.options, watch_of(found.system, found.options))
     try:
         session.take_up(found.saved)
     finally:
@@ -119,7 +113,7 @@ def _take_up(found: Any) -> None:
 
 def check(data: bytes) -> None:
     """Read, recognise, and make one macro step; no rows are touched."""
-    from cosimo.execution.checkpoints.files import HEAD
+    from cosimo.execution.checkpoints import HEAD
     from cosimo.formats.resuming import resumable
 
     content = data[1:]

@@ -22,10 +22,9 @@ from cosimo.core.result import Result
 from cosimo.core.sources import Table
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
-from cosimo.execution.adaptive import Adaptive
 from cosimo.execution.adaptive.stepping import Jumps
 from cosimo.execution.adaptive.variable import Grid
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import Adaptive, EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.formats.results import ResultFile, read_result

@@ -25,8 +25,9 @@ from cosimo.core.errors import ConfigurationError, Interrupted, NonFiniteError, 
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution.engines import EngineOptions, KernelEngine
+from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, PythonUnit, StateSpace
@@ -48,8 +49,10 @@ def ring(count: int, **options: Any) -> System:
     ("options", "message"),
     [
         ({"kind": "kernal"}, "unknown engine 'kernal'; did you mean 'kernel'"),
-        ({"threads": 0}, "number of threads must be at least 1, not 0"),
-        ({"threads": -2}, "number of threads must be at least 1, not -2"),
+        ({"threads": 0}, "number of threads must be between 1 and 1048576, not 0"),
+        ({"threads": -2}, "number of threads must be between 1 and 1048576, not -2"),
+        ({"threads": 2**40}, "number of threads must be between 1 and 1048576, not 1099511627776"),
+        *(({"interval": value}, "returns after 0 to 1e.08 seconds") for value in (-1.0, float("nan"), 1e300)),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:

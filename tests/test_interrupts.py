@@ -12,9 +12,8 @@ import pytest
 
 from cosimo import _kernel, masters
 from cosimo.core.errors import Interrupted
-from cosimo.core.guarding import guarded
+from cosimo.core.guarding import Interrupts, guarded
 from cosimo.core.system import System
-from cosimo.execution.interrupts import Interrupts
 from cosimo.execution.recording import Recorder
 from cosimo.execution.running import run
 from cosimo.units import StateSpace
@@ -109,7 +108,7 @@ class Disturbed(Recorder):
 
 
 class Output:
-    def open(self, names: Any, metadata: Any) -> Recorder:
+    def open(self, names: Any, metadata: Any, position: Any = None) -> Recorder:
         return Disturbed(None, names, metadata=metadata)
 
 

@@ -24,7 +24,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.divergence import WINDOW, Grown, Growth
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result

@@ -14,7 +14,7 @@ import pytest
 import processes
 from cosimo.core.errors import ConfigurationError, DimensionError, OutputError, UnknownNameError
 from cosimo.core.result import Result, Warned
-from cosimo.execution import streams
+from cosimo.execution import recording
 from cosimo.execution.recording import Recorder, choose
 from cosimo.formats.results import read_result
 
@@ -174,7 +174,7 @@ def test_the_stream_is_readable_from_the_first_moment_and_becomes_the_file(tmp_p
 
 def test_rows_are_flushed_when_the_interval_has_passed(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(streams.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(recording.time, "monotonic", lambda: now[0])
     path = tmp_path / "out.arrows"
     with Recorder(path, NAMES, flush_interval=1.0) as recorder:
         found = []
@@ -187,7 +187,7 @@ def test_rows_are_flushed_when_the_interval_has_passed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("width", [1, 3, 300, 10_000])
 def test_blocks_larger_than_the_buffer_and_wide_rows(tmp_path, width):
-    count = 3 * streams.capacity(width) + 5
+    count = 3 * recording.capacity(width) + 5
     block = np.arange(count * width, dtype=float).reshape(count, width)
     with Recorder(tmp_path / "o.arrows", [f"u.x{i}" for i in range(width - 1)]) as recorder:
         recorder.record(block)

@@ -15,7 +15,7 @@ from cosimo.core.coupling import Mixer
 from cosimo.core.errors import StepDiscarded
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import Fmu, PythonUnit, StateSpace
 

@@ -13,7 +13,7 @@ import pytest
 
 import processes
 from cosimo.core.errors import CheckpointError, OutputError
-from cosimo.execution import streams
+from cosimo.execution import recording
 from cosimo.execution.recording import Position, Recorder
 from cosimo.formats.results import ResultFile, convert, read_result
 
@@ -212,7 +212,7 @@ def test_a_file_that_is_no_longer_there_cannot_be_held(replaced: bool, tmp_path:
         if replaced:
             path.touch()
         with pytest.raises(OutputError, match="another run is recording"):
-            streams._lock(old, path, path)
+            recording._lock(old, path, path)
 
 
 def test_no_other_run_begins_while_the_final_file_is_made(tmp_path: Path) -> None:

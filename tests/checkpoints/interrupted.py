@@ -15,8 +15,8 @@ from cosimo.core.errors import Interrupted, StepDiscarded
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
-from cosimo.execution.checkpoints.files import encode
+from cosimo.execution.checkpoints import encode, read_checkpoint
+from cosimo.execution.options import Checkpoint
 from cosimo.execution.running import run
 from cosimo.formats.loading import load
 from cosimo.formats.results import ResultFile, read_result

@@ -30,7 +30,7 @@ from cosimo.units import PythonUnit, StateSpace
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.session.BLOCK", 7)
 
 
 def test_files_that_changed_are_named(tmp_path: Path) -> None:

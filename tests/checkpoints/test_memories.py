@@ -26,9 +26,10 @@ from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
-from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.engines import Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live
 from cosimo.execution.monitoring import Watch
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace

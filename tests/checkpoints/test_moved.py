@@ -20,7 +20,7 @@ from cosimo.formats.resuming import resumable, resume
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.session.BLOCK", 7)
 
 
 def require_rows(path: Path, theirs: Result) -> None:
@@ -38,7 +38,7 @@ def test_a_copy_leaves_the_original_alone(tmp_path: Path) -> None:
     theirs = interrupt_scenario(write_scenario(first), first / "rows.csv")
     shutil.copytree(first, copy)
     before = contents(first)
-    assert resumable(copy / "rows.csv").request.metadata["scenario"]["path"] == str(copy / "tank.toml")
+    assert resumable(copy / "rows.csv").options.metadata["scenario"]["path"] == str(copy / "tank.toml")
     resume(copy / "rows.csv")
     require_rows(copy / "rows.csv", theirs)
     assert contents(first) == before

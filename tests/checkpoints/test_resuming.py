@@ -25,10 +25,8 @@ from cosimo.core.schedule import Convergence
 from cosimo.core.sources import Table
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold, Nepce
-from cosimo.execution.adaptive import Adaptive
-from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
-from cosimo.execution.checkpoints.files import encode
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.checkpoints import encode, read_checkpoint
+from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.formats.resuming import resumable, resume
@@ -40,7 +38,7 @@ H = 1e-3
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.session.BLOCK", 7)
 
 
 MASTERS: dict[str, Callable[[System], Master]] = {

@@ -10,7 +10,7 @@ import pytest
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
-from cosimo.execution.checkpoints import Checkpoint
+from cosimo.execution.options import Checkpoint
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile
 from cosimo.units import PythonUnit

@@ -17,7 +17,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.problems import four_mass, motor_gearbox, two_mass, two_mass_damped, two_mass_undamped

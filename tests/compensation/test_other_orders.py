@@ -12,7 +12,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.compensation import compensate
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import Mechanical

@@ -19,7 +19,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import chain, double_mass_spring_damper, four_mass, motor_gearbox, two_mass, two_mass_glumac
 from cosimo.units import Exact, ForwardEuler, Integrator, RungeKutta4, SymplecticEuler

@@ -18,7 +18,7 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd, Hold, parse_coupling
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load

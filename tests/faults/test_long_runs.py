@@ -19,7 +19,7 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 from cosimo import masters
-from cosimo.execution.checkpoints import Checkpoint
+from cosimo.execution.options import Checkpoint
 from cosimo.core.system import Connection, System
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile

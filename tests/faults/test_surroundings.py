@@ -16,8 +16,7 @@ import faulty
 from cosimo import masters
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.checkpoints import Checkpoint
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import Checkpoint, EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.units import Fmu, PythonUnit

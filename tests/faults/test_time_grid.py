@@ -10,7 +10,7 @@ import pytest
 from cosimo import masters
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import StateSpace
 

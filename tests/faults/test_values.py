@@ -17,7 +17,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.units import Fmu, PythonUnit, StateSpace

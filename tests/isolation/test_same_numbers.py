@@ -13,7 +13,7 @@ from cosimo import masters
 from cosimo.analysis.identification import identify
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass

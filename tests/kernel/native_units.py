@@ -17,7 +17,7 @@ from compiling import compile_library
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.units import Fmu, NativeUnit

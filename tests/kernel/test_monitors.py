@@ -22,9 +22,10 @@ from cosimo.core.errors import NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
-from cosimo.execution.engines import Engine, EngineOptions, KernelEngine, ReferenceEngine
+from cosimo.execution.engines import Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live
 from cosimo.execution.monitoring import Findings, Watch
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.problems import chain, four_mass, quarter_truck, two_mass
 

@@ -19,7 +19,7 @@ from random_systems import cases
 from cosimo.algebra import LinearSystem
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 
 STEPS = 5

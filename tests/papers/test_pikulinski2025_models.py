@@ -16,7 +16,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.papers.pikulinski2025 import nmse, relative_error
 from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_pressure, manipulator_steps, steps

@@ -12,7 +12,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, UnitError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems.following import FollowingUnit
 from cosimo.units import ForwardEuler, StateSpace

@@ -13,7 +13,7 @@ import cosimo as co
 from cosimo.analysis.pilots import Standing as PilotStanding
 from cosimo.core.document import Document, Mark, as_text
 from cosimo.core.result import Warned
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.reporting.progress import RunProgress, SearchProgress, StudyProgress, show, show_on_terminal
 from cosimo.reporting.terminal import colourful, paint, paint_mark
 from cosimo.studies import StudyStanding

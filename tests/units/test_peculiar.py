@@ -19,9 +19,8 @@ from cosimo.core.errors import ConfigurationError, EndRequested, Interrupted, St
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution.adaptive import Adaptive
-from cosimo.execution.engines import EngineOptions
 from cosimo.execution.live import Live
+from cosimo.execution.options import Adaptive, EngineOptions
 from cosimo.execution.reference import Interpreter
 from cosimo.execution.running import run
 from cosimo.formats.resuming import resume
@@ -176,7 +175,7 @@ def test_refused_orders_under_other_masters(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("kind", ["kernel", "reference"])
 def test_a_resumed_run_keeps_the_orders(tmp_path: Path, kind: Any) -> None:
     """Refused once at t = 0.5 only: a run that is resumed after it must not try them again."""
-    from cosimo.execution.checkpoints import Checkpoint
+    from cosimo.execution.options import Checkpoint
     from cosimo.formats.results import ResultFile, read_result
 
     system = System({"a": peculiar(tmp_path, refuse_at=0.5)}, inputs={"a.u": Linear()})

@@ -34,15 +34,15 @@ def resume(
     failure: RunError | None = None
     found = resumable(file)
     isolate_units(found.system)
-    start = found.request.start + found.saved["step"] * found.master.step
-    detail(f"going on from t = {start:g} s to {found.request.stop:g} s")
+    start = found.options.start + found.saved["step"] * found.master.step
+    detail(f"going on from t = {start:g} s to {found.options.stop:g} s")
     try:
-        with show_on_terminal(RunProgress(start, found.request.stop, found.master.step), delay=DELAY) as progress:
+        with show_on_terminal(RunProgress(start, found.options.stop, found.master.step), delay=DELAY) as progress:
             result = found.run(progress=progress)
     except RunError as error:
         if error.result is None:
             raise
         failure, result = error, error.result
-    report_run(result, time.perf_counter() - begin, found.target.path, json_, failure)
+    report_run(result, time.perf_counter() - begin, found.options.path, json_, failure)
     if failure is not None:
         raise failure

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,24 +17,7 @@ from cosimo.core.errors import ConfigurationError, RunError
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
-    from cosimo.execution.adaptive import Adaptive
-    from cosimo.execution.checkpoints import Checkpoint
-    from cosimo.execution.engines import EngineOptions
-    from cosimo.formats.results import ResultFile
-
-
-class Span(NamedTuple):
-    """From when to when a run goes, in seconds."""
-
-    start: float
-    stop: float
-
-
-class Watching(NamedTuple):
-    """What of a run is watched beyond the usual, and whether it ends when it grows."""
-
-    stop: bool
-    power_pairs: list[tuple[str, str]]
+    from cosimo.execution.options import Adaptive, RunOptions
 
 
 @app.command()
@@ -79,8 +63,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
-    from cosimo.execution.checkpoints import Checkpoint
-    from cosimo.execution.engines import EngineOptions
+    from cosimo.execution.options import Checkpoint, EngineOptions, RunOptions
     from cosimo.formats.results import ResultFile
 
     start = described.start if start_time is None else start_time
@@ -94,14 +77,21 @@ def run(
         raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
     patterns = tuple(variable) if variable else described.outputs
     output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
-    options = EngineOptions(kind=cast(Any, engine), parallel=parallel, allow_non_finite=allow_non_finite)
-    watching = Watching(stop_on_divergence, [*described.power_pairs, *map(_pair, power_pair or ())])
     lengths = {"shortest": shortest_step, "longest": longest_step}
-    chosen = _adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths})
-    checkpoint = None if checkpoint_every is None else Checkpoint(every=checkpoint_every)
-    verdict = _assessed(described, check, anyway) if chosen is None else None
+    options = RunOptions(
+        start=start,
+        stop=stop,
+        record="all",
+        output=output,
+        engine=EngineOptions(kind=cast(Any, engine), parallel=parallel, allow_non_finite=allow_non_finite),
+        adaptive=_adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths}),
+        power_pairs=[*described.power_pairs, *map(_pair, power_pair or ())],
+        stop_on_divergence=stop_on_divergence,
+        checkpoint=None if checkpoint_every is None else Checkpoint(every=checkpoint_every),
+    )
+    verdict = _assessed(described, check, anyway) if options.adaptive is None else None
     described = described.changed(provenance={**described.provenance, "verdict": verdict})
-    _run(described, Span(start, stop), output, options, watching, chosen, checkpoint, json_)
+    _run(described, replace(options, metadata=described.provenance), json_)
 
 
 def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] | None:
@@ -116,7 +106,7 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
 
 
 def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
-    from cosimo.execution.adaptive import Adaptive
+    from cosimo.execution.options import Adaptive
 
     said = {name: value for name, value in given.items() if value is not None}
     if kind is None:
@@ -135,41 +125,19 @@ def _pair(text: str) -> tuple[str, str]:
     return into.strip(), out.strip()
 
 
-def _run(
-    described: Scenario,
-    span: Span,
-    output: ResultFile | None,
-    engine: EngineOptions,
-    watching: Watching,
-    adaptive: Adaptive | None,
-    checkpoint: Checkpoint | None,
-    as_json: bool,
-) -> None:
-    from cosimo.execution.running import run as run_system
+def _run(described: Scenario, options: RunOptions, as_json: bool) -> None:
+    from cosimo.execution.running import execute
     from cosimo.masters.words import command_options
     from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
     begin = time.perf_counter()
     failure: RunError | None = None
     system, master = described.system, described.master
-    detail(f"from {span.start:g} s to {span.stop:g} s by the {'adaptive' if adaptive else engine.kind} engine")
+    kind = "adaptive" if options.adaptive else options.engine.kind
+    detail(f"from {options.start:g} s to {options.stop:g} s by the {kind} engine")
     try:
-        with show_on_terminal(RunProgress(span.start, span.stop, master.step), delay=DELAY) as progress:
-            result = run_system(
-                system,
-                master,
-                start=span.start,
-                stop=span.stop,
-                record="all",
-                output=output,
-                engine=engine,
-                metadata=described.provenance,
-                adaptive=adaptive,
-                progress=progress,
-                power_pairs=watching.power_pairs,
-                stop_on_divergence=watching.stop,
-                checkpoint=checkpoint,
-            )
+        with show_on_terminal(RunProgress(options.start, options.stop, master.step), delay=DELAY) as progress:
+            result = execute(system, master, replace(options, progress=progress))
     except RunError as error:
         if error.result is None:
             raise
@@ -177,8 +145,8 @@ def _run(
     result.info.setdefault("verdict", described.provenance.get("verdict"))
     result.info.setdefault("scenario", described.provenance.get("scenario"))
     asking = f"{described.provenance['scenario']['system']} {command_options(master, system)}"
-    wall, path = time.perf_counter() - begin, output.path if output else None
-    report_run(result, wall, path, as_json, failure, asking=f"cosimo analyse {asking.rstrip()}")
+    wall = time.perf_counter() - begin
+    report_run(result, wall, options.path, as_json, failure, asking=f"cosimo analyse {asking.rstrip()}")
     if failure is not None:
         raise failure
 

@@ -1,8 +1,9 @@
 """Executing a schedule on real units: `run` and all that it is made of.
 
-From the bottom up: `live` (instances and their initialisation), `reference` (the interpreter in plain Python, the
-oracle), `lowering` and `engines` (the compiled kernel), `recording` and `streams` (rows), `checkpoints`, `adaptive`,
-`monitoring`, `sessions` (one run while it goes on), `running` (`run`). Names are loaded when first used.
+From the bottom up: `options` (what a run takes), `live` (instances and their initialisation), `reference` (the
+interpreter in plain Python, the oracle), `lowering` and `engines` (the compiled kernel), `recording` (rows),
+`checkpoints`, `monitoring`, `session` (one run while it goes on), `adaptive` (one whose steps vary), `running` (`run`).
+Names are loaded when first used.
 """
 
 from __future__ import annotations
@@ -11,18 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosimo.execution.adaptive import Adaptive
-    from cosimo.execution.checkpoints import Checkpoint
-    from cosimo.execution.engines import EngineOptions
+    from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
     from cosimo.execution.running import run
 
-_HOMES = {"Adaptive": "adaptive", "Checkpoint": "checkpoints", "EngineOptions": "engines", "run": "running"}
-
-__all__ = ["Adaptive", "Checkpoint", "EngineOptions", "run"]
+__all__ = ["Adaptive", "Checkpoint", "EngineOptions", "RunOptions", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'cosimo.execution' has no attribute '{name}'")
-    globals()[name] = getattr(importlib.import_module(f"cosimo.execution.{_HOMES[name]}"), name)
+    home = importlib.import_module(f"cosimo.execution.{'running' if name == 'run' else 'options'}")
+    globals()[name] = getattr(home, name)
     return globals()[name]

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, StepDiscarded, UnknownNameError
+from cosimo.core.errors import CosimoError, StepDiscarded
 from cosimo.execution.live import Live, Signals, end_requested, named, non_finite, unit_failed
 from cosimo.execution.lowering import Lowering
 from cosimo.execution.monitoring import Findings, Monitor, Watch
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.reference import Interpreter
 from cosimo.units.native import BadStatus
-
-INTERVAL = 0.25
-"""Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
 
 OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)
 """What the kernel returns."""
@@ -30,32 +27,6 @@ HALVINGS = 10
 """How often a macro step is halved before the unit's refusal is passed on."""
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 VERBS = ("set", "step", "get", "save", "restore")
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """How a schedule is run.
-
-    `kind`: "kernel" (compiled) or "reference" (plain Python, slow, for comparison). `parallel`: None steps the units of
-    a stage in several threads where the first steps show that it pays, True always, False never; `threads` limits them
-    (default: as many as there are processors). `monitors`: whether the run is watched (monitoring.py); off only to
-    measure what that costs. `allow_non_finite`: NaN and infinity from a unit are warned of, once per output, and the
-    run goes on. `interval`: seconds after which the kernel returns to write rows, 0: only at the end, which spares
-    short runs a thread.
-    """
-
-    kind: Literal["kernel", "reference"] = "kernel"
-    parallel: bool | None = None
-    threads: int | None = None
-    monitors: bool = True
-    allow_non_finite: bool = False
-    interval: float = INTERVAL
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("kernel", "reference"):
-            raise UnknownNameError("engine", self.kind, ("kernel", "reference"))
-        if self.threads is not None and self.threads < 1:
-            raise ConfigurationError(f"the number of threads must be at least 1, not {self.threads}.")
 
 
 class Failure(NamedTuple):

@@ -1,29 +1,45 @@
-"""What is watched in every run: connection defects, energy residuals, growth (docs/monitors.md).
+"""What is watched in every run: connection defects, energy residuals, growth (docs/monitors.md); and what is counted.
 
 After every macro step, with y the newest outputs and u(now) the values of the input polynomials at the units' time:
 
     defect      d_l = |gain y + offset − u(now)|                     per connection l
-    residual    P_b = u_b y_b − (g_p / g_q) y_a u_a                  per power bond (bonds.py), energy h Σ P_b
+    residual    P_b = u_b y_b − (g_p / g_q) y_a u_a                  per power bond (power_bonds.py), energy h Σ P_b
     exchanged   ½ (|u_b y_b| + |(g_p / g_q) y_a u_a|)                the same summed up, to compare with
 
-and growth of every output (growth.py). `Monitor` is the plain-Python form of what the compiled loop does (monitor.cpp),
-rounding for rounding: eight macro steps are summed in halves, then added.
+and growth of every output (divergence.py). `Monitor` is the plain-Python form of what the compiled loop does
+(monitor.cpp), rounding for rounding: eight macro steps are summed in halves, then added.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.system import System
-from cosimo.execution.divergence import WINDOW, Grown, Growth
+from cosimo.core.master import Master
+from cosimo.core.result import Warned
+from cosimo.core.schedule import Convergence, Repeat
+from cosimo.core.system import Link, System
+from cosimo.execution.divergence import NOISE, WINDOW, Grown, Growth
 from cosimo.execution.power_bonds import Bond
 
 BLOCK = WINDOW
 """Macro steps that are looked at together."""
+DEFECT = 0.3
+"""A connection is warned of when inputs miss outputs by more than this share of the outputs' motion (both rms): a held
+sinusoid does when it has fewer than about 20 macro steps per period."""
+RESIDUAL = 0.1
+"""A power bond is warned of when the two units disagree on more than this share of the energy they exchange."""
+ENOUGH = 16
+"""Macro steps before anything is said of defects and residuals."""
+NAMED = 5
+"""Connections that are warned of by name."""
+LISTED = 20
+"""Connections that are listed in the result, worst first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,3 +218,233 @@ def _largest(x: Array) -> Array:
     two = np.where(four[:2] > four[2:], four[:2], four[2:])
     largest: Array = np.where(two[0] > two[1], two[0], two[1])
     return largest
+
+
+# ---- what monitors found: warnings with time, connection and remedy, and plain data for the result -------------------
+
+
+@dataclass(frozen=True)
+class MonitorReport:
+    """The findings of a run whose macro step k ended at `time(k)`; h is the macro step."""
+
+    watch: Watch
+    findings: Findings
+    time: Callable[[int], float]
+    h: float
+
+    def warnings(self) -> list[Warned]:
+        """Growth first; once per kind and connection, many connections summed up."""
+        found = [*self._growing(), *self._residuals()]
+        large = [(link, relative) for link, relative in self._defects() if relative > DEFECT and self._smooth(link)]
+        for link, relative in large[:NAMED]:
+            message = (
+                f"connection {link.connection}: the input misses the output by {relative:.0%} of its motion, here by "
+                f"{self.findings.largest[link.number]:.3g}; use a smaller step, extrapolate (hold1), or iterate"
+            )
+            found.append(Warned(message, self.time(self.findings.when[link.number])))
+        if more := large[NAMED:]:
+            first = min(self.findings.when[link.number] for link, _ in more)
+            found.append(
+                Warned(
+                    f"{len(more)} further connections miss more than {DEFECT:.0%}; use a smaller step", self.time(first)
+                )
+            )
+        return found
+
+    def info(self) -> dict[str, Any]:
+        """Plain data: the worst connections, the bonds, the outputs that grow."""
+        connections = [
+            {
+                **_ends(link),
+                "largest_defect": _number(self.findings.largest[link.number]),
+                "time": self.time(self.findings.when[link.number]),
+                "relative": _number(relative),
+            }
+            for link, relative in self._defects()[:LISTED]
+        ]
+        bonds = [
+            {
+                "connections": [_ends(bond.forward), _ends(bond.back)],
+                "kind": bond.why,
+                "residual_energy": _number(residual * self.h),
+                "exchanged_energy": _number(exchanged * self.h),
+                "ratio": _number(_ratio(residual, exchanged)),
+            }
+            for bond, residual, exchanged in self._bonds()
+        ]
+        growing = [
+            {"output": self.watch.system.outputs[one.output], "time": self.time(one.step), "factor": one.factor}
+            for one in self.findings.grown
+        ]
+        return {"connections": connections, "bonds": bonds, "growing": growing}
+
+    def _growing(self) -> Iterator[Warned]:
+        if not self.findings.grown:
+            return
+        first, *others = self.findings.grown
+        names = self.watch.system.outputs
+        also = (
+            f" (so do {', '.join(names[one.output] for one in others[:3])}{' …' * (len(others) > 3)})" if others else ""
+        )
+        doubling = math.log(2.0) / math.log(first.factor) * self.h
+        message = (
+            f"{names[first.output]} of unit '{self._owner(first)}' grows by the factor {first.factor:.7g} per macro "
+            f"step, doubling every {doubling:.3g} s{also}, as an unstable coupling does{self._leaving(first)}; ask "
+            f"'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative master"
+        )
+        yield Warned(message, self.time(first.step), grows=True)
+
+    def _owner(self, grown: Grown) -> str:
+        return self.watch.system.names[self.watch.owners[grown.output]]
+
+    def _leaving(self, grown: Grown) -> str:
+        """The connection through which a growing output is felt."""
+        links = [
+            link
+            for link, source in zip(self.watch.system.links, self.watch.sources, strict=True)
+            if source == grown.output
+        ]
+        return f" (connection {links[0].connection})" if links else ""
+
+    def _residuals(self) -> Iterator[Warned]:
+        for bond, residual, exchanged in self._bonds():
+            ratio = _ratio(residual, exchanged)
+            if ratio > RESIDUAL and self.findings.steps >= ENOUGH:
+                message = (
+                    f"power bond {bond} ({bond.why}): up to here the units '{bond.forward.source.unit}' and "
+                    f"'{bond.forward.target.unit}' disagree on {ratio:.0%} of the energy they exchange; use a smaller "
+                    f"step, Gauss–Seidel, or compensation"
+                )
+                yield Warned(message, self.time(self.findings.steps))
+
+    def _bonds(self) -> Iterator[tuple[Bond, float, float]]:
+        yield from zip(self.watch.bonds, self.findings.residual, self.findings.exchanged, strict=True)
+
+    def _defects(self) -> list[tuple[Link, float]]:
+        """Links with √(Σ d² / Σ (s − mean s)²), s = gain y + offset; worst first. Signals that rest are left out."""
+        found, n = self.findings, self.findings.steps
+        if n < ENOUGH:
+            return []
+        rows = []
+        for link, source in zip(self.watch.system.links, self.watch.sources, strict=True):
+            high, low = found.high[source], found.low[source]
+            variance = (found.squares[source] - found.sums[source] * found.sums[source] / n) * link.connection.gain**2
+            if high - low > NOISE * max(abs(high), abs(low)) and 0.0 < variance < math.inf:
+                rows.append((link, math.sqrt(found.defects[link.number] / variance)))
+        return sorted((row for row in rows if not math.isnan(row[1])), key=lambda row: -row[1])
+
+    def _smooth(self, link: Link) -> bool:
+        """Whole numbers and switches jump by their nature."""
+        unit = self.watch.system.units[link.target.unit]
+        return unit.inputs[link.target.index] not in unit.discrete_inputs
+
+
+def _ends(link: Link) -> dict[str, str]:
+    return {"source": link.connection.source, "target": link.connection.target}
+
+
+def _ratio(residual: float, exchanged: float) -> float:
+    return abs(residual) / exchanged if 0.0 < exchanged < math.inf else 0.0
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# ---- what is counted along a run, as sums, so that long runs take no more memory -------------------------------------
+
+
+class Iterations:
+    """What happened in iterations until convergence."""
+
+    def __init__(self, master: Master) -> None:
+        repeats = [op.times for op in master.schedule.operations if isinstance(op, Repeat)]
+        self.until = next((times for times in repeats if isinstance(times, Convergence)), None)
+        self.count = self.sweeps = self.failed = self.first_failed = 0
+        self.worst = self.first_residual = 0.0
+
+    def add(self, sweeps: Sequence[int], residuals: Sequence[float]) -> None:
+        """Take over what an engine counted."""
+        if not sweeps or self.until is None:
+            return
+        left = np.asarray(residuals)
+        over = np.flatnonzero(left > self.until.tolerance)
+        if len(over) and not self.failed:
+            self.first_failed, self.first_residual = self.count + int(over[0]), float(left[over[0]])
+        self.failed += len(over)
+        self.count += len(left)
+        self.sweeps += int(np.sum(sweeps))
+        self.worst = max(self.worst, float(left.max()))
+
+    def info(self) -> dict[str, Any]:
+        """For the result: all sweeps, the largest residual at the end of an iteration, and how many failed."""
+        return {"sweeps": self.sweeps, "largest_residual": self.worst, "unconverged": self.failed}
+
+    def warnings(self, start: float, step: float, made: int) -> list[Warned]:
+        """One for all iterations that did not converge in the `made` macro steps, with the time of the first."""
+        if self.until is None or not self.failed:
+            return []
+        per_step = self.count // max(1, made) or 1
+        first = start + float(self.first_failed // per_step) * step
+        message = (
+            f"the iteration did not converge in {self.until.limit} sweeps (residual {self.first_residual:.1e}, wanted "
+            f"{self.until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit"
+        )
+        return [Warned(message, first, self.failed)]
+
+    def memory(self) -> dict[str, Any]:
+        """All that is counted, as plain data."""
+        return {name: value for name, value in vars(self).items() if name != "until"}
+
+    def load(self, memory: Mapping[str, Any]) -> None:
+        """Go on counting from what `memory` gave."""
+        vars(self).update({name: memory[name] for name in self.memory()})
+
+
+class Ranges:
+    """Values outside the range that their unit declares; looked at in the rows, so only what is recorded is seen."""
+
+    def __init__(self, system: System, names: Sequence[str]) -> None:
+        declared = {
+            f"{unit}.{variable}": limits
+            for unit, described in system.units.items()
+            for variable, limits in described.ranges().items()
+        }
+        self._names = [name for name in names if name in declared]
+        self._columns = [1 + place for place, name in enumerate(names) if name in declared]
+        self._low, self._high = np.array([declared[name] for name in self._names]).reshape(-1, 2).T
+        self._limits = declared
+        self.found: dict[str, tuple[float, float, int]] = {}
+        """By name: the time and the value of the first, and how many there were."""
+
+    def look(self, rows: Array) -> None:
+        """At the next rows, time first."""
+        if not self._columns or not len(rows):
+            return
+        values = rows[:, self._columns]
+        outside = (values < self._low) | (values > self._high)
+        if not outside.any():
+            return
+        for place in np.flatnonzero(outside.any(axis=0)):
+            name, hits = self._names[place], np.flatnonzero(outside[:, place])
+            first = float(rows[hits[0], 0]), float(values[hits[0], place])
+            time, value, count = self.found.get(name, (*first, 0))
+            self.found[name] = (time, value, count + len(hits))
+
+    def warnings(self) -> list[Warned]:
+        """One per variable."""
+        return [
+            Warned(
+                f"{name} is {value:.6g}, outside its declared range {_show(self._limits[name])}; the unit is used "
+                f"beyond what it was made for",
+                time,
+                count,
+            )
+            for name, (time, value, count) in self.found.items()
+        ]
+
+
+def _show(limits: tuple[float, float]) -> str:
+    low, high = limits
+    left = "(−∞" if low == -math.inf else f"[{low:g}"
+    return f"{left}, {'∞)' if high == math.inf else f'{high:g}]'}"

@@ -27,8 +27,15 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.result import Result, Warned
-from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, Recorder, dump
-from cosimo.execution.streams import bring_names_to_disk, bring_to_disk
+from cosimo.execution.recording import (
+    METADATA_KEY,
+    STREAM_SUFFIX,
+    Position,
+    Recorder,
+    bring_names_to_disk,
+    bring_to_disk,
+    dump,
+)
 from cosimo.formats.matfile import read_mat, write_mat
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ class ResultFile:
     def __post_init__(self) -> None:
         _format(Path(self.path), "write")
 
-    def open(self, names: Sequence[str], metadata: Mapping[str, Any]) -> Recorder:
+    def open(self, names: Sequence[str], metadata: Mapping[str, Any], position: Position | None = None) -> Recorder:
         """A recorder whose stream lies beside the file; raises `OutputError` when it cannot be written there."""
         return Recorder(
             self.path,
@@ -86,6 +93,7 @@ class ResultFile:
             flush_interval=self.flush_interval,
             metadata=metadata,
             convert=None if Path(self.path).suffix == ".arrows" else convert,
+            position=position,
         )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,46 +13,56 @@ from cosimo.core.errors import CheckpointError, ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
-from cosimo.execution.checkpoints.entries import require_form
-from cosimo.execution.checkpoints.files import EARLIER
+from cosimo.execution.checkpoints import EARLIER, read_checkpoint
 from cosimo.execution.checkpoints.fingerprints import fingerprint, require_same
-from cosimo.execution.checkpoints.requests import Moved, Request, Target, keep_apart
-from cosimo.execution.recording import Position, Recorder
+from cosimo.execution.checkpoints.schema import require_form
+from cosimo.execution.options import Checkpoint, Progress, RunOptions
+from cosimo.execution.recording import STREAM_SUFFIX
 from cosimo.execution.running import execute
-from cosimo.execution.sessions import Progress
-from cosimo.formats.results import ResultFile, convert
+from cosimo.formats.results import ResultFile
+from cosimo.units.fmu import Fmu
+from cosimo.units.isolation import Isolation
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The folder of a checkpoint when it was written, and now: it may have been copied, or moved as a whole."""
+
+    before: Path
+    now: Path
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Moved:
+        """The folders of a checkpoint that was read."""
+        return cls(Path(saved["folder"]), Path(saved["path"]).absolute().parent)
+
+    def find(self, stored: str | Path, suffix: str = "") -> Path:
+        """The file as it lies from the checkpoint; where there is only the one that was meant once, that one.
+
+        `suffix`: what the name of the file has beyond `stored`.
+        """
+        if self.before == self.now:
+            return Path(stored)
+        try:
+            here = Path(os.path.normpath(self.now / os.path.relpath(stored, self.before)))
+        except ValueError:  # it is on another drive
+            return Path(stored)
+        lost = not Path(f"{here}{suffix}").exists() and Path(f"{stored}{suffix}").exists()
+        return Path(stored) if lost else here
 
 
 @dataclass(frozen=True)
 class Resumable:
-    """A checkpoint that was read and recognised: the system and the master it belongs to, and what it holds."""
+    """A checkpoint that was read and recognised: the system, the master and the options of its run, what it `saved`."""
 
     system: System
     master: Master
-    request: Request
-    target: Target
+    options: RunOptions
     saved: Mapping[str, Any]
-
-    @property
-    def path(self) -> Path:
-        """The checkpoint file, under its usual name."""
-        return Path(str(self.saved["path"]).removesuffix(EARLIER))
 
     def run(self, *, progress: Progress | None = None) -> Result:
         """Go on; rows and further checkpoints go where they went."""
-        saved, target = self.saved, self.target
-        output = _Continued(target, Position(**saved["position"]))
-        checkpoint = Checkpoint(self.path, every=saved["every"])
-        return execute(
-            self.system,
-            self.master,
-            self.request,
-            output=output,
-            progress=progress,
-            checkpoint=checkpoint,
-            saved=saved,
-        )
+        return execute(self.system, self.master, replace(self.options, progress=progress), self.saved)
 
 
 def resume(
@@ -74,30 +85,48 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
     found = saved["path"]
     require_form(saved, found)
     moved = Moved.of(saved)
-    request = _relocated(Request.from_plain(saved["request"], found), moved)
+    checkpoint = Checkpoint(str(found).removesuffix(EARLIER), saved["every"])
+    output = _output(saved["output"], moved, found)
+    options = RunOptions.from_plain(saved["request"], found, output=output, checkpoint=checkpoint)
+    options = _relocated(options, moved)
     if system is None or master is None:
-        system, master = _rebuilt(request.metadata, found)
-        keep_apart(system, saved["isolation"], moved, found)
-    require_same(saved["fingerprint"], fingerprint(system, master, request.start), found)
-    target = Target.from_plain(saved["output"], moved)
-    _require_fitting(saved, system, master, request, target)
-    return Resumable(system, master, request, target, saved)
+        system, master = _rebuilt(options.metadata, found)
+        _isolate(system, saved["isolation"], moved, found)
+    require_same(saved["fingerprint"], fingerprint(system, master, options.start), found)
+    _require_fitting(saved, system, master, options)
+    return Resumable(system, master, options, saved)
 
 
-def _require_fitting(
-    saved: Mapping[str, Any], system: System, master: Master, request: Request, target: Target
-) -> None:
+def _require_fitting(saved: Mapping[str, Any], system: System, master: Master, options: RunOptions) -> None:
     """Refuse what is possible, but not in this run."""
     found = saved["path"]
-    if not saved["step"] * master.step < request.stop - request.start:
+    if not saved["step"] * master.step < options.stop - options.start:
         raise CheckpointError(f"'{found}' is damaged: macro step {saved['step']} is after the end; start anew.")
     declared = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.ranges()}
     if strangers := saved["ranges"].keys() - declared:
         raise CheckpointError(f"'{found}' is damaged: '{min(strangers)}' has no range; start anew.")
+
+
+def _output(stored: Mapping[str, Any], moved: Moved, found: object) -> ResultFile:
+    """The file that rows go to, where it lies now."""
+    variables = None if stored["variables"] is None else tuple(stored["variables"])
     try:
-        ResultFile(target.path)
-    except ConfigurationError as problem:
+        path = moved.find(stored["path"], STREAM_SUFFIX)
+        return ResultFile(**{**stored, "path": path, "variables": variables})
+    except (ConfigurationError, TypeError) as problem:
         raise CheckpointError(f"'{found}' does not say where its rows are: {problem}") from None
+
+
+def _isolate(system: System, stored: Mapping[str, Any], moved: Moved, found: object) -> None:
+    """Put units back into processes of their own."""
+    try:
+        for name, fields in stored.items():
+            log = None if fields["log"] is None else moved.find(fields["log"])
+            unit = system.units[name]
+            if isinstance(unit, Fmu):
+                unit.isolation = Isolation(**{**fields, "log": log})
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise CheckpointError(f"'{found}' does not say how its units were isolated: {problem}.") from None
 
 
 def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,13 +135,13 @@ def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return scenario if isinstance(scenario, dict) else {}
 
 
-def _relocated(request: Request, moved: Moved) -> Request:
-    """The request with the scenario file where it lies now, so that the next checkpoint says so too."""
-    scenario = _scenario(request.metadata)
+def _relocated(options: RunOptions, moved: Moved) -> RunOptions:
+    """The options with the scenario file where it lies now, so that the next checkpoint says so too."""
+    scenario = _scenario(options.metadata)
     if not isinstance(path := scenario.get("path"), str):
-        return request
+        return options
     here = {**scenario, "path": str(moved.find(path))}
-    return replace(request, metadata={**request.metadata, "scenario": here})
+    return replace(options, metadata={**options.metadata, "scenario": here})
 
 
 def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
@@ -141,41 +170,3 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
         raise
     except Exception as problem:  # whatever is made of words that are none of ours
         raise CheckpointError(f"'{found}' does not say how its system was run: {problem!r:.200}.") from problem
-
-
-@dataclass(frozen=True)
-class _Continued:
-    """The output file of an interrupted run, from the checkpoint on."""
-
-    target: Target
-    position: Position
-
-    @property
-    def path(self) -> Path:
-        return self.target.path
-
-    @property
-    def variables(self) -> Sequence[str] | None:
-        return self.target.variables
-
-    @property
-    def every(self) -> int:
-        return self.target.every
-
-    @property
-    def flush_interval(self) -> float:
-        return self.target.flush_interval
-
-    def open(self, names: Sequence[str], metadata: Mapping[str, Any]) -> Recorder:
-        """A recorder that takes over the rows before the checkpoint."""
-        last: Callable[..., None] | None = None if self.path.suffix == ".arrows" else convert
-        return Recorder(
-            self.path,
-            names,
-            every=self.every,
-            variables=self.variables,
-            flush_interval=self.flush_interval,
-            metadata=metadata,
-            convert=last,
-            position=self.position,
-        )

@@ -27,7 +27,7 @@ from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.core.timing import timeline
-from cosimo.execution.engines import EngineOptions
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.studies.rows import MESSAGE, RUN, SECONDS, STATUS, TRUST, Columns, Journal, Outcome, Row, Status

@@ -6,12 +6,176 @@ p the order of the master, the next step is that of a PI controller,
 
     h' = 0.9 h ε^(−0.7 / (p + 1)) ε_before^(0.4 / (p + 1)),        h/5 ≤ h' ≤ 2 h.
 
-"energy" takes ε from power bonds and connection defects (`indicators.py`): nothing is repeated, every step is accepted.
+"energy" takes ε from power bonds and connection defects (`energy.py`): nothing is repeated, every step is accepted.
 "doubling" makes every two steps also as one of twice the length (`doubling.py`), and again when ε > 1. Steps end where
-external inputs jump (`jumps.py`); afterwards, as at the start, they begin short.
+external inputs jump (`stepping.py`); afterwards, as at the start, they begin short.
 """
 
-from cosimo.execution.adaptive.options import Adaptive
-from cosimo.execution.adaptive.session import run_adaptive
+from __future__ import annotations
 
-__all__ = ["Adaptive", "run_adaptive"]
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, EndRequested
+from cosimo.core.master import Master
+from cosimo.core.result import Result, Warned
+from cosimo.core.schedule import Repeat, Restore, Save, Step
+from cosimo.core.system import System
+from cosimo.core.timing import TimedCouple, timeline
+from cosimo.couplings import Hold
+from cosimo.execution.adaptive.doubling import DoublingStepper
+from cosimo.execution.adaptive.energy import EnergyStepper
+from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
+from cosimo.execution.adaptive.variable import VariableInterpreter, choose_lengths
+from cosimo.execution.live import Live
+from cosimo.execution.options import Adaptive, RunOptions
+from cosimo.execution.power_bonds import power_bonds
+from cosimo.execution.recording import Recorder, open_recorder
+from cosimo.execution.session import Session, recorded_names
+
+STEP = "step"
+"""The recorded signal that holds the length of the macro step before each row; 0 at the start."""
+
+
+def run_adaptive(system: System, master: Master, options: RunOptions, warnings: Sequence[Warned]) -> Result:
+    """Run with one row per accepted macro step; `warnings` are those from before it begins."""
+    adaptive = options.adaptive
+    assert adaptive is not None
+    require_adaptable(system, master, adaptive)
+    lengths = choose_lengths(adaptive, master.step, options.start, options.stop)
+    order = adaptive.order or order_of(system, master)
+    tolerances = Tolerances(adaptive.relative, adaptive.absolute)
+    plan = Plan(lengths, order, tolerances, power_bonds(system, options.power_pairs))
+    names = (*recorded_names(system, master, options), STEP)
+    with open_recorder(system, master, options, names, {"adaptive": adaptive.to_dict()}) as recorder:
+        session = AdaptiveSteps(system, master, options, plan, names)
+        try:
+            with session.keeping_rows(recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
+                session.run(recorder)
+        finally:
+            session.live.close()
+        return session.close(recorder, warnings, complete=True)
+
+
+class AdaptiveSteps(Session):
+    """A run with macro steps of any length."""
+
+    def __init__(self, system: System, master: Master, options: RunOptions, plan: Plan, names: tuple[str, ...]) -> None:
+        first = master.with_step(plan.lengths.first * plan.lengths.grid.quantum)
+        super().__init__(Live(system, first, options.start), names)
+        self.options, self.nominal, self.plan, self.lengths = options, master.step, plan, plan.lengths
+        self.stepper: Stepper | None = None
+        self.place = self.accepted = 0
+        self.extremes = (plan.lengths.grid.total, 0)
+
+    def _completed(self) -> float:
+        return self.lengths.grid.time(self.place)
+
+    def run(self, recorder: Recorder) -> None:
+        """Initialise, and go on until the end is reached exactly."""
+        self.live.initialise()
+        self._row = np.array(self.row(0, 0))
+        recorder.record(self._row[None, :])
+        interpreter = VariableInterpreter(self.live, self.lengths.grid, self.lengths.first, self.nominal)
+        assert self.options.adaptive is not None
+        kind = EnergyStepper if self.options.adaptive.kind == "energy" else DoublingStepper
+        self.stepper = kind(interpreter, self.plan, self.row)
+        try:
+            self._steps(self.stepper, recorder)
+        except EndRequested as asked:
+            self._end(asked, recorder)
+
+    def _steps(self, stepper: Stepper, recorder: Recorder) -> None:
+        grid, progress = self.lengths.grid, self.options.progress
+        while self.place < grid.total and not stepper.interpreter.ends:
+            begin = time.perf_counter()
+            try:
+                done = stepper.advance(self.place)
+            finally:
+                self.stepping += time.perf_counter() - begin
+            with self.interrupts.held():
+                recorder.record(done.rows)
+                self._row = np.array(done.rows[-1])
+                self.place += sum(done.lengths)
+                self.accepted += len(done.lengths)
+                least, most = self.extremes
+                self.extremes = min(least, *done.lengths), max(most, *done.lengths)
+            if progress is not None:
+                progress(self.reached, grid.stop)
+        if stepper.interpreter.ends:
+            self.ended_by = next(iter(stepper.interpreter.ends)), self.reached
+
+    def _record_last(self, recorder: Recorder, row: Array) -> None:
+        row[-1] = row[0] - self._row[0]
+        recorder.record(row[None, :])
+
+    def row(self, place: int, length: int) -> list[float]:
+        """Time, outputs, inputs if wanted, and the macro step that led here."""
+        grid = self.lengths.grid
+        return [*self.live.row(grid.time(place), self.names[:-1]), length * grid.quantum]
+
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
+        """As for all runs."""
+        quantum = self.lengths.grid.quantum
+        info: dict[str, Any] = {
+            "steps": self.accepted,
+            "end": self.reached,
+            "stepping_time": self.stepping,
+            "accepted": self.accepted,
+            "rejected": 0,
+            "quantum": quantum,
+        }
+        if self.accepted:
+            info |= {"shortest_step": self.extremes[0] * quantum, "longest_step": self.extremes[1] * quantum}
+        warned = list(warnings)
+        if self.stepper is not None:
+            info |= self.stepper.told()
+            warned += self.stepper.warnings()
+        warned += self.live.notices(self.reached)
+        return self._result(recorder, complete, warned, info)
+
+
+def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> None:
+    """Refuse what cannot be run with steps of different lengths, by name."""
+    if master.mixers:
+        raise ConfigurationError(
+            "a compensated master is designed for its macro step; leave the adaptive step or the compensation out."
+        )
+    for operation in master.schedule.operations:
+        if isinstance(operation, Repeat | Save | Restore) or (isinstance(operation, Step) and operation.fraction != 1):
+            raise ConfigurationError(
+                f"master '{master.name}' iterates or has several rates, which an adaptive step cannot follow; use "
+                f"jacobi, gauss-seidel, groups or jacobi-early-read."
+            )
+    couples = [op for op in timeline(system, master).operations if isinstance(op, TimedCouple)]
+    for name, unit in system.units.items():
+        for inlet in system.inlets[name]:
+            coupling = master.coupling_of(inlet.target)
+            if (inlet.link or inlet.source) and not isinstance(coupling, Hold):
+                raise ConfigurationError(
+                    f"the coupling {coupling} of input {inlet.target} is set up for one macro step; an adaptive step "
+                    f"needs Hold(0), Hold(1) or Hold(2)."
+                )
+            if coupling.degree and any(op.unit == name and op.time > 0 for op in couples):
+                raise ConfigurationError(
+                    f"input {inlet.target} is formed at the end of the macro step, for a step whose length is not yet "
+                    f"known; use Hold(0) there."
+                )
+        if not unit.variable_step:
+            raise ConfigurationError(
+                f"unit '{name}' does not accept steps of different lengths (its description does not declare "
+                f"canHandleVariableCommunicationStepSize); run it without an adaptive step."
+            )
+        if adaptive.kind == "doubling" and not unit.can_restore:
+            raise ConfigurationError(
+                f"unit '{name}' cannot restore its state, which step doubling needs; use the kind 'energy'."
+            )
+
+
+def order_of(system: System, master: Master) -> int:
+    """The order of the master for exact units: the least of its couplings."""
+    return min((master.coupling_of(link.connection.target).order for link in system.links), default=1)

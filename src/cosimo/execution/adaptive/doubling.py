@@ -23,8 +23,19 @@ import numpy as np
 from cosimo.core.arrays import Array, output_values, product
 from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, StepTooShort
 from cosimo.core.unit import Unit
-from cosimo.execution.adaptive.indicators import NOTHING, Exchange, Judged, Seen, Tolerances
-from cosimo.execution.adaptive.stepping import SAFETY, SHRINK, Advance, Plan, Row, Stepper
+from cosimo.execution.adaptive.stepping import (
+    NOTHING,
+    SAFETY,
+    SHRINK,
+    Advance,
+    Exchange,
+    Judged,
+    Plan,
+    Row,
+    Seen,
+    Stepper,
+    Tolerances,
+)
 from cosimo.execution.adaptive.variable import VariableInterpreter
 from cosimo.execution.reference import Saved
 

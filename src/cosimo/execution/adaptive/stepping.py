@@ -11,12 +11,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from cosimo.core.arrays import Array
 from cosimo.core.result import Warned
 from cosimo.core.sources import Constant, Source, Table
 from cosimo.core.system import System
-from cosimo.execution.adaptive.indicators import Defects, Judged, Tolerances
-from cosimo.execution.adaptive.options import Lengths
-from cosimo.execution.adaptive.variable import Grid, VariableInterpreter
+from cosimo.execution.adaptive.variable import Grid, Lengths, VariableInterpreter
 from cosimo.execution.power_bonds import Bond
 
 SAFETY, INTEGRAL, PROPORTIONAL = 0.9, 0.3, 0.4
@@ -31,6 +32,30 @@ signal that leaves 0 has no size yet to which its error would be small."""
 
 Row = Callable[[int, int], list[float]]
 """The row of the state as it is: given the place, and the quanta of the macro step that led there."""
+
+
+class Judged(NamedTuple):
+    """The error of a step as a multiple of what is tolerated, and the unit and the signal it is worst at."""
+
+    error: float
+    unit: str
+    worst: str
+
+
+NOTHING = Judged(0.0, "", "")
+"""For a system without anything to judge by."""
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """`relative` to the largest size of a signal so far, and `absolute`."""
+
+    relative: float
+    absolute: float
+
+    def of(self, sizes: Array) -> Array:
+        """What is tolerated at signals of these sizes; never 0."""
+        return np.maximum(self.relative * sizes + self.absolute, np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -113,40 +138,73 @@ class Stepper(ABC):
         self._forced.append(Warned(message, time))
 
 
-class EnergyStepper(Stepper):
-    """Every step is accepted; what it left of residual energy and defects decides on the next."""
+@dataclass(frozen=True)
+class Seen:
+    """Of every link, then every external input that varies: the input used, the new sample, the one at the start, and
+    the largest size so far."""
 
-    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
-        super().__init__(interpreter, plan, row)
-        self._defects = Defects(interpreter, plan.bonds, plan.tolerances)
-        self.indicator = "residual energy" if self._defects.bonds else "connection defect"
-
-    def advance(self, place: int) -> Advance:
-        """One macro step."""
-        length, jumped = self._length(place)
-        step = self.interpreter.lasting(length)
-        self.made += 1
-        step.macro_step(place)
-        end = place + length
-        judged = self._defects.judge(step, end, jumped)
-        if judged.error > 1 and length <= self.lengths.shortest:
-            self._force(judged, place)
-        self._choose(length, judged.error, jumped)
-        return Advance([length], [self.row(end, length)])
-
-    def told(self) -> dict[str, Any]:
-        """With the energies of the bonds."""
-        return super().told() | {"bonds": self._defects.told()}
-
-    def warnings(self) -> list[Warned]:
-        """Also that there is no bond."""
-        if self._defects.bonds:
-            return super().warnings()
-        message = "no power bond was found: the connection defects alone govern the step"
-        return [Warned(message, self.lengths.grid.start), *super().warnings()]
+    used: Array
+    new: Array
+    old: Array
+    sizes: Array
 
 
-# ---- where external inputs jump. They are known for all times, so that a macro step can end exactly there ------------
+class Exchange:
+    """What passes between the units of a live system."""
+
+    def __init__(self, interpreter: VariableInterpreter) -> None:
+        system = interpreter.system
+        links = system.links
+        self._given = [(name, source) for name, source in system.inputs.items() if not isinstance(source, Constant)]
+        targets = [link.connection.target for link in links] + [name for name, _ in self._given]
+        self._names = [str(link.connection) for link in links] + [name for name, _ in self._given]
+        self._units = [system.input(name).unit for name in targets]
+        self._source = np.array([system.outputs.index(link.connection.source) for link in links], dtype=int)
+        self._target = np.array([system.input_names.index(name) for name in targets], dtype=int)
+        self._gain = np.array([link.connection.gain for link in links])
+        self._offset = np.array([link.connection.offset for link in links])
+        # What is not continuous cannot be guessed better by a shorter step.
+        discrete = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.discrete_inputs}
+        self._counts = np.array([name not in discrete for name in targets], dtype=bool)
+        self._old = self._samples(interpreter, 0)
+        self._sizes = np.abs(self._old)
+
+    def look(self, interpreter: VariableInterpreter, place: int) -> Seen:
+        """What the macro step that ended at `place` exchanged."""
+        used, new = np.array(interpreter.live.inputs())[self._target], self._samples(interpreter, place)
+        return Seen(used, new, self._old, np.maximum(self._sizes, np.maximum(np.abs(new), np.abs(used))))
+
+    def accept(self, seen: Seen) -> None:
+        """The macro step counts: the next one begins here."""
+        self._old, self._sizes = seen.new, seen.sizes
+
+    def first(self, interpreter: VariableInterpreter) -> Array:
+        """The inputs as they were at the start of the step."""
+        values: Array = np.concatenate([interpreter.c[name][0] for name in interpreter.system.units])[self._target]
+        return values
+
+    def counted(self, errors: Array, jumped: bool) -> Array:
+        """Errors of what can be guessed: continuous, and external only where it has not `jumped`."""
+        counts = self._counts.copy()
+        if jumped:
+            counts[len(self._source) :] = False
+        return np.where(counts, errors, 0.0)
+
+    def worst(self, errors: Array) -> Judged:
+        """The largest of the errors."""
+        if not len(errors):
+            return NOTHING
+        place = int(np.argmax(errors))
+        return Judged(float(errors[place]), self._units[place], self._names[place])
+
+    def _samples(self, interpreter: VariableInterpreter, place: int) -> Array:
+        links = self._gain * np.array(interpreter.live.outputs())[self._source] + self._offset
+        time = interpreter.grid.time(place)
+        return np.concatenate([links, [interpreter.live.sample(name, source, time) for name, source in self._given]])
+
+
+# ---- where external inputs jump --------------------------------------------------------------------------------------
+# They are known for all times, so that a macro step can end exactly there.
 # A step that passes over a jump would see it only at its end. Between two places of the grid a signal jumps when
 # halving the interval again and again, always towards the larger change, leaves most of the change on one quantum; the
 # change of a smooth signal would shrink with the interval.

@@ -1,4 +1,4 @@
-"""The plain interpreter with macro steps of any length, counted in whole quanta of time.
+"""The lengths that macro steps may have, counted in whole quanta of time, and the plain interpreter that makes them.
 
     q = (stop − start) / 2^bits,        t = start + n q,        a macro step lasts `parts` quanta
 
@@ -13,6 +13,7 @@ which are no longer the same from one macro step to the next; their matrices are
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -21,11 +22,20 @@ from typing import Any
 
 from cosimo.core.arrays import Array, product
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedRead
 from cosimo.execution.live import Live
+from cosimo.execution.options import Adaptive
 from cosimo.execution.reference import Action, Interpreter, Saved
 
+SHORTEST, LONGEST, FIRST = 1 / 128, 16.0, 1 / 16
+"""The shortest, longest and first step, in macro steps of the master. Where nothing is repeated, steps get as short as
+the tolerance: what has that length does even if all inputs are guessed wrong."""
+FINER = 4
+"""The quantum is at least 2^FINER times smaller than the shortest step, so that steps grow evenly."""
+MOST_BITS = 50
+"""Beyond this, places of the grid could no longer be told apart."""
 KEPT = 512
 """Interpreters of different lengths, and coupling matrices, that are kept."""
 
@@ -51,6 +61,44 @@ class Grid:
     def time(self, place: float) -> float:
         """t after `place` quanta, by multiplication; the end is exactly `stop`."""
         return self.stop if place == self.total else self.start + place * self.quantum
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The grid of a run, and its first, shortest and longest step in quanta."""
+
+    grid: Grid
+    first: int
+    shortest: int
+    longest: int
+
+    def fit(self, wanted: float) -> int:
+        """The length used for a wanted one: within the limits, rounded down to four binary digits."""
+        parts = int(min(max(wanted, self.shortest), self.longest))
+        low = max(parts.bit_length() - 4, 0)
+        return max((parts >> low) << low, self.shortest)
+
+
+def choose_lengths(adaptive: Adaptive, nominal: float, start: float, stop: float) -> Lengths:
+    """The quantum and the limits of steps for a run from `start` to `stop`."""
+    span = stop - start
+    pair = 2 if adaptive.kind == "doubling" else 1
+    most = adaptive.relative if adaptive.kind == "energy" else math.inf
+    longest = min(adaptive.longest or LONGEST * nominal, span / pair)
+    shortest = adaptive.shortest or min(SHORTEST * nominal, most * nominal, longest, adaptive.first or math.inf)
+    first = adaptive.first or min(max(min(FIRST, most) * nominal, shortest), longest)
+    if shortest > longest:
+        raise ConfigurationError(
+            f"the shortest step ({shortest:g} s) is longer than the longest ({longest:g} s) that is possible between "
+            f"{start:g} and {stop:g}; give a shorter one."
+        )
+    bits = FINER + max(0, math.ceil(math.log2(span / shortest)))
+    if bits > MOST_BITS:
+        raise ConfigurationError(f"{span / shortest:.1e} steps of {shortest:g} s fit into the run; give a longer one.")
+    quantum = Grid(start, stop, bits).quantum
+    least = max(1, math.ceil(shortest / quantum * (1 - 1e-12)))
+    greatest = max(least, math.floor(longest / quantum * (1 + 1e-12)))
+    return Lengths(Grid(start, stop, bits), min(max(least, round(first / quantum)), greatest), least, greatest)
 
 
 class VariableInterpreter(Interpreter):

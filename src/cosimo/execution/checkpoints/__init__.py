@@ -3,9 +3,222 @@
 At a macro step boundary k everything the run remembers is taken (`Engine.memory`), then one macro step is made, and the
 signals after it are kept too. Whoever resumes puts the memory into fresh units, makes that step again, and must find
 the same signals, bit by bit; only then does the run go on.
+
+Files are written at once or not at all, recognised, and read without running anything that is in them.
+
+"cosimo checkpoint 3\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
+
+A new file is written beside the old one, brought to the disk, and put in its place; the old one stays as `.earlier`.
+A kill at any moment leaves at least one whole file.
 """
 
-from cosimo.execution.checkpoints.files import read_checkpoint
-from cosimo.execution.checkpoints.options import Checkpoint
+from __future__ import annotations
 
-__all__ = ["Checkpoint", "read_checkpoint"]
+import hashlib
+import os
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cosimo.core.errors import CheckpointError, CosimoError, OutputError
+from cosimo.core.plain import DamagedError, from_bytes, to_bytes
+from cosimo.execution.recording import bring_names_to_disk, writing
+
+MAGIC = b"cosimo checkpoint "
+HEAD = MAGIC + b"3\n"
+DIGEST = hashlib.sha256().digest_size
+SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
+"""After the name of the output file; of the one before; of the one that is being written."""
+REMEDY = "give a checkpoint file in a folder that exists and can be written to"
+
+
+def beside(output: str | Path) -> Path:
+    """Where the checkpoint of a run lies that records to `output`."""
+    return Path(f"{output}{SUFFIX}")
+
+
+def versions() -> dict[str, str]:
+    """What must be the same for bytes to mean the same."""
+    return {"cosimo": version("cosimo"), "machine": platform.machine()}
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """A checkpoint as it lies on disk."""
+    data = HEAD + to_bytes(dict(document))
+    return data + hashlib.sha256(data).digest()
+
+
+def decode(data: bytes, path: Path) -> dict[str, Any]:
+    """What `encode` was given."""
+    if not data.startswith(MAGIC):
+        raise CheckpointError(f"'{path}' is not a checkpoint of cosimo; give the output file of the run.")
+    if not data.startswith(HEAD):
+        raise CheckpointError(f"'{path}' is a checkpoint of another version of cosimo; resume it with that one.")
+    if len(data) < len(HEAD) + DIGEST or hashlib.sha256(data[:-DIGEST]).digest() != data[-DIGEST:]:
+        raise CheckpointError(f"'{path}' is damaged: its checksum does not fit{_hint(path)}.")
+    try:
+        document = from_bytes(memoryview(data)[len(HEAD) : -DIGEST])
+    except DamagedError as problem:
+        raise CheckpointError(f"'{path}' is damaged: {problem}") from None
+    if not isinstance(document, dict):
+        raise CheckpointError(f"'{path}' is damaged: it has no entries.")
+    return document
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """The entries of a checkpoint, or of the one of an output file; `path` is added as where it was found."""
+    found = find_checkpoint(Path(path))
+    try:
+        data = found.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read '{found}': {os.strerror(error.errno or 0)}.") from None
+    document = decode(data, found)
+    stated = document.get("versions")
+    stated = stated if isinstance(stated, dict) and all(isinstance(text, str) for text in stated.values()) else {}
+    if stated != versions():
+        written = " on ".join(stated.values()) or "of no known version"
+        here = " on ".join(versions().values())
+        raise CheckpointError(
+            f"'{found}' was written by cosimo {written}, and this is {here}; resume it with that one."
+        )
+    return {**document, "path": found}
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint file that is meant: itself, the one of an output file, or the one before it."""
+    for candidate in (beside(path), path):
+        for file in (candidate, Path(f"{candidate}{EARLIER}")):
+            if file.is_file() and (candidate != path or _recognised(file) or not _is_output(file)):
+                return file
+    raise CheckpointError(f"there is no checkpoint '{path}', nor one of an output file of that name; check the path.")
+
+
+def write_checkpoint(path: Path, data: bytes) -> None:
+    """Put a checkpoint in place and keep the one before."""
+    new = Path(f"{path}{NEW}")
+    with writing(path, REMEDY, what="the checkpoint"):
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            os.replace(path, f"{path}{EARLIER}")
+        os.replace(new, path)
+        bring_names_to_disk(path.parent)
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a place that cannot be written to.
+
+    It is tried under a name of its own, as long as the longest of ours: another run may be writing here, and whether
+    it is, only the lock on the rows says, later.
+    """
+    with writing(path, REMEDY, what="the checkpoint"):
+        if path.is_dir():
+            raise IsADirectoryError(21, "is a folder")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name):
+            pass
+
+
+def remove_checkpoint(path: Path) -> None:
+    """All files of a checkpoint."""
+    for suffix in ("", EARLIER, NEW):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _hint(path: Path) -> str:
+    earlier = Path(f"{path}{EARLIER}")
+    return f"; the one before is '{earlier}'" if earlier.is_file() else ""
+
+
+def _recognised(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _is_output(path: Path) -> bool:
+    """A result file without a checkpoint: better said as such than as a damaged checkpoint."""
+    return path.suffix in (".parquet", ".csv", ".arrow", ".arrows", ".mat")
+
+
+class CheckpointWriter:
+    """Keeps the checkpoint of one run up to date at `path`; `fixed` are the entries that do not change.
+
+    Taking the memory of a run happens between two macro steps; writing it, which waits for the disk, in a thread.
+    """
+
+    def __init__(self, path: Path, every: float, fixed: Mapping[str, Any], *, fresh: bool = True) -> None:
+        self.path = path.absolute()  # units may change the working folder
+        self._every, self.run = every, str(fixed["run"])
+        self._fixed = {**fixed, "versions": versions(), "folder": str(self.path.parent)}
+        self._begun = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self.written = 0
+        self.time: float | None = None
+        """The simulated time of the newest checkpoint on disk."""
+        if fresh:
+            require_writable(self.path)
+
+    def begin(self) -> None:
+        """Remove what an earlier run left: its rows are gone too."""
+        remove_checkpoint(self.path)
+
+    def go_on(self, found: Path) -> None:
+        """The run goes on from the checkpoint `found`. When that is the one before the newest, it is now the newest.
+
+        The other one, if there is any, is damaged or was not wanted, and must not become the one before the next.
+        """
+        if str(found).endswith(EARLIER):
+            with writing(self.path, REMEDY, what="the checkpoint"):
+                os.replace(f"{self.path}{EARLIER}", self.path)
+
+    def due(self) -> bool:
+        """Whether a checkpoint shall be taken now; raises what went wrong with the last one."""
+        if self._thread is not None and self._thread.is_alive():
+            return False  # the disk is slower than checkpoints are wanted
+        self._raise()
+        return time.monotonic() - self._begun >= self._every
+
+    def take(self, entries: Mapping[str, Any], reached: float, sync: Callable[[], None]) -> None:
+        """Write a checkpoint; `sync` brings the rows before it to the disk first."""
+        self._begun = time.monotonic()
+        document = {**self._fixed, **entries}
+
+        def work() -> None:
+            try:
+                data = encode(document)
+                sync()
+                write_checkpoint(self.path, data)
+                self.written, self.time = self.written + 1, reached
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> float | None:
+        """For the last one to be on disk; the simulated time from which the run can go on, if any."""
+        if self._thread is not None:
+            self._thread.join()
+        return self.time
+
+    def remove(self) -> None:
+        """Nothing is left of the checkpoints of a run that ended."""
+        self.wait()
+        remove_checkpoint(self.path)
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if isinstance(error, CosimoError):
+            raise error
+        if error is not None:
+            raise OutputError(
+                f"the checkpoint '{self.path}' could not be written: {error}; free some space."
+            ) from error

@@ -15,9 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from interrupted import interrupt_scenario, write_scenario
 
 from cosimo.core.errors import CheckpointError
-from cosimo.execution.checkpoints import read_checkpoint
-from cosimo.execution.checkpoints.entries import FORM
-from cosimo.execution.checkpoints.files import encode
+from cosimo.execution.checkpoints import encode, read_checkpoint
+from cosimo.execution.checkpoints.schema import FORM
 from cosimo.formats.results import read_result
 from cosimo.formats.resuming import resume
 
@@ -76,7 +75,7 @@ WRONG: list[tuple[str, Any]] = [
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cosimo.execution.sessions.BLOCK", 7)
+        patch.setattr("cosimo.execution.session.BLOCK", 7)
         interrupt_scenario(write_scenario(folder), folder / "rows.csv")
     return folder
 

@@ -15,7 +15,8 @@ from cosimo.core.errors import Interrupted, OutputError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.execution.checkpoints import Checkpoint, read_checkpoint
+from cosimo.execution.checkpoints import read_checkpoint
+from cosimo.execution.options import Checkpoint
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.formats.resuming import resume
@@ -24,7 +25,7 @@ from cosimo.units import PythonUnit, StateSpace
 
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.execution.sessions.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.session.BLOCK", 7)
 
 
 def ring() -> tuple[System, Master]:

@@ -1,10 +1,14 @@
-"""One run with equal macro steps: the live units, the engine that moves them, the rows and checkpoints they give."""
+"""One run while it goes on: the live units, the engine that moves them, the rows and checkpoints they give.
+
+`Session` is what all runs have in common; `EqualSteps` makes macro steps of one length, `adaptive` those of any length.
+"""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,83 +16,158 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import CheckpointError, ConfigurationError, EndRequested, StepDiscarded, UnitError
-from cosimo.core.guarding import go_back, here
+from cosimo.core.errors import (
+    CheckpointError,
+    ConfigurationError,
+    EndRequested,
+    Interrupted,
+    RunError,
+    StepDiscarded,
+    UnitError,
+)
+from cosimo.core.guarding import Interrupts, go_back, here
+from cosimo.core.joint import joints
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
-from cosimo.core.schedule import Convergence, Repeat, Step, flatten
+from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System
-from cosimo.execution.checkpoints.keeper import Keeper
+from cosimo.execution.checkpoints import CheckpointWriter
 from cosimo.execution.checkpoints.self_test import require_states
-from cosimo.execution.engines import CarefulEngine, Engine, EngineOptions, KernelEngine, ReferenceEngine
-from cosimo.execution.interrupts import Interrupts
+from cosimo.execution.engines import CarefulEngine, Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live, Signals
-from cosimo.execution.monitor_report import MonitorReport
-from cosimo.execution.monitoring import Watch
+from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch
+from cosimo.execution.options import RunOptions
+from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder
 
 BLOCK = 4096
 """Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
 
-Progress = Callable[[float, float], None]
-"""Called from time to time with the simulated time reached and the stop time. If it has a method `watch`, that is
-called before the first macro step with the run, whose `warnings_now()` and `busy()` can then be asked."""
+
+class Session(ABC):
+    """A run that can be ended at any time with what it has; `names` are the signals of its rows."""
+
+    def __init__(self, live: Live, names: tuple[str, ...]) -> None:
+        self.live, self.names = live, names
+        self.interrupts = Interrupts()
+        self.stepping = 0.0
+        self.ended_by: tuple[str, float] | None = None
+        """The unit that wanted the simulation to end, and when."""
+        self._row = np.empty(0)
+
+    @abstractmethod
+    def _completed(self) -> float:
+        """The time of the last completed macro step."""
+
+    @property
+    def reached(self) -> float:
+        """The time of the last completed macro step, or at which a unit ended the simulation."""
+        return self._completed() if self.ended_by is None else self.ended_by[1]
+
+    @property
+    def remedy(self) -> str:
+        """How an interrupted run goes on; empty where it does not."""
+        return ""
+
+    @abstractmethod
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
+        """End the recording; the result has all rows, or with a file none of them."""
+
+    @abstractmethod
+    def _record_last(self, recorder: Recorder, row: Array) -> None:
+        """Record the row of a macro step within which a unit ended the simulation."""
+
+    @contextmanager
+    def keeping_rows(self, recorder: Recorder) -> Iterator[None]:
+        """Whatever ends the run early, an error or Ctrl-C, carries the rows completed so far in `.result`."""
+        try:
+            yield
+        except RunError as error:
+            error.result = self.close(recorder, [], complete=False)
+            raise
+        except KeyboardInterrupt:
+            goes_on = f"; {self.remedy}" if self.remedy else ""
+            interrupted = Interrupted(f"interrupted at t = {self.reached:g}; the rows so far are kept{goes_on}.")
+            interrupted.result = self.close(recorder, [], complete=False)
+            raise interrupted from None
+
+    def _end(self, asked: EndRequested, recorder: Recorder) -> None:
+        """A unit ended the simulation within a macro step: the last row is its own."""
+        assert asked.unit is not None
+        last = self.live.last_row(self._row, self.names, asked)
+        if last is not None:
+            self._record_last(recorder, last)
+        self.ended_by = asked.unit, self.reached if last is None else asked.end
+
+    def _result(self, recorder: Recorder, complete: bool, warned: list[Warned], info: dict[str, Any]) -> Result:
+        """Close the recorder, and say who ended the simulation."""
+        if self.ended_by is not None:
+            unit, at = self.ended_by
+            info |= {"ended_by": unit, "ended_at": at}
+            warned.append(Warned(f"unit '{unit}' ended the simulation; the run is complete", at))
+        rows = recorder.close(complete, warned, info=info)
+        if rows is None:
+            empty = np.empty((0, len(recorder.names)))
+            return Result(recorder.names, np.empty(0), empty, tuple(warned), complete, info)
+        return rows
 
 
-class Session:
-    """One run: the live units, the engine that moves them, and how far it got."""
+def recorded_names(system: System, master: Master, options: RunOptions) -> tuple[str, ...]:
+    """The signals of a run's rows: outputs, inputs where they are wanted, and what predictors say."""
+    names = system.outputs + (system.input_names if options.record == "all" else ())
+    return names + tuple(signal for joint in joints(system, master) for signal in joint.signals)
+
+
+def watch_of(system: System, options: RunOptions) -> Watch | None:
+    """What is watched, or nothing."""
+    if not options.engine.monitors:
+        return None
+    return Watch(system, power_bonds(system, options.power_pairs), options.stop_on_divergence)
+
+
+class EqualSteps(Session):
+    """A run with macro steps of one length, `watch`ed, and with checkpoints where there is a `writer`."""
 
     def __init__(
         self,
         system: System,
         master: Master,
-        start: float,
-        names: tuple[str, ...],
-        options: EngineOptions,
+        options: RunOptions,
         watch: Watch | None,
-        keeper: Keeper | None,
+        writer: CheckpointWriter | None = None,
     ) -> None:
-        self.watch, self.keeper = watch, keeper
+        self.system, self.master, self.options, self.watch, self.writer = system, master, options, watch, writer
+        super().__init__(self._instantiate(), recorded_names(system, master, options))
         self.stopped_at: float | None = None
-        self.ended_by: tuple[str, float] | None = None
-        """The unit that wanted the simulation to end, and when."""
-        self.system, self.master, self.start, self.names, self.options = system, master, start, names, options
-        self.live = self._instantiate()
         self.made = self.recorded = 0
-        self.stepping = 0.0
-        self.iterations, self.ranges = Iterations(master), Ranges(system, names)
+        self.iterations, self.ranges = Iterations(master), Ranges(system, self.names)
         self.ready: Array | None = None
         self.resumed_at: list[float] = []
         self._resumed_from: Path | None = None
-        self.interrupts = Interrupts()
         self.engine: Engine | None = None
         self._released: Live | None = None
         self._under_way: Array | None = None
-        self._row: Array | None = None
 
-    @property
-    def reached(self) -> float:
-        """The time of the last completed macro step, or at which a unit ended the simulation."""
-        if self.ended_by is not None:
-            return self.ended_by[1]
-        return self.start + self.made * self.master.step
+    def _completed(self) -> float:
+        return self.options.start + self.made * self.master.step
 
     @property
     def remedy(self) -> str:
         """How it goes on after an interruption, where there is a checkpoint."""
-        if self.keeper is None or (time := self.keeper.wait()) is None:
+        if self.writer is None or (time := self.writer.wait()) is None:
             return ""
-        return f"'cosimo resume {self.keeper.path}' goes on from t = {time:g}"
+        return f"'cosimo resume {self.writer.path}' goes on from t = {time:g}"
 
     def _instantiate(self) -> Live:
-        return Live(self.system, self.master, self.start, tolerant=self.options.allow_non_finite)
+        options = self.options
+        return Live(self.system, self.master, options.start, tolerant=options.engine.allow_non_finite)
 
-    def run(self, count: int, recorder: Recorder, progress: Progress | None) -> None:
+    def run(self, count: int, recorder: Recorder) -> None:
         """Make `count` macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
         try:
-            if self.keeper is not None and self._resumed_from is not None:
-                self.keeper.go_on(self._resumed_from)
-            self._steps(count, recorder, progress)
+            if self.writer is not None and self._resumed_from is not None:
+                self.writer.go_on(self._resumed_from)
+            self._steps(count, recorder)
         except StepDiscarded as error:
             if reason := self._cannot_shorten():
                 error.args = (f"{error} ({reason})", *error.args[1:])
@@ -97,13 +176,13 @@ class Session:
             # with states saved at every step; its rows are recorded already.
             self.release()
             try:
-                require_states(self.system, self.master, self.start, self.system.units, as_bytes=False)
+                require_states(self.system, self.master, self.options.start, self.system.units, as_bytes=False)
             except ConfigurationError as problem:
                 error.args = (f"{error} (it cannot be made in shorter parts: {problem})", *error.args[1:])
                 raise error from None
             self.live, self.engine, self.ready = self._instantiate(), None, None
             self.made, self.iterations = 0, Iterations(self.master)
-            self._steps(count, recorder, progress, careful=True)
+            self._steps(count, recorder, careful=True)
 
     def _cannot_shorten(self) -> str:
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
@@ -133,8 +212,8 @@ class Session:
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as problem:
             raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from problem
         require_replayed(saved["after"], after, self.live, path)
-        if self.keeper is not None:  # there is one already, which needs the rows so far
-            self.keeper.time = self.reached
+        if self.writer is not None:  # there is one already, which needs the rows so far
+            self.writer.time = self.reached
 
     def _load(self, engine: Engine, saved: Mapping[str, Any]) -> None:
         try:
@@ -142,18 +221,18 @@ class Session:
         except (UnitError, ConfigurationError) as problem:  # a unit that was given something else than it gave
             raise CheckpointError(f"cannot go on from '{saved['path']}': {problem}") from problem
 
-    def _steps(self, count: int, recorder: Recorder, progress: Progress | None, *, careful: bool = False) -> None:
+    def _steps(self, count: int, recorder: Recorder, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""
         if self.ready is None:
             self.live.initialise()
-            first = np.array([self.live.row(self.start, self.names)])
+            first = np.array([self.live.row(self.options.start, self.names)])
             self._record(recorder, 0, first)
             for name, instance in self.live.instances.items():
                 if instance.ended is not None:
-                    self.ended_by = name, self.start
+                    self.ended_by = name, self.options.start
                     return
             self.engine = self._make(careful)
-        engine = self.engine
+        engine, progress = self.engine, self.options.progress
         assert engine is not None
         if (watch := getattr(progress, "watch", None)) is not None:
             watch(self)
@@ -162,12 +241,12 @@ class Session:
         block = np.empty((min(BLOCK, count) if isinstance(engine, KernelEngine) else 1, 1 + len(self.names)))
         try:
             while self.made < count and not (engine.diverged or engine.ended):
-                if self.keeper is not None and self.keeper.due():
-                    self._checkpoint(self.keeper, engine, recorder, block[:1])
+                if self.writer is not None and self.writer.due():
+                    self._checkpoint(self.writer, engine, recorder, block[:1])
                 else:
                     self._advance(engine, recorder, block[: count - self.made])
                 if progress is not None:
-                    progress(self.reached, self.start + count * self.master.step)
+                    progress(self.reached, self.options.start + count * self.master.step)
         except EndRequested as asked:
             self._end(asked, recorder)
         if engine.diverged:
@@ -175,14 +254,8 @@ class Session:
         elif engine.ended is not None:
             self.ended_by = engine.ended, self.reached
 
-    def _end(self, asked: EndRequested, recorder: Recorder) -> None:
-        """A unit ended the simulation within a macro step: the last row is its own."""
-        assert self._row is not None
-        assert asked.unit is not None
-        last = self.live.last_row(self._row, self.names, asked)
-        if last is not None:
-            self._record(recorder, self.made + 1, last[None, :])
-        self.ended_by = asked.unit, self.reached if last is None else asked.end
+    def _record_last(self, recorder: Recorder, row: Array) -> None:
+        self._record(recorder, self.made + 1, row[None, :])
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
@@ -210,13 +283,13 @@ class Session:
         self.made += engine.made
         self.iterations.add(*engine.sweeps())
 
-    def _checkpoint(self, keeper: Keeper, engine: Engine, recorder: Recorder, row: Array) -> None:
+    def _checkpoint(self, writer: CheckpointWriter, engine: Engine, recorder: Recorder, row: Array) -> None:
         """Take all that the run remembers, and the signals one macro step later."""
         k, reached = self.made, self.reached
         with self.interrupts.held():
             entries = {
                 "step": k,
-                "position": asdict(recorder.position(keeper.run)),
+                "position": asdict(recorder.position(writer.run)),
                 "iterations": self.iterations.memory(),
                 "ranges": dict(self.ranges.found),
                 "stepping": self.stepping,
@@ -225,13 +298,13 @@ class Session:
                 "memory": engine.memory(k),
             }
         self._advance(engine, recorder, row)
-        keeper.take({**entries, "after": kept(engine.signals())}, reached, recorder.sync())
+        writer.take({**entries, "after": engine.signals()._asdict()}, reached, recorder.sync())
 
     def _make(self, careful: bool) -> Engine:
         if careful:
             return CarefulEngine(self.live, self.names, self.watch)
-        if self.options.kind == "kernel":
-            return KernelEngine(self.live, self.names, self.options, self.watch)
+        if self.options.engine.kind == "kernel":
+            return KernelEngine(self.live, self.names, self.options.engine, self.watch)
         return ReferenceEngine(self.live, self.names, self.watch)
 
     def _record(self, recorder: Recorder, number: int, rows: Array) -> None:
@@ -265,16 +338,16 @@ class Session:
         if self.engine is not None:
             self.engine.close()
         self.live.close(self.reached)
-        if self.keeper is not None:
-            self.keeper.wait()
+        if self.writer is not None:
+            self.writer.wait()
 
-    def close(self, recorder: Recorder, warnings: list[Warned], *, complete: bool, ended: bool = False) -> Result:
-        """End the recording; the result has all rows, or with a file none of them. `ended`: nothing is to go on."""
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool, ended: bool = False) -> Result:
+        """As for all runs; `ended`: nothing is to go on."""
         info: dict[str, Any] = {"steps": self.made, "end": self.reached, "stepping_time": self.stepping}
         warned = list(warnings)
         if self.iterations.count:
             info |= self.iterations.info()
-            warned += self._unconverged()
+            warned += self.iterations.warnings(self.options.start, self.master.step, self.made)
         if isinstance(self.engine, CarefulEngine):
             info["rollbacks"] = self.engine.rollbacks
         if self.live.joints:
@@ -286,48 +359,21 @@ class Session:
             warned += _not_finite(self.engine.not_finite())
         warned += self.ranges.warnings()
         warned += self.live.notices(self.reached)
-        if self.ended_by is not None:
-            unit, at = self.ended_by
-            info |= {"ended_by": unit, "ended_at": at}
-            warned.append(Warned(f"unit '{unit}' ended the simulation; the run is complete", at))
         if self.resumed_at:
             info["resumed_at"] = self.resumed_at
-        recorder.keep = not ended and self.keeper is not None and self.keeper.wait() is not None
-        found = recorder.close(complete, warned, info=info)
-        if ended and self.keeper is not None:
-            self.keeper.remove()
-        if found is None:
-            empty = np.empty(0)
-            return Result(recorder.names, empty, np.empty((0, len(recorder.names))), tuple(warned), complete, info)
-        return found
-
-    def _unconverged(self) -> list[Warned]:
-        """One warning for all iterations that did not converge, with the time of the first."""
-        found, until = self.iterations, self.iterations.until
-        if until is None or not found.failed:
-            return []
-        per_step = found.count // max(1, self.made) or 1
-        first = self.start + float(found.first_failed // per_step) * self.master.step
-        message = (
-            f"the iteration did not converge in {until.limit} sweeps (residual {found.first_residual:.1e}, wanted "
-            f"{until.tolerance:g}); use Anderson acceleration, a smaller step, or a larger limit"
-        )
-        return [Warned(message, first, found.failed)]
+        recorder.keep = not ended and self.writer is not None and self.writer.wait() is not None
+        result = self._result(recorder, complete, warned, info)
+        if ended and self.writer is not None:
+            self.writer.remove()
+        return result
 
 
-def _not_finite(found: Mapping[str, tuple[float, float]]) -> list[Warned]:
+def _not_finite(met: Mapping[str, tuple[float, float]]) -> list[Warned]:
     """One warning per output; only where the run was told to go on."""
-    return [
-        Warned(f"{name} became {value}; the run went on, as it was told", at) for name, (at, value) in found.items()
-    ]
+    return [Warned(f"{name} became {value}; the run went on, as it was told", at) for name, (at, value) in met.items()]
 
 
-# ---- restoring is verified: the macro step after a checkpoint, made again, must give the same signals bit by ---------
-
-
-def kept(signals: Signals) -> dict[str, Any]:
-    """The signals as plain data."""
-    return signals._asdict()
+# ---- the macro step after a checkpoint, made again, must give the same signals bit by bit ----------------------------
 
 
 def require_replayed(before: dict[str, Any], now: Signals, live: Live, path: object) -> None:
@@ -358,90 +404,3 @@ def _said(system: System, name: str, before: Any, now: Array, path: object) -> s
 
 def _same(before: Any, now: Array) -> bool:
     return before is not None and before.shape == now.shape and before.tobytes() == now.tobytes()
-
-
-# ---- what is counted along a run, as sums, so that long runs take no more memory: iterations, values out of  ---------
-
-
-class Iterations:
-    """What happened in iterations until convergence."""
-
-    def __init__(self, master: Master) -> None:
-        repeats = [op.times for op in master.schedule.operations if isinstance(op, Repeat)]
-        self.until = next((times for times in repeats if isinstance(times, Convergence)), None)
-        self.count = self.sweeps = self.failed = self.first_failed = 0
-        self.worst = self.first_residual = 0.0
-
-    def add(self, sweeps: Sequence[int], residuals: Sequence[float]) -> None:
-        """Take over what an engine counted."""
-        if not sweeps or self.until is None:
-            return
-        found = np.asarray(residuals)
-        over = np.flatnonzero(found > self.until.tolerance)
-        if len(over) and not self.failed:
-            self.first_failed, self.first_residual = self.count + int(over[0]), float(found[over[0]])
-        self.failed += len(over)
-        self.count += len(found)
-        self.sweeps += int(np.sum(sweeps))
-        self.worst = max(self.worst, float(found.max()))
-
-    def info(self) -> dict[str, Any]:
-        """For the result: all sweeps, the largest residual at the end of an iteration, and how many failed."""
-        return {"sweeps": self.sweeps, "largest_residual": self.worst, "unconverged": self.failed}
-
-    def memory(self) -> dict[str, Any]:
-        """All that is counted, as plain data."""
-        return {name: value for name, value in vars(self).items() if name != "until"}
-
-    def load(self, memory: Mapping[str, Any]) -> None:
-        """Go on counting from what `memory` gave."""
-        vars(self).update({name: memory[name] for name in self.memory()})
-
-
-class Ranges:
-    """Values outside the range that their unit declares; looked at in the rows, so only what is recorded is seen."""
-
-    def __init__(self, system: System, names: Sequence[str]) -> None:
-        declared = {
-            f"{unit}.{variable}": limits
-            for unit, described in system.units.items()
-            for variable, limits in described.ranges().items()
-        }
-        self._names = [name for name in names if name in declared]
-        self._columns = [1 + place for place, name in enumerate(names) if name in declared]
-        self._low, self._high = np.array([declared[name] for name in self._names]).reshape(-1, 2).T
-        self._limits = declared
-        self.found: dict[str, tuple[float, float, int]] = {}
-        """By name: the time and the value of the first, and how many there were."""
-
-    def look(self, rows: Array) -> None:
-        """At the next rows, time first."""
-        if not self._columns or not len(rows):
-            return
-        values = rows[:, self._columns]
-        outside = (values < self._low) | (values > self._high)
-        if not outside.any():
-            return
-        for place in np.flatnonzero(outside.any(axis=0)):
-            name, hits = self._names[place], np.flatnonzero(outside[:, place])
-            first = float(rows[hits[0], 0]), float(values[hits[0], place])
-            time, value, count = self.found.get(name, (*first, 0))
-            self.found[name] = (time, value, count + len(hits))
-
-    def warnings(self) -> list[Warned]:
-        """One per variable."""
-        return [
-            Warned(
-                f"{name} is {value:.6g}, outside its declared range {_show(self._limits[name])}; the unit is used "
-                f"beyond what it was made for",
-                time,
-                count,
-            )
-            for name, (time, value, count) in self.found.items()
-        ]
-
-
-def _show(limits: tuple[float, float]) -> str:
-    low, high = limits
-    left = "(−∞" if low == -math.inf else f"[{low:g}"
-    return f"{left}, {'∞)' if high == math.inf else f'{high:g}]'}"
