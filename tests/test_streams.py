@@ -115,7 +115,7 @@ def real(notes: list[str]) -> list[str]:
         ("o.parquet", ["sync o.parquet.new", "rename o.parquet.new", "sync {folder}", "remove o.parquet.partial"]),
         (
             "o.csv",
-            ["sync o.csv.new", "sync o.csv.json", "rename o.csv.new", "sync {folder}", "remove o.csv.partial"],
+            ["sync o.csv.json", "sync o.csv.new", "rename o.csv.new", "sync {folder}", "remove o.csv.partial"],
         ),
     ],
 )

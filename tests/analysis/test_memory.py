@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -317,7 +318,7 @@ def test_a_folder_that_cannot_be_written(what: str, memory: Memory, monkeypatch:
     def refuses(*_: object, **__: object) -> None:
         raise PermissionError("read-only")
 
-    owner = {"mkstemp": remembering.tempfile, "replace": os, "mkdir": Path}[what]
+    owner = {"mkstemp": tempfile, "replace": os, "mkdir": Path}[what]
     monkeypatch.setattr(owner, what, refuses)
     memory.remember(verdict(), SYSTEM, MASTER, 0.0)
     assert recalled(memory) is None

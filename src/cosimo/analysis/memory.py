@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from cosimo.analysis.verdict import Verdict
 from cosimo.core.document import plain
 from cosimo.core.master import Master
+from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import MASTERS
@@ -62,14 +62,8 @@ class Memory:
         path = self._path(key)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(part, path)
-            except OSError:
-                os.unlink(part)
-                raise
+            with replacing(path, unique=True) as new:
+                new.write_text(text, encoding="utf-8")
             self._prune()
 
     def recall(self, system: System, master: Master, start: float, horizon: float, target: float) -> Verdict | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -178,10 +177,12 @@ def stop_of(scenario: Scenario, stop_time: float | None) -> float:
 
 def _provenance(target: str, source: Path | None, settings: dict[str, float]) -> dict[str, Any]:
     """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
+    from cosimo.core.storage import file_digest
+
     found: dict[str, Any] = {"system": target, "settings": settings}
     if source is not None:
         found["path"] = str(source.absolute())
-        found["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
+        found["sha256"] = file_digest(source)
         if source.suffix == ".toml":
             found["text"] = source.read_text(encoding="utf-8")
     return found

@@ -34,6 +34,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import CheckpointError, ConfigurationError, DimensionError, OutputError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
+from cosimo.core.storage import CAN_LOCK, bring_names_to_disk, hold, writing
 from cosimo.core.system import System
 from cosimo.execution.options import RunOptions, as_plain
 
@@ -57,32 +58,6 @@ class Position:
     taken: int
     written: int
     run: str
-
-
-@contextmanager
-def writing(path: Path, remedy: str, *, what: str = "results") -> Iterator[None]:
-    """Turn a failed write into an error that names the file, the cause and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        cause = os.strerror(error.errno) if error.errno else str(error)
-        raise OutputError(f"cannot write {what} to '{path}': {cause}; {remedy}.") from None
-
-
-def bring_to_disk(path: Path) -> None:
-    """Wait until a file would survive a loss of power."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def bring_names_to_disk(folder: Path) -> None:
-    """The same for the names of the files in a folder; not all file systems have that."""
-    with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
 
 
 def dump(document: Mapping[str, Any]) -> bytes:
@@ -477,15 +452,11 @@ def _claim(path: Path, shown: Path) -> IO[bytes]:
 
 
 def _lock(file: IO[bytes], path: Path, shown: Path) -> None:
-    """Hold the file at `path` for this process until it ends, where the system has such locks."""
+    """Hold the file at `path` for this process until it ends."""
     try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hold(file.fileno())
         # Who held it until a moment ago may have put another file in its place: the lock then protects nothing.
-        held = os.path.samestat(os.fstat(file.fileno()), path.stat())
+        held = not CAN_LOCK or os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         held = False
     if not held:

@@ -27,13 +27,12 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.result import Result, Warned
+from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
     METADATA_KEY,
     STREAM_SUFFIX,
     Position,
     Recorder,
-    bring_names_to_disk,
-    bring_to_disk,
     dump,
 )
 from cosimo.formats.matfile import read_mat, write_mat
@@ -106,22 +105,17 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
     import pyarrow
 
     form = _format(target, "write")
-    new = target.with_name(target.name + ".new")
     try:
-        with pyarrow.OSFile(str(stream)) as source:
-            reader = pyarrow.ipc.open_stream(source)
-            schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
-            form.write(_chunks(reader), schema, new)
-        bring_to_disk(new)
-        if form.sidecar:
-            sidecar(target).write_bytes(dump(document) + b"\n")
-            bring_to_disk(sidecar(target))
-        os.replace(new, target)
-        bring_names_to_disk(target.parent)
+        with replacing(target) as new:
+            with pyarrow.OSFile(str(stream)) as source:
+                reader = pyarrow.ipc.open_stream(source)
+                schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
+                form.write(_chunks(reader), schema, new)
+            if form.sidecar:
+                sidecar(target).write_bytes(dump(document) + b"\n")
+                bring_to_disk(sidecar(target))
     except pyarrow.ArrowInvalid as problem:
         raise OSError(str(problem).rstrip(".")) from problem
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def read_result(path: str | Path) -> Result:

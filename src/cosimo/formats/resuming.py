@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from cosimo.core.errors import CheckpointError, ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
+from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.execution.checkpoints import EARLIER, read_checkpoint
 from cosimo.execution.checkpoints.fingerprints import fingerprint, require_same
@@ -158,7 +158,7 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
     try:
         loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
         if loaded.source is not None and "sha256" in scenario:
-            digest = hashlib.sha256(loaded.source.read_bytes()).hexdigest()
+            digest = file_digest(loaded.source)
             if digest != scenario["sha256"]:
                 raise CheckpointError(f"'{loaded.source}' has changed since '{found}' was written; put back what was.")
         return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))

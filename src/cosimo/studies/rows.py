@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
-from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, dump, writing
+from cosimo.core.storage import hold_path, replacing, writing
+from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, dump
 from cosimo.formats.results import FORMATS, sidecar
 
 if TYPE_CHECKING:
@@ -130,16 +131,13 @@ class Journal:
         self.close()
         document = {**self.document, "complete": True}
         table = self.table().replace_schema_metadata({METADATA_KEY: dump(document)})
-        form, new = FORMATS[self.path.suffix], self.path.with_name(self.path.name + ".new")
-        try:
-            with writing(self.path, f"all rows are kept in '{self._stream}'"):
+        form = FORMATS[self.path.suffix]
+        with writing(self.path, f"all rows are kept in '{self._stream}'"):
+            with replacing(self.path) as new:
                 form.write(table.to_batches(), table.schema, new)
                 if form.sidecar:
                     sidecar(self.path).write_bytes(dump(document) + b"\n")
-                os.replace(new, self.path)
-                self._stream.unlink()
-        finally:
-            new.unlink(missing_ok=True)
+            self._stream.unlink()
 
     def close(self) -> None:
         """Let go of the stream; what is in it stays."""
@@ -276,17 +274,10 @@ def _read_csv(path: Path) -> pyarrow.Table:
 
 def _claim(path: Path) -> int:
     """Hold the stream for this study, where the system has such locks."""
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        pass
+        return hold_path(path)
     except BlockingIOError:
-        os.close(descriptor)
         raise OutputError(f"another study is writing to '{path}'; give each its own output file.") from None
-    return descriptor
 
 
 # ---- what a study found: its rows, and in a few numbers what is in them ----------------------------------------------

@@ -25,6 +25,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.sources import Source
+from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
 from cosimo.execution.recording import choose
@@ -169,7 +170,7 @@ def describe(study: Study, system: System) -> dict[str, Any]:
         "runs": len(table),
         "points": hashlib.sha256(np.ascontiguousarray(table.values).tobytes()).hexdigest(),
         "measures": list(study.measures),
-        "reference": _digest(reference) if reference.is_file() else str(study.reference),
+        "reference": file_digest(reference) if reference.is_file() else str(study.reference),
         "stop_on_divergence": study.stop_on_divergence,
         "target": study.target,
         "content": _content(study.source, system),
@@ -193,7 +194,7 @@ def _content(source: str | Path | System, system: System) -> str:
     """Of the file, of all FMUs, of equations that are known, of connections, and of values that units were given."""
     digest = hashlib.sha256()
     if not isinstance(source, System) and Path(source).is_file():
-        digest.update(_digest(Path(source)).encode())
+        digest.update(file_digest(Path(source)).encode())
     for name, unit in system.units.items():
         digest.update(repr((name, unit.inputs, unit.outputs, sorted(unit.start.items()), _values(unit))).encode())
         if (model := unit.linear()) is not None:
@@ -209,16 +210,11 @@ def _values(unit: Unit) -> Any:
     """What is known of a unit without equations."""
     if isinstance(unit, Fmu):
         given = sorted((name, repr(value)) for name, value in unit.given.items())
-        return _digest(unit.path), given, unit.options, unit.experiment
+        return file_digest(unit.path), given, unit.options, unit.experiment
     if isinstance(unit, PythonUnit):
         plain = {n: v for n, v in unit.parameters.items() if isinstance(v, int | float | str)}
         return unit.kind.__qualname__, sorted(plain.items())
     return type(unit).__qualname__
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---- from the values of a point to the system and the master that are run there --------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 import zipfile
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.master import Master
+from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
@@ -224,14 +224,10 @@ class Memory:
         """Write all that is known, if there is more than before; seldom enough not to be felt."""
         if pool.count == self._written or not (now or time.monotonic() - self._last > EVERY):
             return
-        part = self.path.with_name(self.path.name + ".part")
+        rows, columns = pool.known
         try:
-            with part.open("wb") as file:
-                rows, columns = pool.known
+            with replacing(self.path) as new, new.open("wb") as file:
                 np.savez(file, of=np.array(self.of), rows=rows, columns=columns)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path)
         except OSError as error:
             raise OutputError(f"cannot write '{self.path}': {error}.") from None
         self._written, self._last = pool.count, time.monotonic()

@@ -7,7 +7,6 @@ is checked when it is opened, before anything of it is used.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import stat
@@ -18,12 +17,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
 from cosimo.core.guarding import unwatched
+from cosimo.core.storage import file_digest
 from cosimo.units.archive_checks import check_archive
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmu_folders import TemporaryFolder
@@ -195,15 +194,6 @@ def _extract(path: Path, limits: ArchiveLimits | None) -> TemporaryFolder:
 
 
 def _digest(path: Path) -> str:
-    try:
-        status = path.stat()
-    except OSError:
-        raise ConfigurationError(f"FMU '{path}' does not exist; check the path.") from None
-    return _content_digest(path, status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-@lru_cache(maxsize=1024)
-def _content_digest(path: Path, size: int, changed: int, inode: int) -> str:
-    """Hashed once per version of a file: a thousand instances of one FMU do not read it a thousand times."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if not os.path.exists(path):
+        raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
+    return file_digest(path)

@@ -14,11 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from cosimo.core.guarding import not_temporary, temporary
-
-try:
-    import fcntl
-except ImportError:  # without locks nobody can tell what was left behind
-    fcntl = None  # type: ignore[assignment]
+from cosimo.core.storage import CAN_LOCK, hold_path
 
 KINDS = ("fmu", "ssp")
 """What is extracted: `cosimo-fmu-locked-…`."""
@@ -30,7 +26,7 @@ class TemporaryFolder:
     def __init__(self, kind: str = "fmu") -> None:
         self._process, self._lock = os.getpid(), -1
         self.path = Path(tempfile.mkdtemp(prefix=f"cosimo-{kind}-"))
-        if fcntl is not None:
+        if CAN_LOCK:  # without locks nobody can tell what was left behind
             _once(self.path.parent, self._process)
             with suppress(OSError):  # a file system without locks
                 self._lock = _locked(self.path)
@@ -68,10 +64,4 @@ def remove_left_behind(parent: Path) -> None:
 
 def _locked(folder: Path) -> int:
     """A descriptor that holds the folder's lock; raises OSError where another one does."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return hold_path(folder, os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -28,7 +28,7 @@ from typing import Any
 
 from cosimo.core.errors import CheckpointError, CosimoError, OutputError
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
-from cosimo.execution.recording import bring_names_to_disk, writing
+from cosimo.core.storage import bring_to_disk, replacing, writing
 
 MAGIC = b"cosimo checkpoint "
 HEAD = MAGIC + b"3\n"
@@ -101,16 +101,11 @@ def find_checkpoint(path: Path) -> Path:
 
 def write_checkpoint(path: Path, data: bytes) -> None:
     """Put a checkpoint in place and keep the one before."""
-    new = Path(f"{path}{NEW}")
-    with writing(path, REMEDY, what="the checkpoint"):
-        with new.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+    with writing(path, REMEDY, what="the checkpoint"), replacing(path) as new:
+        new.write_bytes(data)
+        bring_to_disk(new)  # before the old one gives up its name
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}{EARLIER}")
-        os.replace(new, path)
-        bring_names_to_disk(path.parent)
 
 
 def require_writable(path: Path) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -16,6 +15,7 @@ from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
 from cosimo.core.plain import NotPlainError, to_bytes
 from cosimo.core.sources import Constant, Source, Table
+from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
 
@@ -67,22 +67,10 @@ def _unit(unit: Unit) -> list[Any]:
 def _part(part: Any) -> Any:
     """One entry of `Unit.parts`."""
     if isinstance(part, Path):
-        return _digest(part)
+        return file_digest(part)
     if isinstance(part, type):
         return kind_parts(part)
     return {name: value_parts(value) for name, value in part.items()} if isinstance(part, Mapping) else part
-
-
-def _digest(path: Path) -> str:
-    """Of a file; once per state of it, as studies ask again and again."""
-    state = path.stat()
-    return _digest_of(path, state.st_mtime_ns, state.st_size, state.st_ino)
-
-
-@lru_cache(maxsize=256)
-def _digest_of(path: Path, modified: int, size: int, number: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sorted(values: Mapping[str, Any]) -> list[list[str]]:
@@ -196,6 +184,6 @@ def _file(module: str) -> str | None:
     if path is None or module == "__main__":
         return None
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return file_digest(Path(path))
     except OSError:
         return None
