@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import Field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -14,17 +17,55 @@ from cosimo.cli.arguments import MANY, Scenario, stop_of, with_system
 from cosimo.cli.isolating import isolating
 from cosimo.cli.voice import detail, hint, warn
 from cosimo.core.errors import ConfigurationError, RunError
+from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
-    from cosimo.execution.options import Adaptive, RunOptions
+
+Said = dict[type, dict[str, Any]]
+"""By class of options, the fields that were given."""
+
+
+def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb an option for every field that the options of a run offer, and hand it those given, as `said`."""
+    described, _, *own = inspect.signature(verb, eval_str=True).parameters.values()
+    places = {
+        option.metadata["word"] or option.name: (kind, option)
+        for kind in (EngineOptions, RunOptions, Checkpoint, Adaptive)
+        for option in fields(kind)
+        if "help" in option.metadata
+    }
+
+    @functools.wraps(verb)
+    def wrapped(described: Scenario, **given: Any) -> None:
+        said: Said = {kind: {} for kind, _ in places.values()}
+        for word, (kind, option) in places.items():
+            if (value := given.pop(word)) is not None:
+                said[kind][option.name] = value
+        verb(described, said, **given)
+
+    added = [_parameter(word, get_type_hints(kind)[option.name], option) for word, (kind, option) in places.items()]
+    wrapped.__signature__ = inspect.Signature([described, *own, *added])  # type: ignore[attr-defined]
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def _parameter(word: str, hint: Any, option: Field[Any]) -> inspect.Parameter:
+    """An option that is None where it is not given; texts are checked by the class that takes them."""
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
+    flags = [f"--{word.replace('_', '-')}"] if kind is bool and option.default is False else []
+    annotation: Any = Annotated[kind | None, typer.Option(*flags, help=option.metadata["help"])]
+    return inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 @app.command()
 @isolating
 @with_system
+@with_run_options
 def run(
     described: Scenario,
+    said: Said,
     start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
     output_file: Annotated[
@@ -33,29 +74,9 @@ def run(
     ] = None,
     variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None,
     every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1,
-    engine: Annotated[str, typer.Option(help="kernel (compiled) or reference (plain Python).")] = "kernel",
-    parallel: Annotated[bool | None, typer.Option(help="Step units in threads; default: where it pays.")] = None,
-    checkpoint_every: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Write checkpoints (wall time), for 'cosimo resume'.")
-    ] = None,
-    allow_non_finite: Annotated[
-        bool, typer.Option("--allow-non-finite", help="Go on, with a warning, when a unit gives NaN or infinity.")
-    ] = False,
-    stop_on_divergence: Annotated[
-        bool, typer.Option("--stop-on-divergence", help="End a run that becomes unstable.")
-    ] = False,
     power_pair: Annotated[
         list[str] | None, typer.Option(help=f"UNIT.INPUT,UNIT.OUTPUT whose product is a power. {MANY}")
     ] = None,
-    adaptive: Annotated[
-        str | None, typer.Option(help="Choose macro steps by energy (residuals) or doubling (restores states).")
-    ] = None,
-    tolerance_relative: Annotated[
-        float | None, typer.Option(help="adaptive: error per step, of the largest value so far.")
-    ] = None,
-    tolerance_absolute: Annotated[float | None, typer.Option(help="adaptive: added to the relative one.")] = None,
-    shortest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
-    longest_step: Annotated[float | None, typer.Option(help="adaptive: in seconds.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Assess the coupling first; refuse one that cannot be trusted.")
     ] = False,
@@ -63,7 +84,6 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
-    from cosimo.execution.options import Checkpoint, EngineOptions, RunOptions
     from cosimo.formats.results import ResultFile
 
     start = described.start if start_time is None else start_time
@@ -71,23 +91,23 @@ def run(
     described = described.changed(start=start, stop=stop)
     if anyway and not check:
         raise ConfigurationError("--anyway belongs to --check; give both, or leave it out.")
+    adaptive = _adaptive(said[Adaptive])
     if check and adaptive is not None:
         raise ConfigurationError("--check assesses runs with a fixed step; leave out --adaptive or --check.")
     if output_file is None and (variable or every != 1):
         raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
     patterns = tuple(variable) if variable else described.outputs
     output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
-    lengths = {"shortest": shortest_step, "longest": longest_step}
     options = RunOptions(
         start=start,
         stop=stop,
         record="all",
         output=output,
-        engine=EngineOptions(kind=cast(Any, engine), parallel=parallel, allow_non_finite=allow_non_finite),
-        adaptive=_adaptive(adaptive, {"relative": tolerance_relative, "absolute": tolerance_absolute, **lengths}),
+        engine=EngineOptions(**said[EngineOptions]),
+        adaptive=adaptive,
         power_pairs=[*described.power_pairs, *map(_pair, power_pair or ())],
-        stop_on_divergence=stop_on_divergence,
-        checkpoint=None if checkpoint_every is None else Checkpoint(every=checkpoint_every),
+        checkpoint=Checkpoint(**said[Checkpoint]) if said[Checkpoint] else None,
+        **said[RunOptions],
     )
     verdict = _assessed(described, check, anyway) if options.adaptive is None else None
     described = described.changed(provenance={**described.provenance, "verdict": verdict})
@@ -105,17 +125,10 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
     return verdict.brief()
 
 
-def _adaptive(kind: str | None, given: dict[str, float | None]) -> Adaptive | None:
-    from cosimo.execution.options import Adaptive
-
-    said = {name: value for name, value in given.items() if value is not None}
-    if kind is None:
-        if said:
-            raise ConfigurationError(
-                "tolerances and lengths of steps belong to an adaptive run; give --adaptive as well."
-            )
-        return None
-    return Adaptive(cast(Any, kind), **cast(Any, said))
+def _adaptive(said: dict[str, Any]) -> Adaptive | None:
+    if said and "kind" not in said:
+        raise ConfigurationError("tolerances and lengths of steps belong to an adaptive run; give --adaptive as well.")
+    return Adaptive(**said) if said else None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -32,6 +32,11 @@ Progress = Callable[[float, float], None]
 called before the first macro step with the run, whose `warnings_now()` and `busy()` can then be asked."""
 
 
+def offered(default: Any, help: str, word: str = "") -> Any:
+    """A field that the command line offers as an option of its own name, or of `word`."""
+    return field(default=default, metadata={"help": help, "word": word})
+
+
 class Output(Protocol):
     """Where a run's rows shall go: makes the recorder once the names are known."""
 
@@ -54,11 +59,11 @@ class EngineOptions:
     short runs a thread.
     """
 
-    kind: Literal["kernel", "reference"] = "kernel"
-    parallel: bool | None = None
+    kind: Literal["kernel", "reference"] = offered("kernel", "kernel (compiled) or reference (plain Python).", "engine")
+    parallel: bool | None = offered(None, "Step units in threads; default: where it pays.")
     threads: int | None = None
     monitors: bool = True
-    allow_non_finite: bool = False
+    allow_non_finite: bool = offered(False, "Go on, with a warning, when a unit gives NaN or infinity.")
     interval: float = INTERVAL
 
     def __post_init__(self) -> None:
@@ -84,7 +89,9 @@ class Checkpoint:
     """
 
     path: str | Path | None = None
-    every: float = 60.0
+    every: float = offered(
+        60.0, "Write checkpoints for 'cosimo resume', so many seconds (wall time) apart.", "checkpoint_every"
+    )
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.every) and self.every >= 0):
@@ -109,12 +116,14 @@ class Adaptive:
     1e-09
     """
 
-    kind: Literal["energy", "doubling"] = "energy"
-    relative: float = 1e-2
-    absolute: float = 1e-9
+    kind: Literal["energy", "doubling"] = offered(
+        "energy", "Choose macro steps by energy (residuals) or doubling (restores states).", "adaptive"
+    )
+    relative: float = offered(1e-2, "adaptive: error per step, of the largest value so far.", "tolerance_relative")
+    absolute: float = offered(1e-9, "adaptive: added to the relative one.", "tolerance_absolute")
     first: float | None = None
-    shortest: float | None = None
-    longest: float | None = None
+    shortest: float | None = offered(None, "adaptive: in seconds.", "shortest_step")
+    longest: float | None = offered(None, "adaptive: in seconds.", "longest_step")
     order: int | None = None
 
     def __post_init__(self) -> None:
@@ -170,7 +179,7 @@ class RunOptions:
     progress: Progress | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     power_pairs: Sequence[tuple[str, str]] = ()
-    stop_on_divergence: bool = False
+    stop_on_divergence: bool = offered(False, "End a run that becomes unstable.")
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
