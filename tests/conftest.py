@@ -6,10 +6,14 @@ marker, the number of tests, the reason and the remedy. Nothing else is ever lef
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import os
+import pickle
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -96,3 +100,25 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def browser() -> str:
     """The program for tests that are marked 'browser'."""
     return find_browser()
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Any]]:
+    """The items of a paper, computed once for all tests and processes of a run: some take ten seconds."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    folder = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
+
+    @functools.cache
+    def items(paper: str) -> list[Any]:
+        from cosimo.papers import reproduce
+
+        with open(folder / f"{paper}.items", "a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes second waits for the first
+            file.seek(0)
+            if kept := file.read():
+                return pickle.loads(kept)  # type: ignore[no-any-return]
+            found = list(reproduce([paper]))
+            file.write(pickle.dumps(found))
+            return found
+
+    return items

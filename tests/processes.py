@@ -45,7 +45,8 @@ OPTIONS = ("-m", "-c", "-Werror")
 """Options of the interpreter that a fork follows."""
 LIBRARIES = (
     "fmpy", "lxml.etree", "matplotlib.figure", "pyarrow.csv", "pyarrow.parquet", "pydantic", "rich.live",
-    "rich.progress", "scipy.integrate", "scipy.io", "scipy.optimize", "scipy.signal", "scipy.stats", "typer.rich_utils",
+    "rich.progress", "scipy.integrate", "scipy.io", "scipy.optimize", "scipy.signal",
+    "scipy.stats", "typer.rich_utils",
 )  # fmt: skip
 """What verbs import when they need it."""
 FORKABLE = {"jemalloc_bg_thd"}

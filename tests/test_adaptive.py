@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parent))
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded, StepTooShort
@@ -82,7 +84,7 @@ def fmus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, System]:
 
 @pytest.mark.parametrize("units", ["linear", "fmu"])
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
-@pytest.mark.parametrize("build", [jacobi, gauss_seidel, wheel_first, jacobi_early_read])
+@pytest.mark.parametrize("build", mostly_slow([jacobi, gauss_seidel, wheel_first, jacobi_early_read], [wheel_first]))
 def test_quarter_truck_errs_less_than_with_as_many_equal_steps(
     units: str, kind: Any, build: Builder, fmus: dict[str, System]
 ) -> None:
@@ -134,10 +136,10 @@ def test_a_stiff_transient_pays_clearly(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "step", "stop"),
     [
-        ("two-oscillators", 5e-3, 5.0),
+        pytest.param("two-oscillators", 5e-3, 5.0, marks=pytest.mark.slow),
         ("quarter-truck", 5e-3, 3.0),
         ("dc-motor", 5e-4, 0.5),
-        ("pendulum", 5e-3, 4.0),
+        pytest.param("pendulum", 5e-3, 4.0, marks=pytest.mark.slow),
         ("tank-limited", 0.5, 300.0),
     ],
 )
@@ -154,7 +156,7 @@ def test_all_kinds_of_fmus_err_less(name: str, step: float, stop: float, kind: A
 
 
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
-@pytest.mark.parametrize("hold", [0, 1, 2])
+@pytest.mark.parametrize("hold", mostly_slow([0, 1, 2], [1]))
 def test_a_smaller_tolerance_leaves_a_smaller_error(kind: Any, hold: int) -> None:
     system = quarter_truck(profile=road)
     master = gauss_seidel(system, STEP, coupling=Hold(hold))
@@ -193,7 +195,7 @@ def test_rows_are_sums_of_their_steps_and_end_exactly(kind: Any, start: float, s
 
 
 @pytest.mark.parametrize("hold", [0, 1, 2])
-@pytest.mark.parametrize("build", [jacobi, gauss_seidel, jacobi_early_read])
+@pytest.mark.parametrize("build", mostly_slow([jacobi, gauss_seidel, jacobi_early_read], [jacobi_early_read]))
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
 def test_steps_forced_to_be_equal_give_the_usual_run(kind: Any, build: Builder, hold: int) -> None:
     system = two_mass(velocities=(1.0, -1.0), damping=1.0, force=lambda t: math.sin(9 * t))

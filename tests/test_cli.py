@@ -207,7 +207,7 @@ def test_reproduce_and_problems() -> None:
     assert set(items[0]) == {"paper", "item", "published", "computed", "tolerance", "verdict", "reason"}
     assert "two-mass-glumac" in cosimo("problems").stdout
     assert (items[0]["published"], items[0]["verdict"]) == (None, "computed")
-    assert "published in most cases" in cosimo("reproduce", "gomes2018").stdout
+    assert "richiedei2024" in cosimo("reproduce", "richiedei2024").stdout
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:

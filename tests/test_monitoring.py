@@ -32,6 +32,7 @@ from cosimo.problems import CATALOGUE, double_mass_spring_damper, quarter_truck,
 from cosimo.problems.monolithic import fresh
 from cosimo.studies.trials import reference
 from cosimo.units import Mechanical, StateSpace
+from thinning import mostly_slow
 
 K = np.arange(60_000.0)
 
@@ -139,7 +140,7 @@ QUIET: dict[str, tuple[Array, Array | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUIET)
+@pytest.mark.parametrize("name", mostly_slow(QUIET, list(QUIET)[::3]))
 def test_no_alarm(name: str) -> None:
     y, external = QUIET[name]
     assert not grown(y, external)
@@ -431,7 +432,7 @@ def _solution(system: System, step: float, stop: float, linear: bool) -> Result:
     return Result(fine.names, fine.time[::32], fine.values[::32])
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", mostly_slow(CATALOGUE, [name for name in CATALOGUE if name != "pendula"]))
 def test_problems_at_their_usual_step_are_silent_unless_wrong(name: str) -> None:
     problem = CATALOGUE[name]
     system = problem.system()

@@ -23,12 +23,12 @@ def examples(count: int) -> int:
 
 
 def mostly_slow(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:
-    """The cases as parameters of a test; those whose names or values are not in `quick` are marked slow."""
-    found = []
-    for case in cases:
-        name = getattr(case, "name", case)
-        assert isinstance(name, str | int | float)
-        marks = [] if name in quick else [pytest.mark.slow]
-        found.append(pytest.param(case, id=str(name), marks=marks))
-    assert {getattr(case, "name", case) for case in cases} >= set(quick), "a name that no case has"
-    return found
+    """The cases as parameters of a test; those that are not in `quick`, by their names or values, are marked slow."""
+    names = {_name(case): case for case in cases}
+    wanted = {_name(case) for case in quick}
+    assert wanted <= set(names), "a name that no case has"
+    return [pytest.param(c, id=n, marks=() if n in wanted else pytest.mark.slow) for n, c in names.items()]
+
+
+def _name(case: Any) -> str:
+    return str(getattr(case, "name", getattr(case, "__name__", case)))

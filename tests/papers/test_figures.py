@@ -428,13 +428,14 @@ def test_command_line(tmp_path: Path) -> None:
     assert {Path(file) for file in document["figures"]} == {*folder.glob("*.png")}
     assert done.stderr == "no figures are drawn for gomes2018\n"
     (tmp_path / "file").write_text("")
+    command.remove("gomes2018")
     failed = processes.run([*command, str(tmp_path / "file")], capture_output=True, text=True)
     assert failed.returncode == 7
     assert json.loads(failed.stdout)["exit_code"] == 7
 
 
 def test_figures_are_drawn_only_when_asked_for() -> None:
-    assert "figures" not in json.loads(CliRunner().invoke(app, ["reproduce", "gomes2018", "--json"]).stdout)
+    assert "figures" not in json.loads(CliRunner().invoke(app, ["reproduce", "richiedei2024", "--json"]).stdout)
 
 
 def test_the_page_names_every_file(tamellin: dict[str, Picture], richiedei: dict[str, Picture]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
-from cosimo.papers import PAPERS, Claim, reproduce
+from cosimo.papers import PAPERS, Claim, Item, reproduce
 from cosimo.papers.pikulinski2025 import HELD, papers_dmd, predicted, without_soft_start
 from cosimo.papers.tamellin2022 import CASES, free_evolution
 from cosimo.problems import CATALOGUE, find
@@ -81,8 +82,8 @@ COMPUTED = {"glumac2018": 3, "gomes2018": 9, "tamellin2022": 6, "pikulinski2025"
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_only_known_misprints_fail(paper: str) -> None:
-    items = list(reproduce([paper]))
+def test_only_known_misprints_fail(paper: str, reproduced: Callable[[str], list[Item]]) -> None:
+    items = reproduced(paper)
     assert len(items) >= 9
     assert {item.claim.item for item in items if item.claim.verdict == "does not hold"} == WRONG[paper]
     assert sum(item.claim.verdict == "computed" for item in items) == COMPUTED[paper]

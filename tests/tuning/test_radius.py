@@ -14,6 +14,7 @@ from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning.backends import Backend
 from cosimo.tuning.objectives import norms
 from cosimo.tuning.radius import _Roots, _Search, spectral_radii, spectral_radius
+from thinning import examples
 
 
 class Untiring(Backend):
@@ -183,14 +184,17 @@ def test_badly_scaled_matrices_are_balanced():
 def real_batches():
     """Φ of real systems: damped and undamped, many steps, couplings with memory."""
     rng = np.random.default_rng(6)
-    glumac, steps = two_mass_glumac(), rng.uniform(1e-3, 12, 25_000)
+    count = examples(25_000)
+    glumac, steps = two_mass_glumac(), rng.uniform(1e-3, 12, count)
     for name, gains in (("Control21", ("two.F",)), ("Control12", ("one.x", "one.v")), ("Seidel12", ())):
-        alphas = {target: rng.uniform(0, 1.1, 25_000) for target in gains}
+        alphas = {target: rng.uniform(0, 1.1, count) for target in gains}
         yield name, Batch(glumac, paper_masters(glumac, 1.0)[name], steps, alphas).linear.cycle.matrix
     for system, longest in ((two_mass(), 0.05), (four_mass(), 0.1), (quarter_truck(), 0.02)):
         for coupling in (Hold(0), Hold(1), Hold(2)):
             for make in (masters.jacobi, masters.gauss_seidel):
-                batch = Batch(system, make(system, 1e-3, coupling=coupling), np.geomspace(1e-5, longest, 3000))
+                batch = Batch(
+                    system, make(system, 1e-3, coupling=coupling), np.geomspace(1e-5, longest, examples(3000))
+                )
                 yield f"{system.name} {make.__name__} {coupling}", batch.linear.cycle.matrix
 
 

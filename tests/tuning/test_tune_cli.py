@@ -22,8 +22,14 @@ def run(*arguments: str) -> Any:
     return done
 
 
-def test_json_has_the_fields_of_the_page() -> None:
-    found = json.loads(run("tank", *QUICK, "--verify", "2", "--json").stdout)
+@pytest.fixture(scope="module")
+def tuned() -> Any:
+    """The document of one search."""
+    return json.loads(run("tank", *QUICK, "--verify", "2", "--json").stdout)
+
+
+def test_json_has_the_fields_of_the_page(tuned: Any) -> None:
+    found = tuned
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8").split("## tune")[1]
     names = {*found, *found["front"][0], *found["verified"][0]}
     assert not [name for name in names if f"`{name}`" not in page.split("## info")[0]]
@@ -32,9 +38,8 @@ def test_json_has_the_fields_of_the_page() -> None:
     assert all(entry["deviation"] < 0.25 for entry in found["verified"])
 
 
-def test_the_options_of_a_point_make_the_same_master() -> None:
-    found = json.loads(run("tank", *QUICK, "--json").stdout)
-    for point in found["front"][:3]:
+def test_the_options_of_a_point_make_the_same_master(tuned: Any) -> None:
+    for point in tuned["front"][:3]:
         arguments = ["analyse", "tank", *shlex.split(point["options"]), "--json"]
         verdict = json.loads(CliRunner().invoke(app, arguments, catch_exceptions=False).stdout)
         assert verdict["schedule"] == point["schedule"]
