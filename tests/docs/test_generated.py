@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosimo.papers import PAPERS, Item
+from thinning import mostly_slow
 
 DOCS = Path(__file__).parents[2] / "docs"
 GENERATE = runpy.run_path(str(DOCS / "generate.py"))
@@ -21,7 +22,7 @@ def rows(text: str) -> list[list[str]]:
     return [CELL.split(line[2:-2]) for line in text.splitlines() if line.startswith("| ")]
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", mostly_slow(PAPERS, set(PAPERS) - {"pikulinski2025"}))
 def test_papers_show_what_is_computed(
     paper: str, reproduced: Callable[[str], list[Item]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ from ssp_builder import (
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.core.system import Connection, System
+from cosimo.formats import ssp_structure
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.formats.ssp import load_ssp
@@ -338,12 +339,13 @@ def test_a_description_that_contains_itself_is_refused(tmp_path: Path) -> None:
         load_ssp(write(tmp_path, document(system(component("x", source="#it"), more='id="it"'))))
 
 
-def test_references_cannot_multiply_without_bound(tmp_path: Path) -> None:
+def test_references_cannot_multiply_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssp_structure, "ELEMENTS", 1_000)
     levels = [system(component("c"), name="s0", more='id="i0"')]
     for n in range(1, 20):
         twice = component("x", source=f"#i{n - 1}") + component("y", source=f"#i{n - 1}")
         levels.append(system(twice, name=f"s{n}", more=f'id="i{n}"'))
-    with pytest.raises(UnsafeInputError, match="more than"):
+    with pytest.raises(UnsafeInputError, match="more than 1,000 elements"):
         load_ssp(write(tmp_path, document(system("".join(levels)))))
 
 

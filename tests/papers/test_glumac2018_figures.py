@@ -49,6 +49,7 @@ def test_fronts_of_grid_and_search_are_drawn() -> None:
     assert len(one.axes[0].get_lines()[0].get_xdata()) == 70  # the front that was counted independently
 
 
+@pytest.mark.slow
 def test_over_calling_orders_only_the_global_error_predicts() -> None:
     network = drawn.ring()
     tried = [masters.gauss_seidel(network, drawn.RING_STEP, order=order) for order in orientations(network)]

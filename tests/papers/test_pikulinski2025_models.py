@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parent))
 from windowed_dmd import Extrapolation, Predictor, WindowedDmd, cosimulate, kinematic
 
@@ -93,7 +95,7 @@ def test_three_pairs_give_equation_24() -> None:
         assert model == pytest.approx(LINEAR.inferred(step), rel=1e-10, abs=1e-12)
 
 
-@pytest.mark.parametrize(("step", "expected"), [(0.01, 0.01800), (0.001, 2.00e-4)])
+@pytest.mark.parametrize(("step", "expected"), [(0.01, 0.01800), pytest.param(0.001, 2.00e-4, marks=pytest.mark.slow)])
 def test_dmd_keeps_the_energy_with_the_papers_start(step: float, expected: float) -> None:
     error = energy_error(LINEAR, step, WindowedDmd(100))
     assert error.max() == pytest.approx(expected, rel=0.01)
@@ -170,7 +172,7 @@ def test_manipulator_rate_error(kind: str, expected: float, sinusoid: Result) ->
     assert np.sqrt((rate**2).mean()) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("control", ["sinusoid", "steps"])
+@pytest.mark.parametrize("control", mostly_slow(["sinusoid", "steps"], ["sinusoid"]))
 def test_manipulator_with_long_steps(control: str) -> None:
     problem = Manipulator() if control == "sinusoid" else Manipulator(control=steps(Manipulator().equilibrium[2]))
     reference, system = problem.reference(), problem.system()

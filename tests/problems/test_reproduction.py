@@ -21,6 +21,7 @@ from cosimo.papers.pikulinski2025 import HELD, papers_dmd, predicted, without_so
 from cosimo.papers.tamellin2022 import CASES, free_evolution
 from cosimo.problems import CATALOGUE, find
 from cosimo.problems.oscillators import LINEAR
+from thinning import mostly_slow
 
 WRONG = {
     "glumac2018": {
@@ -81,7 +82,7 @@ COMPUTED = {"glumac2018": 3, "gomes2018": 9, "tamellin2022": 6, "pikulinski2025"
 """How many rows have nothing printed to compare with."""
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", mostly_slow(PAPERS, set(PAPERS) - {"pikulinski2025"}))
 def test_only_known_misprints_fail(paper: str, reproduced: Callable[[str], list[Item]]) -> None:
     items = reproduced(paper)
     assert len(items) >= 9

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from cosimo.algebra import coupled_model
 from cosimo.analysis import critical_step
@@ -203,7 +205,7 @@ def test_the_limited_tank_reaches_its_limit_and_leaves_it(full: Systems) -> None
 
 
 @pytest.mark.parametrize("name", LINEAR)
-@pytest.mark.parametrize("build", [jacobi, gauss_seidel, backwards])
+@pytest.mark.parametrize("build", mostly_slow([jacobi, gauss_seidel, backwards], [backwards]))
 def test_runs_diverge_where_the_algebra_says(name: str, build: Builder, full: Systems) -> None:
     case = CASES[name]
     whole = case.linear()  # type: ignore[misc]

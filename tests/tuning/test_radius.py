@@ -50,7 +50,7 @@ def turned(rng, blocks):
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 12, 16])
 def test_random_matrices_have_the_right_value_and_label(n, backend):
     rng = np.random.default_rng(n)
-    count = 20_000 if n <= 8 else 8_000
+    count = examples(20_000 if n <= 8 else 8_000)
     matrices = rng.standard_normal((count, n, n))
     # Radii close to 1 on both sides, down to differences of 1e-9.
     reference = eigenvalue_radius(matrices)

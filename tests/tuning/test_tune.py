@@ -363,6 +363,7 @@ def test_offsets_of_connections_are_part_of_the_search() -> None:
     assert found.verify(1)[0].deviation < 1e-6
 
 
+@pytest.mark.slow
 def test_nsga3_finds_nearly_as_much_as_nsga2(monkeypatch: pytest.MonkeyPatch) -> None:
     """In three objectives; in two, or with few evaluations in four, NSGA-II finds some per cent more."""
     monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
