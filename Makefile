@@ -19,10 +19,10 @@ demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 	@echo "open results/report.html in a browser"
 
 test: packages lint
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: packages lint
-	OPENBLAS_NUM_THREADS=1 COSIMO_TESTS=all $(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 COSIMO_TESTS=all $(BIN)/pytest -n 2 --dist worksteal
 
 # Couplings of other people's FMUs against what is known of them: FMUS is a folder of cases (tests/foreign.py).
 foreign: $(READY)
