@@ -101,7 +101,7 @@ def test_quarter_truck_errs_less_than_with_as_many_equal_steps(
 
 
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
-@pytest.mark.parametrize(("relative", "bound"), [(3e-2, 0.7), (3e-3, 0.4)])
+@pytest.mark.parametrize(("relative", "bound"), [(3e-2, 0.7), pytest.param(3e-3, 0.4, marks=pytest.mark.slow)])
 def test_other_tolerances_do_as_well(kind: Any, relative: float, bound: float) -> None:
     system = quarter_truck(profile=road)
     adapted = run(system, wheel_first(system, STEP), stop=STOP, adaptive=Adaptive(kind, relative=relative))

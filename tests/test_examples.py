@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import processes
+from thinning import mostly_slow
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SHOWS = {
@@ -44,11 +45,15 @@ SHOWS = {
 }
 
 
+LONG = ("couple_fmus.py", "python_unit.py")
+"""Examples that take many seconds."""
+
+
 def test_every_example_is_expected_to_show_something() -> None:
     assert {path.name for path in EXAMPLES} == set(SHOWS)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", mostly_slow(EXAMPLES, [path for path in EXAMPLES if path.name not in LONG]))
 def test_example_runs_and_shows(path: Path, tmp_path: Path) -> None:
     # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}

@@ -149,7 +149,18 @@ def test_code_prints_what_is_shown(
     assert matches(output, printed.getvalue()), printed.getvalue()
 
 
-@pytest.mark.parametrize("session", list(sessions()), ids=lambda session: f"{session.page}: {session.commands[0][0]}")
+LONG = ("cosimo export quarter-truck --output fmus", "cosimo sweep quarter-truck --sample")
+"""How sessions begin that take many seconds: the tutorial, and a study of 200 runs."""
+
+
+def session_parameters() -> Iterator[object]:
+    for session in sessions():
+        first = session.commands[0][0]
+        slow = session.page != "docs/command-line.md" and first.startswith(LONG)
+        yield pytest.param(session, id=f"{session.page}: {first}", marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize("session", list(session_parameters()))
 def test_commands_print_what_is_shown(session: Session, tmp_path: Path) -> None:
     write(session.files, tmp_path)
     for command, output in session.commands:

@@ -502,7 +502,12 @@ def test_a_learning_coupling_is_run_and_not_predicted():
 
 
 @pytest.mark.parametrize(
-    ("options", "times"), [(["--at", "0,1.5"], [0.0, 1.5]), (["--along", "4"], None), (["--along"], None)]
+    ("options", "times"),
+    [
+        (["--at", "0,1.5"], [0.0, 1.5]),
+        (["--along", "4"], None),
+        pytest.param(["--along"], None, marks=pytest.mark.slow),
+    ],
 )
 def test_analyse_along_a_run(options: list[str], times: list[float] | None, folder: Path):
     done = cosimo(folder, "analyse", "truck.ssp", "--step-size", "0.005", *options, "--json")

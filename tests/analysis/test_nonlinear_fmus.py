@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from cosimo.analysis import Model, analyse
 from cosimo.analysis.limits import critical_steps, find_base
@@ -78,7 +80,7 @@ def errors_of_a_run(name, system, master, horizon):
 
 @pytest.mark.parametrize("step", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("build", [jacobi, pytest.param(gauss_seidel, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NONLINEAR)
+@pytest.mark.parametrize("name", mostly_slow(NONLINEAR, ["tank-limited"]))
 def test_errors_measured_by_pilot_runs(name, build, step, full):
     """Against the undivided system: what pilot runs show is the error, and what they advise meets the target."""
     system, case, h = full[name], CASES[name], STEPS[name][step]
@@ -103,7 +105,7 @@ def test_errors_measured_by_pilot_runs(name, build, step, full):
 def test_a_limit_that_is_left_on_the_way_is_named(full):
     """The controller's limit holds the inflow at first: nothing is fed back until it lets go."""
     system = full["tank-limited"]
-    found = analyse(system, jacobi(system, 1.0), horizon=300.0, along=12, details=False)
+    found = analyse(system, jacobi(system, 1.0), horizon=300.0, along=6, details=False)
     assert found.along[0].time == 0
     marked = [moment for moment in found.along if not moment.applies]
     assert marked

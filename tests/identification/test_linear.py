@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thinning import mostly_slow
+
 sys.path.insert(0, str(Path(__file__).parent))
 from black_boxes import NO_DERIVATIVES, NO_STATES, chain, distance, exported, many_sided, stiff
 
@@ -28,7 +30,7 @@ BOXES = {
 }
 
 
-@pytest.mark.parametrize("fmi", [2, 3])
+@pytest.mark.parametrize("fmi", mostly_slow([2, 3], [3]))
 @pytest.mark.parametrize("means", MEANS)
 @pytest.mark.parametrize("name", BOXES)
 def test_poles_of_the_true_map(tmp_path, name, means, fmi):

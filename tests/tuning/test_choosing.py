@@ -69,6 +69,7 @@ def test_every_problem_is_tried() -> None:
 # ---- the present master ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_present_master_that_meets_the_target_is_kept() -> None:
     problem = find("tank")
     system = problem.system()
