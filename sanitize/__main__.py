@@ -38,10 +38,10 @@ KINDS = {
         (
             "tests/kernel",
             "tests/laws/test_engines_agree.py",
-            "tests/test_engines.py",
-            "tests/test_lowering.py",
-            "tests/test_rollback.py",
-            "tests/test_monitoring.py",
+            "tests/execution/test_engines.py",
+            "tests/execution/test_lowering.py",
+            "tests/execution/test_rollback.py",
+            "tests/execution/test_monitoring.py",
             "tests/couplings",
             "tests/isolation/test_same_numbers.py",
         ),
@@ -52,7 +52,7 @@ KINDS = {
         "libtsan.so",
         {"TSAN_OPTIONS": "exitcode=0:history_size=4:report_signal_unsafe=0"},
         (
-            "tests/test_engines.py",
+            "tests/execution/test_engines.py",
             "tests/kernel/test_trajectories.py",
             "tests/laws/test_engines_agree.py",
             "tests/isolation/test_same_numbers.py",

@@ -23,6 +23,7 @@ import io
 import json
 import os
 import pkgutil
+import pty
 import runpy
 import signal
 import socket
@@ -36,6 +37,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+COSIMO = [sys.executable, "-m", "cosimo.cli"]
+PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+"""The environment without wishes about colours."""
 ALL = os.environ.get("COSIMO_TESTS") == "all"
 SUBREAPER = 36
 """Of prctl(2): who has it becomes the parent of grandchildren whose parent ends."""
@@ -90,6 +94,24 @@ def run(args: Any, *, check: bool = False, timeout: float | None = None, **optio
     if check:
         done.check_returncode()
     return done
+
+
+def at_terminal(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
+    """Exit code, and all that a person at a terminal sees."""
+    main, side = pty.openpty()
+    environment = {**PLAIN, "OPENBLAS_NUM_THREADS": "1", "TERM": "xterm-256color", "COLUMNS": "140", **more}
+    process = Popen([*COSIMO, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=environment)
+    os.close(side)
+    seen = b""
+    try:
+        while chunk := os.read(main, 65536):
+            seen += chunk
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(main)
+        code = process.wait(timeout=300)
+    return code, seen.decode()
 
 
 def _forkable(asked: dict[str, Any], environment: dict[str, str]) -> bool:

@@ -43,7 +43,7 @@ from suite_trials import (
     write,
 )
 
-import test_cli_terminal
+import processes
 from cosimo.formats.results import read_result
 from cosimo.units import Fmu
 from cosimo.units.fmu_folders import remove_left_behind
@@ -64,7 +64,7 @@ def slow(folder: Path, mode: str, number: int) -> Seen:
     assert len(rows) == 1001
     write(folder, "slow", amount=2.5, at=1.99)
     temporary = str(folder / "temporary")
-    code, seen = test_cli_terminal.at_terminal("run", "s.toml", *OPTIONS[mode], cwd=folder, TMPDIR=temporary)
+    code, seen = processes.at_terminal("run", "s.toml", *OPTIONS[mode], cwd=folder, TMPDIR=temporary)
     assert code == 0, seen
     assert "waiting for unit 'sick'" in seen, seen
     return Seen("1000 macro steps; at the terminal: waiting for unit 'sick' for …")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
 import sys
@@ -21,9 +19,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no
 from cosimo.masters import words as masters
 from cosimo.papers import PAPERS
 from cosimo.problems import CATALOGUE
-
-COSIMO = [sys.executable, "-m", "cosimo.cli"]
-PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+from processes import PLAIN, at_terminal
 
 
 class Done(NamedTuple):
@@ -53,24 +49,6 @@ def cosimo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
     yield call
     signal.signal(signal.SIGTERM, before)
-
-
-def at_terminal(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
-    """Exit code, and all that a person at a terminal sees."""
-    main, side = pty.openpty()
-    environment = {**PLAIN, "OPENBLAS_NUM_THREADS": "1", "TERM": "xterm-256color", "COLUMNS": "140", **more}
-    process = processes.Popen([*COSIMO, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=environment)
-    os.close(side)
-    seen = b""
-    try:
-        while chunk := os.read(main, 65536):
-            seen += chunk
-    except OSError:  # the other end is closed
-        pass
-    finally:
-        os.close(main)
-        code = process.wait(timeout=300)
-    return code, seen.decode()
 
 
 # ---- quiet, usual, verbose -------------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 from interrupted import Choosy, interrupt, require_equal, wait_for_checkpoints, whole
 from native_units import exported

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from thinning import examples
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "laws"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
 from native_units import exported, lag, mixed
 from random_systems import cases, couplings, systems
 
@@ -33,6 +27,7 @@ from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace
+from thinning import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KINDS = ("kernel", "reference")

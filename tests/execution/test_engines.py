@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,9 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "kernel"))
-sys.path.insert(0, str(Path(__file__).parent / "fmus"))
 from fmu_builder import build
 from native_units import KERNEL, REFERENCE, bits, exported, lag
 

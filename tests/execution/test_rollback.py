@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
+from fmu_builder import build
 
 from cosimo import masters
 from cosimo.core.coupling import Mixer
@@ -18,9 +18,6 @@ from cosimo.couplings import Hold
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import Fmu, PythonUnit, StateSpace
-
-sys.path.insert(0, str(Path(__file__).parent / "fmus"))
-from fmu_builder import build
 
 
 class Lag:

@@ -140,7 +140,6 @@ def test_discrete_inputs_are_held(means):
 
 
 def test_whole_numbers_and_switches_of_fmus(tmp_path):
-    sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
     from fmu_builder import build
 
     fmu = Fmu(build(tmp_path, "feedthrough2"))

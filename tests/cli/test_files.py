@@ -15,14 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import processes
-
-sys.path.insert(0, str(Path(__file__).parent / "fmus"))
-sys.path.insert(0, str(Path(__file__).parent / "kernel"))
 from command_line import cosimo
 from fmu_builder import build
 
+import processes
 from cosimo import masters
 from cosimo.core.result import Result
 from cosimo.execution.running import run

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-import processes
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent / "faults"))
 from faulty import build
 
-from test_cli_terminal import COSIMO, at_terminal
+import processes
+from processes import COSIMO, at_terminal
 
 UNITS = """
 import os, signal, sys, time

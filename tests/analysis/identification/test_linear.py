@@ -158,7 +158,6 @@ def test_derivatives_that_fail_give_way(tmp_path, monkeypatch):
 
 
 def test_states_that_can_be_set_between_steps():
-    sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
     from native_units import mixed
 
     found = identify(mixed(), 0.1)

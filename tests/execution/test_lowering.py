@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cosimo._kernel as kernel
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "kernel"))
-sys.path.insert(0, str(Path(__file__).parent / "fmus"))
-import cosimo._kernel as kernel
 from fmu_builder import build
 from native_units import exported, lag
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +13,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from thinning import mostly_slow
-
-sys.path.insert(0, str(Path(__file__).parent))
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded, StepTooShort
 from cosimo.core.master import Master
@@ -35,6 +31,7 @@ from cosimo.problems import quarter_truck, thermal_pair, two_mass
 from cosimo.problems.monolithic import fresh
 from cosimo.units import Exact, Fmu, PythonUnit, StateSpace
 from testbed import _flow, reference, systems
+from thinning import mostly_slow
 
 Builder = Callable[..., Master]
 PLAIN = EngineOptions("reference")
