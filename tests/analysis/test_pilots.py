@@ -13,7 +13,6 @@ from scipy.linalg import expm
 
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import pilots as piloting
-from cosimo.analysis import side_by_side
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
@@ -25,7 +24,7 @@ from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
-from cosimo.execution import run
+from cosimo.execution import run, running
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.units import Exact, PythonUnit, StateSpace
 
@@ -701,7 +700,7 @@ class Clock:
 def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float, horizon: float, budget: Budget) -> tuple[Pilots, Clock]:
     """Pilot runs in which a macro step takes so many seconds, on a clock of their own."""
     clock = Clock()
-    real = side_by_side.run
+    real = running.run
 
     def run(system: System, master: Any, *, start: float, stop: float) -> Any:
         result = real(system, master, start=start, stop=stop)
@@ -710,7 +709,7 @@ def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float, horizon: float, budg
         result.info["stepping_time"] = spent
         return result
 
-    monkeypatch.setattr(side_by_side, "run", run)
+    monkeypatch.setattr(running, "run", run)
     monkeypatch.setattr(piloting, "time", clock)
     return Pilots(loop(), start=0.0, horizon=horizon, budget=budget), clock
 

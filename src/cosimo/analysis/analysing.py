@@ -17,7 +17,7 @@ from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.limits import critical_steps
-from cosimo.analysis.linearisation import Linearisation, during, moments, reference_run
+from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, usual_points
@@ -345,11 +345,13 @@ def follow(
 
     The reference is a fine Gauss–Seidel run; units are identified in its states.
     """
+    from cosimo.execution.running import run as reference_run
+
     system, start, linearisation = model.system, model.start, model.linearisation
     stop = max([start + model.horizon, *at])
     fine = max(master.step / FINER, (stop - start) / MOST_STEPS)
     try:
-        run = reference_run(system, gauss_seidel(system, fine), start=start, stop=stop)
+        run = reference_run(system, gauss_seidel(system, fine), start=start, stop=stop, record="all")
     except CosimoError as error:
         return (), [f"the reference run with steps of {fine:g} s failed: {error}"]
     chosen = [start + round((t - start) / master.step) * master.step for t in at if t >= start]

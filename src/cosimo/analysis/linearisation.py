@@ -26,12 +26,10 @@ from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
 from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import CosimoError, IdentificationError
-from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.sources import Constant, Source, Table
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import LinearModel, Unit
-from cosimo.execution.live import Live
 from cosimo.masters import jacobi
 
 BRIEFLY = 300
@@ -280,6 +278,8 @@ class Averaged:
 
 def at_start(system: System, start: float = 0.0) -> Situation:
     """The signals with which a run begins; units are instantiated and initialised, but make no step."""
+    from cosimo.execution.live import Live
+
     live = Live(system, jacobi(system, 1.0), start)
     try:
         live.initialise()
@@ -302,13 +302,6 @@ def during(system: System, run: Result, time: float) -> Situation:
         name: np.array([value(f"{name}.{v}") for v in unit.outputs], dtype=float) for name, unit in system.units.items()
     }
     return Situation(time, float(run.time[0]), inputs, outputs, run)
-
-
-def reference_run(system: System, master: Master, *, start: float, stop: float) -> Result:
-    """A run that records what every unit is given; `master` should be fine enough to be trusted."""
-    from cosimo.execution.running import run
-
-    return run(system, master, start=start, stop=stop, record="all")
 
 
 def moments(system: System, run: Result, count: int, step: float) -> list[float]:

@@ -30,7 +30,6 @@ from cosimo.core.guarding import time_limit
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
-from cosimo.execution.running import run
 
 MOST = 4
 """Processes at most: each loads all units."""
@@ -70,6 +69,8 @@ class Ran:
 
 def make_run(system: System, job: Job) -> Ran:
     """Make a run in this process."""
+    from cosimo.execution.running import run
+
     span = job.steps * job.parts * job.master.step
     try:
         result = run(system, job.master, start=job.start, stop=job.start + span)
