@@ -356,7 +356,7 @@ def follow(
         return (), [f"the reference run with steps of {fine:g} s failed: {error}"]
     chosen = [start + round((t - start) / master.step) * master.step for t in at if t >= start]
     times = sorted({start, *(moments(system, run, along, master.step) if along else ()), *chosen})
-    base_step = model.base.local.step if model.base is not None and not model.known else master.step
+    base_step = model.base.step if model.base is not None and not model.known else master.step
     found: list[Moment] = []
     for time in times:
         here = linearisation.again(during(system, run, time) if time > start else linearisation.situation)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,15 +63,7 @@ class Limits:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
-    """The system at the step from which it is converted to others; `exact`: what conversion gives is what is there."""
-
-    local: LocalSystem
-    exact: bool
-
-
-def find_base(linearisation: Linearisation, step: float) -> Base:
+def find_base(linearisation: Linearisation, step: float) -> LocalSystem:
     """The system at the largest of `step`, `step` / 2, … whose continuous models also hold at half the step.
 
     A mode that turns by more than half a period per step looks slower than it is; at half the step it shows. A solver
@@ -79,30 +71,30 @@ def find_base(linearisation: Linearisation, step: float) -> Base:
     """
     local = linearisation.at(step)
     if all(found.means == "known" for found in local.units.values()):
-        return Base(local, True)
+        return replace(local, exact=True)
     for _ in range(FINEST):
         finer = linearisation.at(local.step / 2)
         difference = max(apart(found, finer.units[name]) for name, found in local.units.items())
         if difference <= ALIKE:
-            return Base(local, difference <= SAME)
+            return replace(local, exact=difference <= SAME)
         local = finer
-    return Base(local, False)
+    return local
 
 
 class CriticalStepSearch:
     """Critical steps of several masters with as few identifications as they need."""
 
-    def __init__(self, linearisation: Linearisation, base: Base) -> None:
+    def __init__(self, linearisation: Linearisation, base: LocalSystem) -> None:
         self._linearisation, self._base = linearisation, base
-        self._tried: dict[float, LocalSystem] = {base.local.step: base.local}
+        self._tried: dict[float, LocalSystem] = {base.step: base}
 
     def crossing(self, build: Builder) -> CriticalStep | None:
         """The first crossing of the master that `build` makes of a system and a step."""
-        found = self._first(self._base.local, build)
+        found = self._first(self._base, build)
         if found is None or found.step == 0 or self._base.exact:
             return found
         bracket, guesses = _Bracket(), list[tuple[float, float]]()
-        step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.local.step
+        step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
         for _ in range(ROUNDS):
             local = self._try(step)
             bracket.add(step, self._excess(local, build))
@@ -122,7 +114,7 @@ class CriticalStepSearch:
     def _nearest(self, wanted: float) -> float:
         """Of the steps tried, that nearest to the one wanted; the first where none is known."""
         if not math.isfinite(wanted):
-            return self._base.local.step
+            return self._base.step
         return min(self._tried, key=lambda tried: abs(math.log(tried / wanted)))
 
     def _predict(self, local: LocalSystem | None, build: Builder) -> CriticalStep | None:
@@ -208,7 +200,7 @@ def _follow(guesses: list[tuple[float, float]], bracket: _Bracket, last: float) 
     return min(step, bracket.high / 2) if step >= bracket.high else step
 
 
-def critical_steps(linearisation: Linearisation, base: Base, master: Master, own: Builder) -> Limits:
+def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Master, own: Builder) -> Limits:
     """The critical steps of the usual masters and of the given one, which `own` builds for other steps."""
     system, search = linearisation.system, CriticalStepSearch(linearisation, base)
     reasons: list[str] = []
@@ -221,7 +213,7 @@ def critical_steps(linearisation: Linearisation, base: Base, master: Master, own
             return None
 
     plain = find("jacobi", jacobi)
-    order = best_order(base.local, orders(system))
+    order = best_order(base, orders(system))
     seidel = find("gauss-seidel", lambda s, h: gauss_seidel(s, h, order=order))
     stuck = [name for name, unit in system.units.items() if not unit.can_restore]
     if stuck:

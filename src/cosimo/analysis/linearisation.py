@@ -42,12 +42,16 @@ Outcome = Identified | CosimoError
 
 @dataclass(frozen=True, eq=False)
 class LocalSystem:
-    """`linear`: the system of linear units; `offsets` (p,): what its outputs lack; `step`: where it was identified."""
+    """`linear`: the system of linear units; `offsets` (p,): what its outputs lack; `step`: where it was identified.
+
+    `exact` tells that what conversion to other steps gives is what the units do there (`limits.find_base`).
+    """
 
     linear: System
     offsets: Array
     step: float
     units: Mapping[str, Identified]
+    exact: bool = False
 
     @property
     def continuous(self) -> bool:

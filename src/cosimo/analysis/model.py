@@ -20,7 +20,7 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
-from cosimo.analysis.limits import SAME, Base, apart, find_base, responses
+from cosimo.analysis.limits import SAME, apart, find_base, responses
 from cosimo.analysis.linearisation import (
     Linearisation,
     LocalSystem,
@@ -137,7 +137,7 @@ class Model:
         self.step = self._first_step(step)
         self.notes: list[str] = []
         self.failure = "" if identify or self.known else "no unit was identified"
-        self.base: Base | None = None
+        self.base: LocalSystem | None = None
         self.linearisation = Linearisation(
             system, self._situation(), means=asked.means, allowed=(budget or Budget()).seconds
         )
@@ -182,7 +182,7 @@ class Model:
     def _look(self) -> None:
         """Identify the units and couple their models."""
         if self.known:
-            self.base = Base(self.linearisation.at(self.step), True)
+            self.base = replace(self.linearisation.at(self.step), exact=True)
         if self.known or self.failure:
             return
         outcomes = self.linearisation.outcomes(self.step)
@@ -217,7 +217,7 @@ class Model:
         """The system of linear units from which it is converted to other steps."""
         if self.base is None:
             raise ConfigurationError(f"there is no linear model of '{self.system.name}': {self.failure}.")
-        return self.base.local
+        return self.base
 
     def at(self, step: float) -> System:
         """The linear system for a master with this macro step."""
@@ -245,7 +245,7 @@ class Model:
         if not self.base.exact or all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
             return self
         other = copy(self)
-        other.base, other._linear = Base(self.local, False), None
+        other.base, other._linear = replace(self.local, exact=False), None
         return other
 
     def linear(self, master: Master) -> LinearSystem:
@@ -266,7 +266,7 @@ class Model:
                 continue
             if not asked:
                 continue
-            like = self.base.local.units.get(name) if self.base is not None else None
+            like = self.base.units.get(name) if self.base is not None else None
             found.append(unit_report(name, outcomes[name], like, self._departures.get(name, math.nan)))
         return tuple(found)
 
