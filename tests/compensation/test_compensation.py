@@ -12,7 +12,7 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import analyse
 from cosimo.compensation import compensate
-from cosimo.compensation.target import Target
+from cosimo.compensation.target import TargetMotion
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
@@ -36,7 +36,7 @@ MASTERS: tuple[Build, ...] = (masters.jacobi, masters.jacobi_early_read, masters
 
 def trajectory(system: System, master: Master, steps: int, target: str) -> Array:
     """All outputs of the coupled system on the target, computed without any co-simulation."""
-    path = Target(system, master, target)
+    path = TargetMotion(system, master, target)
     x = np.concatenate([unit.initial_state for unit in system.units.values()])
     rows = []
     for _ in range(steps + 1):
@@ -167,7 +167,7 @@ def test_external_forces_on_a_mass() -> None:
     found = compensate(system, masters.jacobi(system, h))
     ours = run(system, found.master, stop=steps * h)["two.x"]
     plain = run(system, masters.jacobi(system, h), stop=steps * h)["two.x"]
-    path = Target(system, masters.jacobi(system, h), "monolithic")
+    path = TargetMotion(system, masters.jacobi(system, h), "monolithic")
     x, reference = np.zeros(4), []
     push = np.array([0.0, 0.0, h * h, h])
     for k in range(steps + 1):
@@ -191,7 +191,7 @@ def test_fmus_take_the_correction_designed_on_their_linear_units(tmp_path: objec
 def test_monolithic_flow_is_the_integrator_of_the_whole() -> None:
     """Symplectic Euler of the assembled system, written out by hand."""
     h, k, d = 1e-3, np.array([[110.0, -100.0], [-100.0, 1100.0]]), np.array([[0.2, -0.1], [-0.1, 0.2]])
-    path = Target(two_mass(), masters.jacobi(two_mass(), h), "monolithic")
+    path = TargetMotion(two_mass(), masters.jacobi(two_mass(), h), "monolithic")
     rng = np.random.default_rng(0)
     q, v = rng.normal(size=2), rng.normal(size=2)
     after_v = v - h * (k @ q + d @ v)
@@ -199,7 +199,9 @@ def test_monolithic_flow_is_the_integrator_of_the_whole() -> None:
     moved = path.F @ np.array([q[0], v[0], q[1], v[1]])
     np.testing.assert_allclose(moved, [after_q[0], after_v[0], after_q[1], after_v[1]], rtol=1e-12)
     np.testing.assert_allclose(
-        Target(two_mass(), masters.jacobi(two_mass(), h), "exact").F, scipy.linalg.expm(path.coupled.A * h), atol=1e-12
+        TargetMotion(two_mass(), masters.jacobi(two_mass(), h), "exact").F,
+        scipy.linalg.expm(path.coupled.A * h),
+        atol=1e-12,
     )
 
 

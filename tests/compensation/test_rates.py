@@ -12,7 +12,7 @@ import scipy.linalg
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.compensation import compare, compensate
-from cosimo.compensation.target import Target
+from cosimo.compensation.target import TargetMotion
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
@@ -131,7 +131,7 @@ def test_wrong_models_are_tried_at_every_rate() -> None:
     system = two_mass()
     found = compensate(system, multirate(system, {"one": 2}))
     change = next(c for c in found.sensitivity if (c.unit, c.matrix, c.factor) == ("two", "K", 1.1))
-    heavier = Target(two_mass(k2=1100.0), multirate(two_mass(k2=1100.0), {"one": 2}), "monolithic")
+    heavier = TargetMotion(two_mass(k2=1100.0), multirate(two_mass(k2=1100.0), {"one": 2}), "monolithic")
     assert change.target_radius == pytest.approx(np.abs(np.linalg.eigvals(heavier.F)).max(), rel=1e-12)
     assert found.worst_change is not None
     assert found.worst_change.stable

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum, match, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
-from cosimo.compensation.target import Gains, Target, dense, rebuild, require_linear, target_map
+from cosimo.compensation.target import Gains, TargetMotion, dense, rebuild, require_linear, target_map
 from cosimo.core.arrays import ComplexArray
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
 from cosimo.core.master import Master
@@ -72,7 +72,7 @@ class Change:
         return self.radius - self.target_radius
 
 
-def compensated_modes(path: Target, before: Spectrum, after: Spectrum) -> tuple[CompensatedMode, ...]:
+def compensated_modes(path: TargetMotion, before: Spectrum, after: Spectrum) -> tuple[CompensatedMode, ...]:
     """Every mode before and after, lowest frequency first."""
     found = before.modes()
     poles, targets = before.poles, np.linalg.eigvals(path.F).astype(complex)
@@ -86,7 +86,7 @@ def compensated_modes(path: Target, before: Spectrum, after: Spectrum) -> tuple[
     return tuple(modes)
 
 
-def latent_eigenvalues(path: Target, after: Spectrum) -> ComplexArray:
+def latent_eigenvalues(path: TargetMotion, after: Spectrum) -> ComplexArray:
     """The eigenvalues of Φ that are left when the target's are taken away, each with its nearest; largest first.
 
     Zeros, of memories that only hand their content on, are left out.
@@ -98,7 +98,7 @@ def latent_eigenvalues(path: Target, after: Spectrum) -> ComplexArray:
     return ordered
 
 
-def gain_size(path: Target, gains: dict[str, Gains]) -> float:
+def gain_size(path: TargetMotion, gains: dict[str, Gains]) -> float:
     """How much the corrections amplify, compared with the plain hold K⁰: max over inputs i of
 
         Σ_j |K_ij| s_j / Σ_j |K⁰_ij| s_j
@@ -114,7 +114,7 @@ def gain_size(path: Target, gains: dict[str, Gains]) -> float:
         for position, K in enumerate(couplings):
             sizes = np.linalg.norm(path.samples(name, position) * path.scale, axis=1)
             # The input at the start of a step, and at its end where it is a polynomial in time.
-            share = path.rhythm.spans[name] / path.rhythm.ticks
+            share = path.pattern.spans[name] / path.pattern.ticks
             powers = K.reshape(-1, links, K.shape[1])
             for weights in (share**0 * (np.arange(len(powers)) == 0), share ** np.arange(len(powers))):
                 whole = np.abs(np.tensordot(weights, powers, 1)) @ np.tile(sizes, K.shape[1] // used)
@@ -124,9 +124,9 @@ def gain_size(path: Target, gains: dict[str, Gains]) -> float:
     return largest
 
 
-def sensitivity(path: Target, master: Master, target: str) -> tuple[Change, ...]:
+def sensitivity(path: TargetMotion, master: Master, target: str) -> tuple[Change, ...]:
     """`master`, designed for the nominal system, on systems of which one matrix of one unit is 10 % off."""
-    changes, ticks = [], path.rhythm.ticks
+    changes, ticks = [], path.pattern.ticks
     for name, matrix, factor, changed in _changed(path.system):
         linear = LinearSystem(changed, master)
         F = target_map(changed, dense(linear.coupled), master.step / ticks, target)
@@ -174,7 +174,7 @@ class Compensation:
     levels: dict[str, int]
     residual: float
     gains: dict[str, Gains] = field(repr=False)
-    path: Target = field(repr=False)
+    path: TargetMotion = field(repr=False)
     before: Spectrum = field(repr=False)
     after: Spectrum = field(repr=False)
 

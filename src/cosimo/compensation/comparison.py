@@ -149,7 +149,7 @@ class _Runs:
         except ConfigurationError:
             return None
         degrees = {name: self.path.master.coupling_of(name).degree for name in self.system.inputs}
-        ticks = self.path.rhythm.ticks
+        ticks = self.path.pattern.ticks
         alone = as_system(self.system, whole)
         # Its own step is the base step; all runs are judged per macro step.
         spectrum = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks)))

@@ -11,7 +11,7 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
-from cosimo.compensation.target import SMALL, SOLVED, Gains, Target
+from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -35,7 +35,7 @@ def compensate(
     if target not in ("monolithic", "exact"):
         raise UnknownNameError("target of a compensation", target, ("monolithic", "exact"))
     _require_room(system)
-    path = Target(system, master, target)
+    path = TargetMotion(system, master, target)
     before = Spectrum(path.linear)
     best: Compensation | None = None
     # With few samples and insensitive to external forces where that is stable; otherwise more samples, or without.
@@ -67,7 +67,7 @@ def _require_room(system: System) -> None:
         )
 
 
-def _design(path: Target, target: str, before: Spectrum, *, insensitive: bool, more: int) -> Compensation:
+def _design(path: TargetMotion, target: str, before: Spectrum, *, insensitive: bool, more: int) -> Compensation:
     """One choice of gains for all units, and what becomes of the eigenvalues."""
     system, master = path.system, path.master
     solved = {name: unit_gains(path, name, insensitive, more) for name in system.units if system.incoming(name)}
@@ -86,7 +86,7 @@ def _design(path: Target, target: str, before: Spectrum, *, insensitive: bool, m
     )
 
 
-def _external(path: Target, target: str) -> dict[str, Coupling]:
+def _external(path: TargetMotion, target: str) -> dict[str, Coupling]:
     """The couplings of the master; an exact solution also wants external inputs as they are throughout the step."""
     couplings = dict(path.master.couplings)
     for name, unit in path.units.items():
@@ -120,7 +120,7 @@ class Solution:
     amplified: float
 
 
-def unit_gains(path: Target, name: str, insensitive: bool, more: int) -> Solution:
+def unit_gains(path: TargetMotion, name: str, insensitive: bool, more: int) -> Solution:
     """With as few samples as solve K Σ = U, plus `more`, or one beyond where that passes less rounding errors on."""
     found: list[Solution] = []
     for count in range(1, LEVELS + 1):
@@ -141,10 +141,10 @@ def unit_gains(path: Target, name: str, insensitive: bool, more: int) -> Solutio
     return [solution for solution in choice if solution.amplified <= 2 * least][-1]
 
 
-def _all_couplings(path: Target, name: str, count: int, insensitive: bool) -> Solution | None:
+def _all_couplings(path: TargetMotion, name: str, count: int, insensitive: bool) -> Solution | None:
     """K for a number of samples at every coupling; None where one of them has no solution."""
     parts = []
-    for position in range(len(path.rhythm.seen[name])):
+    for position in range(len(path.pattern.seen[name])):
         part = _solution(path, name, position, count, insensitive)
         if part is None:
             return None
@@ -154,7 +154,7 @@ def _all_couplings(path: Target, name: str, count: int, insensitive: bool) -> So
 
 
 def _solution(
-    path: Target, name: str, position: int, count: int, insensitive: bool
+    path: TargetMotion, name: str, position: int, count: int, insensitive: bool
 ) -> tuple[Array, float, float] | None:
     """K of one coupling, its residual, and how much it amplifies; None where K Σ = U has no solution."""
     U = path.U[name][path.connected(name, path.degree(name))] * path.scale
@@ -179,12 +179,12 @@ def _solution(
     return K, float((np.abs(K @ S - U).max(axis=1) / size).max()), float((np.abs(K * scale).max(axis=1) / size).max())
 
 
-def _levels(path: Target, name: str, position: int, count: int) -> tuple[Array, Array]:
+def _levels(path: TargetMotion, name: str, position: int, count: int) -> tuple[Array, Array]:
     """Σ on ξ at the coupling, and the same samples on external pushes, which arrive at the ends of units' steps.
 
     ξ(t + 1) = F ξ(t) + Σ_i G_i e_i(t + 1), with e_i where a step of unit i ends.
     """
-    span, turns = path.rhythm.spans[name], len(path.rhythm.seen[name])
+    span, turns = path.pattern.spans[name], len(path.pattern.seen[name])
     seen = [
         {offset - level * span: part for offset, part in path.terms(name, (position - level) % turns).items()}
         for level in range(count)
@@ -195,7 +195,7 @@ def _levels(path: Target, name: str, position: int, count: int) -> tuple[Array, 
         (tick, unit)
         for tick in range(low + 1, high + 1)
         for unit in path.units
-        if (tick + position * span) % path.rhythm.spans[unit] == 0
+        if (tick + position * span) % path.pattern.spans[unit] == 0
     ]
     columns, width = {}, path.n
     for arrival in arrivals:
@@ -258,13 +258,13 @@ class Start:
 
     STEPS = 4
 
-    def __init__(self, path: Target, gains: dict[str, Gains]) -> None:
+    def __init__(self, path: TargetMotion, gains: dict[str, Gains]) -> None:
         self.path, self.gains = path, gains
         self.lacking: dict[str, list[tuple[Array, Array]]] = {name: [] for name in gains}
         self._walk()
 
     def _walk(self) -> None:
-        path, n, ticks = self.path, self.path.n, self.path.rhythm.ticks
+        path, n, ticks = self.path, self.path.n, self.path.pattern.ticks
         state = {name: np.eye(n)[part] for name, part in path.place.items()}
         given = {name: np.zeros_like(U) for name, U in path.U.items()}
         rows = np.split(path.coupled.C, np.cumsum([len(u.outputs) for u in path.units.values()])[:-1])
@@ -276,7 +276,7 @@ class Start:
                 step, model = path.discrete[name], path.units[name].model
                 B = step.B[:, : len(path.U[name])]
                 if isinstance(operation, TimedCouple) and name in self.gains:
-                    span, links = path.rhythm.spans[name], path.connected(name, path.degree(name))
+                    span, links = path.pattern.spans[name], path.connected(name, path.degree(name))
                     seen = np.vstack(list(outputs.values()))[path.used]
                     position = (now - begin) // span
                     given[name] = path.U[name] @ path.flow(now)
@@ -296,7 +296,7 @@ class Start:
         return {name: self._mixer(name, gains) for name, gains in self.gains.items()}
 
     def _mixer(self, name: str, gains: Gains) -> Mixer:
-        path, span = self.path, self.path.rhythm.spans[name]
+        path, span = self.path, self.path.pattern.spans[name]
         q, (m, width), n = len(path.used), gains[0].shape, path.n
         count, turns = width // q, len(gains)
         S = [path.samples(name, position) for position in range(turns)]
@@ -322,7 +322,7 @@ class Start:
                 start[push + j * m : push + (j + 1) * m] = extra
         uw = [np.hstack([K, np.zeros((m, now - late)), np.eye(m) if steps else np.zeros((m, m))]) for K in gains]
         x0 = np.concatenate([unit.initial_state for unit in path.units.values()])
-        moments = [Fraction(turn * span, path.rhythm.ticks) for turn in range(turns)]
+        moments = [Fraction(turn * span, path.pattern.ticks) for turn in range(turns)]
         later = dict(zip(moments[1:], uw[1:], strict=True))
         inputs = tuple(link.connection.target for link in path.system.incoming(name))
         return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later, path.system.outputs, inputs)

@@ -38,7 +38,7 @@ UNIT = "whole"
 """The name of the coupled system as one unit; inputs and outputs are called as in the system, states `state 1`, …"""
 
 
-class Target:
+class TargetMotion:
     """Maps on the target's trajectories: of a macro step F, and of every unit its state X and its inputs U.
 
     Inputs are polynomials in time over a step, of `degree[name]`: rows of U are the constant parts of all inputs, then
@@ -53,14 +53,14 @@ class Target:
         self.linear = LinearSystem(system, master)
         self.coupled = dense(self.linear.coupled)
         self.operations = self.linear.operations.timeline.operations
-        self.rhythm = rhythm(system, self.operations)
+        self.pattern = tick_pattern(system, self.operations)
         self.n = self.coupled.A.shape[0]
         begins = np.cumsum([0, *(len(unit.model.A) for unit in self.units.values())])
         self.place = {name: slice(a, b) for name, a, b in zip(self.units, begins[:-1], begins[1:], strict=True)}
-        self.tick = target_map(system, self.coupled, self.h / self.rhythm.ticks, target)
+        self.tick = target_map(system, self.coupled, self.h / self.pattern.ticks, target)
         self.back = _backwards(self.tick)
         self.flow = cache(self._flow)
-        self.F = self.flow(self.rhythm.ticks)
+        self.F = self.flow(self.pattern.ticks)
         self.X = {name: self._followed(name, target) for name in self.units}
         self.U = {name: self._inputs(name) for name in self.units}
         self.used = [i for i, name in enumerate(system.outputs) if name in {c.source for c in system.connections}]
@@ -75,19 +75,19 @@ class Target:
         A symplectic velocity is (q − q(−h)) / h with the unit's own step h; that of the monolithic integration at the
         same step is just that.
         """
-        unit, part, span = self.units[name], self.place[name], self.rhythm.spans[name]
+        unit, part, span = self.units[name], self.place[name], self.pattern.spans[name]
         whole = np.eye(self.n)[part]
         if not isinstance(unit.integrator, SymplecticEuler) or (target == "monolithic" and span == 1):
             return whole
         q = whole[: len(whole) // 2]
-        return np.vstack([q, (q - q @ self.flow(-span)) / (self.h * span / self.rhythm.ticks)])
+        return np.vstack([q, (q - q @ self.flow(-span)) / (self.h * span / self.pattern.ticks)])
 
     @cached_property
     def discrete(self) -> dict[str, DiscreteModel]:
         """One step of every unit; B for inputs that are polynomials in t / h with h the macro step."""
         found = {}
         for name, unit in self.units.items():
-            share, m = self.rhythm.spans[name] / self.rhythm.ticks, len(unit.inputs)
+            share, m = self.pattern.spans[name] / self.pattern.ticks, len(unit.inputs)
             model = unit.discrete(self.h * share)
             powers = range(model.B.shape[1] // m) if m else range(0)
             found[name] = DiscreteModel(model.A, model.B * np.repeat([share**power for power in powers], m))
@@ -105,7 +105,7 @@ class Target:
         """
         step, X, m = self.discrete[name], self.X[name], len(self.units[name].inputs)
         free = step.A @ X
-        needed = X @ self.flow(self.rhythm.spans[name]) - free
+        needed = X @ self.flow(self.pattern.spans[name]) - free
         owners = np.repeat(list(self.units), [len(unit.inputs) for unit in self.units.values()])
         true = (self.coupled.L @ self.coupled.C)[owners == name]
         powers = 1 if isinstance(self.units[name].integrator, SymplecticEuler) or not m else step.B.shape[1] // m
@@ -135,7 +135,7 @@ class Target:
                 f"{reach}, because its {self.units[name].micro_steps} micro steps use one constant input; use "
                 f"micro_steps=1 with a shorter macro step."
             )
-        if self.rhythm.spans[name] > 1:
+        if self.pattern.spans[name] > 1:
             return f"{reach}; let it step as often as the others, or connect a force to every degree of freedom."
         return f"{reach}; use target 'monolithic', or connect a force to every degree of freedom."
 
@@ -148,7 +148,7 @@ class Target:
         """What a coupling of the unit sees of the connected outputs: the sum of matrices on ξ so many ticks later."""
         found: dict[int, Array] = {}
         row = 0
-        for other, sighting in self.rhythm.seen[name][position].items():
+        for other, sighting in self.pattern.seen[name][position].items():
             unit, U = self.units[other], self.U[other]
             rows = slice(row, row := row + len(unit.outputs))
             m = len(unit.inputs)
@@ -172,7 +172,7 @@ class Target:
             size = len(unit.model.A)
             if isinstance(unit.integrator, SymplecticEuler):
                 half = np.eye(size // 2)
-                local = np.vstack([self.h * self.rhythm.spans[name] / self.rhythm.ticks * half, half])
+                local = np.vstack([self.h * self.pattern.spans[name] / self.pattern.ticks * half, half])
             else:
                 local = self.discrete[name].B[:, : len(unit.inputs)]
             states = np.zeros((self.n, local.shape[1]))
@@ -255,7 +255,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Rhythm:
+class TickPattern:
     """`ticks` per macro step; per unit the ticks of one step (`spans`), and what its couplings see of all units.
 
     `seen[name][p]` belongs to the coupling at tick p · spans[name].
@@ -266,8 +266,8 @@ class Rhythm:
     seen: dict[str, tuple[dict[str, Sighting], ...]]
 
 
-def rhythm(system: System, operations: tuple[TimedOperation, ...]) -> Rhythm:
-    """The rhythm of a schedule; refused are those that iterate or in which couplings and steps do not alternate."""
+def tick_pattern(system: System, operations: tuple[TimedOperation, ...]) -> TickPattern:
+    """The ticks of a schedule; refused are those that iterate or in which couplings and steps do not alternate."""
     plain: list[TimedCouple | TimedStep | TimedRead] = []
     for operation in operations:
         if not isinstance(operation, TimedCouple | TimedStep | TimedRead):
@@ -285,7 +285,7 @@ def rhythm(system: System, operations: tuple[TimedOperation, ...]) -> Rhythm:
                 f"corrects its inputs step by step."
             )
     spans = {name: int(own[0].fraction * ticks) for name, own in steps.items()}
-    return Rhythm(ticks, spans, _seen(system, plain, ticks))
+    return TickPattern(ticks, spans, _seen(system, plain, ticks))
 
 
 def _seen(
