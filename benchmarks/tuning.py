@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Table, seconds
+from cosimo.algebra.backends import Backend, find_backend
+from cosimo.algebra.batch import Batch, Consistency
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.backends import Backend, find_backend
-from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
+from cosimo.tuning.goals import Stability
 
 NOTE = (
     "Control21 on two-mass-glumac in double precision: ρ to 1e-10 with its label, and δ (k = 2, 2-norm), of every "
@@ -42,7 +43,7 @@ def _masters(count: int, *, grid: bool) -> dict[str, Any]:
 def _evaluate(count: int, *, grid: bool, backend: Backend, workers: int | None = None) -> Any:
     system = two_mass_glumac()
     master = paper_masters(system, 1.0)["Control21"]
-    evaluation = Evaluation(system, master, backend=backend, workers=workers, **_masters(count, grid=grid))
+    evaluation = Batch(system, master, backend=backend, workers=workers, **_masters(count, grid=grid))
     return evaluation.compute(Stability(), Consistency(k=2, norm=2))
 
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
-from cosimo.algebra.liveness import merge_equal
+from cosimo.algebra.product import merge_equal
 from cosimo.analysis import Spectrum
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array

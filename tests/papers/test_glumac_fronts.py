@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cosimo.algebra.batch import Batch, Consistency
 from cosimo.core.arrays import Array
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import Range, Space, tune
-from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
 from cosimo.tuning.fronts import hypervolume, nondominated
+from cosimo.tuning.goals import Stability
 
 STEPS = Range(1e-3, 10.0)
 GAINS = Range(0.0, 0.99)
@@ -23,7 +24,7 @@ def brute_force(name: str, shape: tuple[int, ...]) -> Array:
     system, targets = two_mass_glumac(), MASTERS[name][1]
     axes = np.ix_(*(np.linspace(GAINS.low, GAINS.high, n) for n in shape[:-1]), np.geomspace(1e-3, 10, shape[-1]))
     gains = dict(zip(targets, axes[:-1], strict=True))
-    found = Evaluation(system, paper_masters(system, 1.0)[name], steps=axes[-1], gains=gains)
+    found = Batch(system, paper_masters(system, 1.0)[name], steps=axes[-1], gains=gains)
     table = found.compute(Stability(), Consistency(k=2, norm=2))
     return np.column_stack([table["spectral_radius"].ravel(), table["consistency"].ravel()])
 

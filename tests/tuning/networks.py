@@ -1,10 +1,12 @@
-"""Random networks of linear units for studies of calling orders."""
+"""Random networks of linear units for studies of calling orders, and units with other rates and gains."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from cosimo.core.arrays import Array
 from cosimo.core.system import Connection, System
+from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 from cosimo.units import StateSpace
 
 
@@ -36,3 +38,26 @@ def random_network(rng: np.random.Generator, count: int, *, degree: float = 3.0,
         factor = strength / max(gain, 0.2)
         connections += [Connection(f"{names[j]}.y", f"{name}.from{j}", factor) for j in sources]
     return System(units, connections, name=f"network of {count}")
+
+
+class Rescaled(ChangedUnit):
+    """A linear unit whose time runs `rate` times as fast and whose outputs are `gain` times as large."""
+
+    def __init__(self, unit: Unit, rate: float = 1.0, gain: float = 1.0) -> None:
+        super().__init__(unit)
+        self.rate, self.gain = rate, gain
+
+    def linear(self) -> LinearModel | None:
+        model = self.unit.linear()
+        assert model is not None
+        return LinearModel(model.A * self.rate, model.B * self.rate, model.C * self.gain, model.D * self.gain)
+
+    def discrete(self, duration: float | Array) -> DiscreteModel:
+        return self.unit.discrete(duration * self.rate)
+
+
+def rescaled(system: System, *, rates: dict[str, float] | None = None, gains: dict[str, float] | None = None) -> System:
+    """The system with other rates and gains of some units (1 elsewhere), built anew."""
+    rates, gains = rates or {}, gains or {}
+    units = {name: Rescaled(unit, rates.get(name, 1.0), gains.get(name, 1.0)) for name, unit in system.units.items()}
+    return System(units, system.connections, inputs=system.inputs, name=system.name)

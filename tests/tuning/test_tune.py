@@ -12,15 +12,17 @@ import pytest
 import cosimo as co
 from cosimo import masters
 from cosimo.algebra import LinearSystem
+from cosimo.algebra.backends import Backend
+from cosimo.algebra.batched_map import SharedSchedule, Variation
 from cosimo.analysis.accuracy import global_error
 from cosimo.analysis.model import Model
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
+from cosimo.tuning.evaluation import margins
 from cosimo.tuning.fronts import hypervolume, nondominated
-from cosimo.tuning.pool import Screen
-from cosimo.tuning.scene import scene
+from cosimo.tuning.problem import tuning_problem
 from cosimo.tuning.structures import Structure
 from thinning import mostly_slow
 
@@ -139,9 +141,10 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
     kept = np.load(tmp_path / "search.npz")["rows"]
     assert 100 < len(kept) < 250
     evaluated = []
-    original = co.tuning.pool._Batch.columns
+    original = co.tuning.evaluation.Pool._columns
     monkeypatch.setattr(
-        "cosimo.tuning.pool._Batch.columns", lambda self, rows: (evaluated.append(len(rows)), original(self, rows))[1]
+        "cosimo.tuning.evaluation.Pool._columns",
+        lambda self, rows: (evaluated.append(len(rows)), original(self, rows))[1],
     )
     resumed = tune(system, space, evaluations=250, horizon=100.0, settings=settings)
     assert sum(evaluated) <= 250 - len(kept)
@@ -177,8 +180,8 @@ def test_a_system_at_rest_is_judged_by_its_worst_start() -> None:
     system = co.problems.find("two-mass-glumac").system()
     units = {n: co.StateSpace(**vars(u.model), inputs=u.inputs, outputs=u.outputs) for n, u in system.units.items()}
     rest = co.System(units, system.connections)
-    assert scene(Model(rest)).worst_case
-    assert not scene(Model(system)).worst_case
+    assert tuning_problem(Model(rest)).worst_case
+    assert not tuning_problem(Model(system)).worst_case
     space = Space(steps=0.5, kinds=(0,), families=("jacobi",))
     found = tune(rest, space, evaluations=5, horizon=20.0)
     assert found.chosen.error == pytest.approx(found.values[0, 0], rel=0.05)
@@ -355,7 +358,7 @@ def test_offsets_of_connections_are_part_of_the_search() -> None:
     fast = co.StateSpace(-3.0, 2.0, -1.0, inputs=["u"], outputs=["y"])
     links = [co.Connection("a.y", "b.u", offset=0.5), co.Connection("b.y", "a.u", gain=2.0, offset=-0.2)]
     system = co.System({"a": slow, "b": fast}, links, name="pushed")
-    assert not scene(Model(system)).worst_case
+    assert not tuning_problem(Model(system)).worst_case
     space = Space(steps=0.1, kinds=(0, 1), families=("jacobi",))
     found = tune(system, space, evaluations=5, horizon=5.0)
     assert not found.notes
@@ -414,6 +417,7 @@ def test_screened_robustness_is_close_to_the_relative_radius() -> None:
     steps = np.geomspace(1e-4, 2e-2, 6)
     for kind in (0, 1):
         structure = Structure("gauss-seidel", (("wheel",), ("chassis",)), tuple((t, kind) for t in TRUCK))
-        rough = Screen(system, structure.master(system, 1.0)).margins(steps, {})
+        schedule = SharedSchedule([system], structure.master(system, 1.0))
+        rough = margins([(schedule, Variation(steps))], Backend())
         exact = [relative_radius(system, structure.master(system, h)).change for h in steps.tolist()]
         assert rough == pytest.approx(exact, rel=0.25, abs=0.05)

@@ -1,113 +1,217 @@
-"""Many masters of one system in one call: macro steps and coupling gains as arrays instead of numbers."""
+"""Many masters of one system in one call.
+
+    Batch(system, master, steps=h, gains={"two.F": alpha}).compute(Consistency(k=2))
+
+takes masters that share the schedule of `master` and differ in the macro step, in gains of `Nepce`, in rates and gains
+of the units and in other parameters of them. Masters go through in chunks: on all cores with NumPy, one large chunk
+after the other on a graphics processor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from fractions import Fraction
-from typing import Literal
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra.operations import Operations
-from cosimo.algebra.product import LinearSystem
-from cosimo.core.arrays import Array
-from cosimo.core.coupling import CouplingMatrices, Sampling
-from cosimo.core.errors import ConfigurationError
+from cosimo.algebra.backends import Backend, find_backend
+from cosimo.algebra.batched_map import BatchedMap, SharedSchedule, Variation
+from cosimo.algebra.spectral_radius import Norm, norms, spectral_radii
+from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.core.unit import DiscreteModel
-from cosimo.couplings import Nepce, nepce_matrices
 
-Norm = Literal[1, 2]
-"""Which induced norm: the largest column sum, or the largest singular value."""
+Columns = dict[str, Any]
 
 
-def require_gains(system: System, master: Master, targets: Iterable[str]) -> None:
-    """Refuse inputs whose coupling has not the memory of `Nepce`, so that its gain cannot be varied."""
-    for target in targets:
-        system.input(target)
-        coupling = master.coupling_of(target)
-        if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
-            raise ConfigurationError(
-                f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
-                f"a Nepce there to vary its gain."
-            )
+class Objective(ABC):
+    """Something to know about every master of a batch. To add one, derive from it and provide `compute`."""
+
+    @abstractmethod
+    def compute(self, maps: BatchedMap) -> Columns:
+        """The columns by name, one number (or truth value) per master each."""
 
 
-class _Stacked(Operations):
-    """The matrices of the operations for N steps and, at some inputs, N NEPCE gains."""
+@dataclass(frozen=True)
+class SpectralRadius(Objective):
+    """`spectral_radius` ρ(Φ) to a relative `accuracy`; infinite where Φ is not finite."""
 
-    def __init__(self, system: System, master: Master, steps: Array, alphas: Mapping[str, Array]) -> None:
-        super().__init__(system, master)
-        self._steps, self._inverse = np.unique(steps, return_inverse=True)
-        self._alphas = {target: alpha[:, None, None] for target, alpha in alphas.items()}
+    accuracy: float = 1e-10
 
-    def duration(self, fraction: Fraction) -> Array:
-        return float(fraction) * self._steps
+    def compute(self, maps: BatchedMap) -> Columns:
+        return {"spectral_radius": spectral_radii(maps.cycle, maps.backend, accuracy=self.accuracy).value}
 
-    def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
-        if target in self._alphas:
-            return nepce_matrices(self._alphas[target])
-        return super().coupling_matrices(target, sampling)
 
-    def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
-        # Each distinct step size is discretised once, then handed out to the masters that use it.
-        if (name, fraction) not in self._discrete:
-            distinct = self.system.units[name].discrete(self.duration(fraction))
-            self._discrete[name, fraction] = DiscreteModel(distinct.A[self._inverse], distinct.B[self._inverse])
-        return self._discrete[name, fraction]
+@dataclass(frozen=True)
+class Consistency(Objective):
+    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.accuracy`)."""
+
+    k: int = 2
+    norm: Norm = 2
+
+    def __post_init__(self) -> None:
+        if self.k < 1 or self.norm not in (1, 2):
+            raise ConfigurationError(f"δ needs k ≥ 1 and the norm 1 or 2, not k = {self.k} and norm {self.norm}.")
+
+    def compute(self, maps: BatchedMap) -> Columns:
+        rows = maps.start()
+        for _ in range(self.k):
+            rows = maps.macro_step(rows)
+        defect = maps.full(maps.observe(maps.schedule.defects, rows))
+        return {"consistency": norms(defect, maps.backend, norm=self.norm)}
+
+
+@dataclass(frozen=True)
+class BatchTable:
+    """Columns by name, one number or truth value per master, all of one shape."""
+
+    columns: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise UnknownNameError("column", name, self.columns)
+        column: Array = self.columns[name]
+        return column
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def stable(self) -> BoolArray:
+        """The column `stable`."""
+        labels: BoolArray = self["stable"]  # type: ignore[assignment]
+        return labels
 
 
 class Batch:
-    """N masters that share a schedule: `steps` (N,), and `alphas` with N gains of `Nepce` per target input (any value).
+    """N masters that share a schedule.
 
-    The inputs in `alphas` must be coupled by something with the memory of `Nepce` in `master`.
+    `steps`, the arrays in `gains` (by target input, any value), `rates` and `strengths` (by unit, see `Variation`) are
+    broadcast against each other; results have that shape. The inputs in `gains` must be coupled in `master` by
+    something with the memory of `Nepce`. `systems` are variants of the system with other parameters, same units and
+    connections, and `which` says which one each master runs (an index array that is broadcast too). `backend` is
+    "numpy", "torch", "cupy" or "auto"; `workers` is the number of threads of NumPy (default: all cores), `chunk` how
+    many masters go through together. With `series` False, flows of units are what `Unit.discrete` says to the last
+    digit, which takes longer for many different steps.
     """
 
     def __init__(
         self,
         system: System,
         master: Master,
-        steps: npt.ArrayLike,
-        alphas: Mapping[str, npt.ArrayLike] | None = None,
+        steps: npt.ArrayLike | None = None,
+        gains: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        systems: Sequence[System] = (),
+        which: npt.ArrayLike | None = None,
+        backend: str | Backend = "numpy",
+        workers: int | None = None,
+        chunk: int | None = None,
+        series: bool = True,
     ) -> None:
-        lists = {target: np.asarray(alpha, dtype=float) for target, alpha in (alphas or {}).items()}
-        self.steps: Array = np.broadcast_to(
-            np.asarray(steps, dtype=float), np.broadcast_shapes(np.shape(steps), *(a.shape for a in lists.values()))
-        )
-        self.alphas = {target: np.broadcast_to(alpha, self.steps.shape) for target, alpha in lists.items()}
-        if not (np.isfinite(self.steps).all() and (self.steps > 0).all()):
+        if bool(systems) != (which is not None):
+            raise ConfigurationError("variants of the system need both `systems` and `which` of them each master runs.")
+        self.backend, self.workers, self._chunk = find_backend(backend), workers, chunk
+        self.schedule = SharedSchedule(systems or [system], master, tuple(gains or {}), series=series)
+        self._vary(master.step if steps is None else steps, gains or {}, which)
+
+    def _vary(
+        self,
+        steps: npt.ArrayLike,
+        gains: Mapping[str, npt.ArrayLike],
+        which: npt.ArrayLike | None = None,
+        rates: Mapping[str, npt.ArrayLike] | None = None,
+        strengths: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> None:
+        h = np.asarray(steps, dtype=float)
+        number = None if which is None else np.asarray(which)
+        by_name = [{n: np.asarray(v, dtype=float) for n, v in (own or {}).items()} for own in (gains, rates, strengths)]
+        every = [h, *(values for own in by_name for values in own.values())]
+        self._check(h, by_name[0], number)
+        self.shape = np.broadcast_shapes(*(values.shape for values in every), () if number is None else number.shape)
+
+        def flat(values: Any) -> Any:
+            return np.ascontiguousarray(np.broadcast_to(values, self.shape)).reshape(-1)
+
+        alphas, a, b = ({name: flat(values) for name, values in own.items()} for own in by_name)
+        self.variation = Variation(flat(h), alphas, None if number is None else flat(number).astype(np.intp), a, b)
+
+    def _check(self, h: Array, alphas: Mapping[str, Array], which: Any) -> None:
+        master, systems = self.schedule.master, len(self.schedule.systems)
+        if not (np.isfinite(h).all() and (h > 0).all()):
             raise ConfigurationError("the macro steps of a batch must be positive numbers.")
-        require_gains(system, master, lists)
-        self.linear = LinearSystem(
-            system, master, _Stacked(system, master, self.steps.ravel(), self._flat(slice(None)))
-        )
+        for target, alpha in alphas.items():
+            if not np.isfinite(alpha).all():
+                raise ConfigurationError(f"the gains of the input {target} must be finite numbers.")
+        if which is not None and not (which.dtype.kind in "iu" and ((which >= 0) & (which < systems)).all()):
+            raise ConfigurationError(f"`which` must hold whole numbers from 0 to {systems - 1}, one per master.")
+        if master.mixers and (h != master.step).any():
+            raise ConfigurationError(
+                f"the master is compensated for the step {master.step}; evaluate other steps with masters of their own."
+            )
 
-    def _flat(self, part: slice) -> dict[str, Array]:
-        return {target: alpha.ravel()[part] for target, alpha in self.alphas.items()}
+    def again(
+        self,
+        steps: npt.ArrayLike,
+        gains: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        rates: Mapping[str, npt.ArrayLike] | None = None,
+        strengths: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> Batch:
+        """The same schedule with other numbers, without setting everything up again."""
+        other = copy.copy(self)
+        other._vary(steps, gains or {}, None, rates, strengths)
+        return other
 
-    def spectral_radius(self) -> Array:
-        """ρ(Φ) of every master, in the shape of `steps`."""
-        radius: Array = np.abs(np.linalg.eigvals(self.linear.cycle.matrix)).max(axis=-1, initial=0.0)
-        return self._shaped(radius)
+    def __len__(self) -> int:
+        return len(self.variation.steps)
+
+    @property
+    def parts(self) -> list[slice]:
+        """The chunks, all of nearly the same size and a few for every worker."""
+        size = len(self)
+        chunk = self._chunk or self.backend.chunk(self.schedule.layout.size // 2)
+        count = -(-size // chunk)
+        return [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
+
+    def compute(self, *objectives: Objective) -> BatchTable:
+        """All objectives of all masters, in one pass."""
+
+        def work(part: slice) -> dict[str, Any]:
+            with self.backend.quiet():
+                maps = BatchedMap(self.schedule, self.variation.part(part), self.backend)
+                columns = {name: column for o in objectives for name, column in o.compute(maps).items()}
+                return {name: self.backend.host(column) for name, column in columns.items()}
+
+        if len(self) == 0:
+            raise ConfigurationError("there are no masters to evaluate; give at least one.")
+        parts = self.parts
+        if len(parts) > 1:
+            work(slice(0, 1))  # What is shared is worked out before threads ask for it at the same time.
+        done = self.backend.map(work, parts, self.workers)
+        return BatchTable({name: np.concatenate([part[name] for part in done]).reshape(self.shape) for name in done[0]})
+
+    @property
+    def maps(self) -> Array:
+        """Φ from the point of the schedule where least is carried, (N, n, n); NaN where an iteration has no limit."""
+        with self.backend.quiet():
+            cycle = BatchedMap(self.schedule, self.variation, self.backend).cycle
+        return np.ascontiguousarray(np.moveaxis(self.backend.host(cycle), -1, 0))
+
+    def spectral_radius(self, *, accuracy: float = 1e-10) -> Array:
+        """ρ(Φ) of every master."""
+        return self.compute(SpectralRadius(accuracy))["spectral_radius"]
 
     def exact_spectral_radius(self) -> Array:
         """ρ(exp(A_c h)) of the exact coupled system at every step, the measure for ρ(Φ)."""
-        growth = float(np.linalg.eigvals(self.linear.coupled.A).real.max(initial=-np.inf))
-        return np.exp(growth * self.steps)
+        growth = float(np.linalg.eigvals(self.schedule.linear[0].coupled.A).real.max(initial=-np.inf))
+        return np.exp(growth * self.variation.steps).reshape(self.shape)
 
     def consistency(self, *, k: int, norm: Norm) -> Array:
-        """δ = ‖(S_u − L S_y) Φ^k E‖ of every master (see `cosimo.analysis.accuracy`)."""
-        linear = self.linear
-        given = np.zeros((linear.layout.size - linear.size, linear.coupled.A.shape[0]))
-        rows = linear.split(np.concatenate([linear.start_map(), given]))
-        for _ in range(k):
-            rows = linear.macro_step(rows)
-        defect = linear.defect(linear.join(rows))
-        delta: Array = np.linalg.norm(defect, ord=norm, axis=(-2, -1))
-        return self._shaped(delta)
-
-    def _shaped(self, found: Array) -> Array:
-        """One number per master; what depends on no step and no gain comes as a single one."""
-        return np.broadcast_to(found, self.steps.size).reshape(self.steps.shape)
+        """δ of every master."""
+        return self.compute(Consistency(k, norm))["consistency"]

@@ -9,7 +9,8 @@ Matrices may carry leading axes, one entry per master of a batch; everything dow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -244,3 +245,109 @@ def _all(operations: Iterable[TimedOperation]) -> Iterator[Any]:
                 yield from _all(sweep)
         else:
             yield operation
+
+
+# ---- going through a schedule ---------------------------------------------------------------------------------------
+
+Rows = dict[Block, Any]
+"""A stack of columns of z, as row blocks."""
+
+
+class Walk(ABC):
+    """Base class of all that applies a schedule as matrices: operations change row blocks, one after the other; an
+    iteration until convergence is its fixed point."""
+
+    def apply(self, operations: Iterable[TimedOperation], rows: Rows) -> None:
+        """Apply the operations to `rows`, in place."""
+        for operation in operations:
+            if not isinstance(operation, TimedRepeat):
+                self._update(operation, rows)
+            elif isinstance(operation.times, int):
+                for number in range(operation.times):
+                    self.apply(operation.sweep(number), rows)
+            else:
+                for sweep in operation.sweeps[:-1]:
+                    self.apply(sweep, rows)
+                self._settle(operation.sweeps[-1], rows)
+
+    @abstractmethod
+    def _update(self, operation: TimedOperation, rows: Rows) -> None:
+        """Apply one operation that is no iteration."""
+
+    @abstractmethod
+    def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
+        """Put the fixed point of a sweep in the place of `rows`."""
+
+
+# ---- what z must carry: everything that is read before it is written again ------------------------------------------
+
+
+def best_cut(operations: Operations) -> tuple[int, list[Block]]:
+    """The operation before which the fewest numbers are carried, and the blocks that hold them, in the order of z.
+
+    The macro step is a cycle of operations, and Φ may be taken from any point of it to the same point one step later:
+    the products AB and BA have the same non-zero eigenvalues. Where little is carried, Φ is small; and slots that
+    nobody reads (outputs of no consequence, unused save slots, memories of a plain hold) are not carried at all, so
+    that they never show up as eigenvalues 0 or 1.
+    """
+    layout = operations.layout
+    effects = [_effect(operations, [operation]) for operation in operations.timeline.operations]
+    start = _fixed_point(effects)
+    needed = set(start)
+    width = best = sum(map(layout.width, needed))
+    place = 0
+    for i in reversed(range(1, len(effects))):
+        reads, writes = effects[i]
+        width += sum(map(layout.width, reads - needed)) - sum(map(layout.width, (writes & needed) - reads))
+        needed -= writes
+        needed |= reads
+        if width < best:
+            best, place = width, i
+    # One more walk, from the end of the schedule to the place found.
+    _walk_back(effects, needed := start, place)
+    return place, [block for block in layout.blocks if block in needed]
+
+
+def needed_at_start(operations: Operations) -> list[Block]:
+    """The blocks that the macro step reads before writing them, at its start, in the order of z."""
+    needed = _fixed_point([_effect(operations, [operation]) for operation in operations.timeline.operations])
+    return [block for block in operations.layout.blocks if block in needed]
+
+
+def _fixed_point(effects: Sequence[tuple[set[Block], set[Block]]]) -> set[Block]:
+    """What is needed at the start of a macro step when the same is needed at its end."""
+    needed: set[Block] = set()
+    while True:
+        before = set(needed)
+        _walk_back(effects, needed, 0)
+        if needed == before:
+            return needed
+
+
+def _walk_back(effects: Sequence[tuple[set[Block], set[Block]]], needed: set[Block], place: int) -> None:
+    """From what is needed after the last operation to what is needed before operation `place`."""
+    for reads, writes in reversed(effects[place:]):
+        needed -= writes
+        needed |= reads
+
+
+def _effect(operations: Operations, sequence: Sequence[TimedOperation]) -> tuple[set[Block], set[Block]]:
+    """What a sequence reads before writing it, and what it writes."""
+    reads: set[Block] = set()
+    writes: set[Block] = set()
+    for operation in sequence:
+        if isinstance(operation, TimedRepeat):
+            inner = [_effect(operations, sweep) for sweep in _unrolled(operation)]
+        else:
+            update = operations.update(operation)
+            inner = [({block for block in update.sources if block.kind != "e"}, set(update.targets))]
+        for inner_reads, inner_writes in inner:
+            reads |= inner_reads - writes
+            writes |= inner_writes
+    return reads, writes
+
+
+def _unrolled(repeat: TimedRepeat) -> Iterable[tuple[TimedOperation, ...]]:
+    """The listed sweeps, and the last once more when it is made again."""
+    last = not isinstance(repeat.times, int) or repeat.times > len(repeat.sweeps)
+    return (*repeat.sweeps, repeat.sweeps[-1]) if last else repeat.sweeps

@@ -17,9 +17,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cosimo.algebra.coupled import CoupledModel, coupled_model
-from cosimo.algebra.liveness import best_cut
-from cosimo.algebra.operations import Operations
-from cosimo.algebra.walking import Rows, Walk
+from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import Master
@@ -276,3 +274,33 @@ def _vstack(blocks: list[Any]) -> Any:
         return blocks[0]
     lead = np.broadcast_shapes(*(block.shape[:-2] for block in blocks))
     return np.concatenate([np.broadcast_to(block, (*lead, *block.shape[-2:])) for block in blocks], axis=-2)
+
+
+def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp]]:
+    """R Φ Q with equal rows merged until none are equal, and for every slot its number there (−1: always 0).
+
+    Slots may be carried several times over: every compensated unit remembers the same samples of the same outputs.
+    Where rows of Φ are equal, their slots are equal after one step, so that every eigenvector with μ ≠ 0 has the form
+    z = Q y, with Q handing one number to all slots of a group. With R picking one row of each group, R Φ Q has the same
+    non-zero eigenvalues as Φ: if Φ Q y = μ Q y then R Φ Q y = μ y, and back, as rows of a group are equal. Slots of
+    empty rows are 0 after one step and belong to no group.
+    """
+    place = np.arange(matrix.shape[0])
+    while True:
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        groups: dict[tuple[bytes, bytes], int] = {}
+        rows, first = np.full(matrix.shape[0], -1), list[int]()
+        for row in range(matrix.shape[0]):
+            part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+            if part.start < part.stop:
+                key = matrix.indices[part].tobytes(), matrix.data[part].tobytes()
+                rows[row] = groups.setdefault(key, len(groups))
+                if len(groups) > len(first):
+                    first.append(row)
+        if len(groups) == len(rows):
+            return matrix, place
+        place = np.where(place >= 0, rows[place], -1)
+        kept = np.flatnonzero(rows >= 0)
+        Q = sp.csr_array((np.ones(len(kept)), (kept, rows[kept])), shape=(len(rows), len(groups)))
+        matrix = sp.csr_array(matrix[first] @ Q)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.algebra.batch import Norm
+from cosimo.algebra.spectral_radius import Norm
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System

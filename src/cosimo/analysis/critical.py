@@ -15,7 +15,6 @@ from cosimo.algebra import Batch, LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, moving_radius
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
@@ -87,24 +86,16 @@ class _Search:
 
     def sizes(self, steps: Array) -> Array:
         """(N, n), largest first; NaN at steps at which the master has no map (an iteration without fixed point)."""
-        try:
-            maps = self._maps(steps)
-        except ConfigurationError:
-            if len(steps) == 1:
-                return np.full((1, 1), np.nan)
-            each = [self.sizes(steps[place : place + 1]) for place in range(len(steps))]
-            width = max(row.shape[1] for row in each)
-            rows = [np.pad(row, ((0, 0), (0, width - row.shape[1]))) for row in each]
-            return np.concatenate([np.where(np.isnan(row[:, :1]), np.nan, row) for row in rows])
+        maps = Batch(self.system, self.master, steps, series=False).maps
+        known = np.isfinite(maps).all(axis=(-2, -1))
         if self.spectrum.rest.count:
-            pairs = zip(maps, steps.tolist(), strict=True)
-            return np.array([[moving_radius(one, self.spectrum.rest, h)] for one, h in pairs])
-        found: Array = -np.sort(-np.abs(np.linalg.eigvals(maps)), axis=-1)
-        return found if found.shape[1] else np.zeros((len(steps), 1))
-
-    def _maps(self, steps: Array) -> Array:
-        Phi = Batch(self.system, self.master, steps).linear.cycle.matrix
-        return np.broadcast_to(Phi, (len(steps), *Phi.shape[-2:]))
+            pairs = zip(maps[known], steps[known].tolist(), strict=True)
+            sizes = np.array([[moving_radius(one, self.spectrum.rest, h)] for one, h in pairs])
+        else:
+            sizes = -np.sort(-np.abs(np.linalg.eigvals(maps[known])), axis=-1)
+        found = np.full((len(steps), max(1, sizes.shape[-1])), np.nan)
+        found[known] = sizes if sizes.shape[-1] else 0.0
+        return found
 
     @staticmethod
     def without(sizes: Array, neutral: int) -> Array:

@@ -20,14 +20,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem, Operations, coupled_model
+from cosimo.algebra import LinearSystem
+from cosimo.algebra.backends import Backend
+from cosimo.algebra.batched_map import BatchedMap, SharedSchedule, Variation
+from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stability import NEAR_ONE, find_rest, is_stable, moving_radius
+from cosimo.analysis.stability import NEAR_ONE, ROUNDING, find_rest, is_stable, moving_radius
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 
 Change = Literal["rate", "gain"]
 ALL_SIGNS_UP_TO = 6
@@ -36,76 +38,36 @@ WORK = 2_000_000
 """Numbers of Φ held at once while many changes are evaluated."""
 
 
-class Rescaled(ChangedUnit):
-    """A linear unit with `rate` and `gain`, numbers or arrays (N,) of them."""
+class RescaledRadii:
+    """ρ(Φ) of a master for many factors on rates and gains of units, `names` saying which; overflow counts as infinite.
 
-    def __init__(self, unit: Unit, rate: Any = 1.0, gain: Any = 1.0) -> None:
-        super().__init__(unit)
-        self.rate, self.gain = np.asarray(rate, dtype=float), np.asarray(gain, dtype=float)
-
-    def linear(self) -> LinearModel | None:
-        """A and B times the rate, C and D times the gain.
-
-        Of an array of rates only `discrete` gives the stack: the algebra reads the number of states off A.
-        """
-        model = self.unit.linear()
-        if model is None:
-            return None
-        rate, gain = float(self.rate) if self.rate.ndim == 0 else 1.0, self.gain[..., None, None]
-        return LinearModel(model.A * rate, model.B * rate, model.C * gain, model.D * gain)
-
-    def discrete(self, duration: float | Array) -> DiscreteModel:
-        """Time runs `rate` times as fast in the unit."""
-        if self.rate.ndim == 0:
-            return self.unit.discrete(duration * float(self.rate))
-        # Along the directions searched the same few rates come again and again: each is discretised once.
-        rates, again = np.unique(self.rate, return_inverse=True)
-        distinct = self.unit.discrete(duration * rates)
-        return DiscreteModel(distinct.A[again], distinct.B[again])
-
-
-def rescaled(
-    system: System, *, rates: Mapping[str, Any] | None = None, gains: Mapping[str, Any] | None = None
-) -> System:
-    """The system with other rates and gains of some units (1 elsewhere).
-
-    >>> from cosimo.problems import two_mass_glumac
-    >>> rescaled(two_mass_glumac(), rates={"one": 2.0}).units["one"].linear().A
-    array([[ 0. ,  2. ],
-           [-0.4, -0.6]])
+    Modes at rest do not count (`cosimo.analysis.stability`): other rates and gains leave poles at 0 where they are.
     """
-    rates, gains = rates or {}, gains or {}
-    for name in (*rates, *gains):
-        if name not in system.units:
-            raise UnknownNameError("unit", name, system.units)
-    units = {name: Rescaled(unit, rates.get(name, 1.0), gains.get(name, 1.0)) for name, unit in system.units.items()}
-    return System(units, system.connections, inputs=system.inputs, name=system.name)
 
+    def __init__(self, system: System, master: Master, names: Sequence[tuple[Change, str]]) -> None:
+        self.names, self.step, self.backend = names, master.step, Backend()
+        self.schedule = SharedSchedule([system], master)
+        self.rest = find_rest(self.schedule.linear[0].coupled.A)
+        width = sum(map(self.schedule.layout.width, self.schedule.carried))
+        self.most = max(1, WORK // max(1, width**2))
 
-def rescaled_radii(system: System, master: Master, factors: Array, names: Sequence[tuple[Change, str]]) -> Array:
-    """ρ(Φ) for factors (N, k) on the k rates and gains named; overflow counts as infinite."""
-    states = sum(len(unit.initial_state) for unit in system.units.values())
-    size = max(1, WORK // max(1, 4 * states**2))
-    # Other rates and gains of the units leave poles at 0 where they are.
-    models = {name: model for name, unit in system.units.items() if (model := unit.linear()) is not None}
-    rest = find_rest(coupled_model(system, models).A)
-    found = []
-    for begin in range(0, len(factors), size):
-        part = factors[begin : begin + size]
-        of: dict[Change, dict[str, Any]] = {"rate": {}, "gain": {}}
-        for (change, unit), column in zip(names, part.T, strict=True):
+    def __call__(self, factors: Array) -> Array:
+        """ρ for factors (N, k) on the k rates and gains."""
+        parts = [factors[begin : begin + self.most] for begin in range(0, len(factors), self.most)]
+        return np.concatenate([self._radii(part) for part in parts])
+
+    def _radii(self, factors: Array) -> Array:
+        of: dict[Change, dict[str, Array]] = {"rate": {}, "gain": {}}
+        for (change, unit), column in zip(self.names, factors.T, strict=True):
             of[change][unit] = column
-        changed = rescaled(system, rates=of["rate"], gains=of["gain"])
-        with np.errstate(over="ignore", invalid="ignore"):
-            Phi = LinearSystem(changed, master, Operations(changed, master)).cycle.matrix
-        Phi = np.broadcast_to(Phi, (len(part), *Phi.shape[-2:]))
-        finite = np.isfinite(Phi).all(axis=(-2, -1))
-        rho = np.full(len(part), np.inf)
-        rho[finite] = np.abs(np.linalg.eigvals(Phi[finite])).max(axis=-1, initial=0.0)
-        for place in np.flatnonzero(np.abs(rho - 1) < NEAR_ONE) if rest.count else ():
-            rho[place] = moving_radius(Phi[place], rest, master.step)
-        found.append(rho)
-    return np.concatenate(found)
+        steps = np.full(len(factors), self.step)
+        variation = Variation(steps, rates=of["rate"], strengths=of["gain"])
+        with self.backend.quiet():
+            Phi = BatchedMap(self.schedule, variation, self.backend).cycle
+        rho: Array = spectral_radii(Phi, self.backend, limit=1.0 + ROUNDING).value
+        for place in np.flatnonzero(np.abs(rho - 1) < NEAR_ONE).tolist() if self.rest.count else ():
+            rho[place] = moving_radius(Phi[:, :, place], self.rest, self.step)
+        return rho
 
 
 def relative_radius(
@@ -141,10 +103,7 @@ def relative_radius(
     if not units or not changes or set(changes) - {"rate", "gain"}:
         raise ConfigurationError("a relative radius needs at least one unit and changes among 'rate' and 'gain'.")
     names: list[tuple[Change, str]] = [(change, unit) for change in changes for unit in units]
-
-    def radii(factors: Array) -> Array:
-        return rescaled_radii(system, master, factors, names)
-
+    radii = RescaledRadii(system, master, names)
     k = len(names)
     if k <= ALL_SIGNS_UP_TO:
         directions = np.array([d for d in itertools.product((-1.0, 0.0, 1.0), repeat=k) if any(d)])
@@ -192,6 +151,8 @@ Build = Callable[[Mapping[str, float]], tuple[System, Master]]
 Scale = Literal["factor", "relative"]
 Radii = Callable[[Array], Array]
 """ρ for an array of factors (N, k) on the k parameters."""
+AT_ONCE = 32
+"""Points of brackets that are evaluated in one call where many take hardly longer than few."""
 PRECISION = 1e-9
 """How closely the size of a crossing is bracketed, relative to 1 + s."""
 
@@ -342,15 +303,16 @@ class _Walk:
     def bisect(self, low: Array, high: Array, directions: Array) -> Array:
         """Where stability turns into instability between stable `low` and unstable `high`, all lines at once.
 
-        Each bracket is divided by `ahead` points at a time, and its first unstable part is kept.
+        Each bracket is divided by `ahead` points at a time, by more where there are few lines, and its first unstable
+        part is kept.
         """
-        inside = np.arange(1, self.ahead + 1) / (self.ahead + 1)
         # Lines that can no longer have the smallest crossing are left as they are.
         while len(live := np.flatnonzero((low <= high.min()) & (high - low > PRECISION * (1 + low)))):
-            points = low[live, None] + (high - low)[live, None] * inside
-            bad = self.unstable(points.ravel(), np.repeat(directions[live], self.ahead, axis=0)).reshape(points.shape)
+            count = self.ahead if self.ahead == 1 else max(self.ahead, AT_ONCE // len(live))
+            points = low[live, None] + (high - low)[live, None] * (np.arange(1, count + 1) / (count + 1))
+            bad = self.unstable(points.ravel(), np.repeat(directions[live], count, axis=0)).reshape(points.shape)
             ends = np.column_stack([low[live], points, high[live]])
-            first = np.where(bad.any(axis=1), bad.argmax(axis=1), self.ahead)
+            first = np.where(bad.any(axis=1), bad.argmax(axis=1), count)
             rows = np.arange(len(live))
             low[live], high[live] = ends[rows, first], ends[rows, first + 1]
         return high

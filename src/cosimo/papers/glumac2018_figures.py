@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
+from cosimo.algebra import Batch, LinearSystem
+from cosimo.algebra.batch import Consistency
 from cosimo.analysis.accuracy import consistency, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.target import rebuild, require_linear
@@ -22,7 +23,7 @@ from cosimo.papers import Picture
 from cosimo.papers.glumac2018 import figure_6, paper_masters, pareto_front
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.reporting.pictures import BLUE, DARK, GREEN, GREY, PURPLE, VERMILION, legend, letter, panels
-from cosimo.tuning.evaluation import Consistency, Evaluation, Stability
+from cosimo.tuning.goals import Stability
 from cosimo.units import StateSpace
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def over_coupling(points: int) -> Figure:
         nominal = two_mass_glumac()
         for name, line in MASTERS.items():
             master = paper_masters(nominal, PAPER_STEP)[name]
-            found = Evaluation(nominal, master, systems=systems, which=np.arange(points), **_gains(master))
+            found = Batch(nominal, master, systems=systems, which=np.arange(points), **_gains(master))
             axes[number].plot(values, found.spectral_radius(), label=name, **line)
         _edge(axes[number])
         axes[number].set(xscale="log", xlabel=label, ylim=(0, 2), title=letter(number, f"h = {PAPER_STEP:g} s"))
@@ -77,7 +78,7 @@ def over_step(points: int) -> Figure:
     system, steps = two_mass_glumac(), np.geomspace(1e-2, 20, points)
     for name, line in MASTERS.items():
         master = paper_masters(system, 1.0)[name]
-        table = Evaluation(system, master, steps=steps, **_gains(master)).compute(Stability(), Consistency(2, 2))
+        table = Batch(system, master, steps=steps, **_gains(master)).compute(Stability(), Consistency(2, 2))
         axes[0].plot(steps, table["spectral_radius"], label=name, **line)
         axes[1].plot(steps, table["consistency"], **line)
     growth = np.linalg.eigvals(LinearSystem(system, masters.jacobi(system, 1.0)).coupled.A).real.max()
@@ -121,7 +122,7 @@ def front_control12(evaluations: int) -> Figure:
     steps = np.geomspace(1e-3, 10, 100)
     master = paper_masters(system, 1.0)["Control12"]
     axes_of = {"one.x": gains[:, None, None], "one.v": gains[None, :, None]}
-    table = Evaluation(system, master, steps=steps, gains=axes_of).compute(Stability(), Consistency(2, 2))
+    table = Batch(system, master, steps=steps, gains=axes_of).compute(Stability(), Consistency(2, 2))
     grid = np.column_stack([table["spectral_radius"].ravel(), table["consistency"].ravel()])
     figure, (axes,) = panels(1, 1, size=(5.6, 3.9))
     _objectives(axes, grid[pareto_front(grid)], _searched(("one", "two"), ("one.x", "one.v"), evaluations), evaluations)

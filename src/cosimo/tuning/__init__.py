@@ -3,7 +3,7 @@
 from cosimo.analysis.cost import measured_weights
 from cosimo.analysis.recommendation import Point, Wanted
 from cosimo.tuning.choosing import Settings, tune
-from cosimo.tuning.objectives import Cost
+from cosimo.tuning.goals import Cost
 from cosimo.tuning.orders import (
     ErrorOfOrders,
     OrderChoice,

@@ -29,13 +29,12 @@ from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
+from cosimo.tuning.evaluation import Pool
 from cosimo.tuning.finishing import Finish
 from cosimo.tuning.fronts import nondominated
-from cosimo.tuning.goals import GOALS, Goal, find_goals
-from cosimo.tuning.objectives import Cost
-from cosimo.tuning.pool import Pool
+from cosimo.tuning.goals import GOALS, Cost, Goal, find_goals
+from cosimo.tuning.problem import tuning_problem
 from cosimo.tuning.result import Tuned, goal_values
-from cosimo.tuning.scene import scene
 from cosimo.tuning.search import Method, Options, Report, Search
 from cosimo.tuning.space import Space
 from cosimo.tuning.structures import side_by_side
@@ -95,14 +94,14 @@ def tune(
     if not model.valid:
         with closing(model.pilots):
             return run_front(model, space, goals, settings.cost, settings.wanted, present)
-    situation = scene(model)
-    resolved = space.resolve(situation.system, fastest=situation.fastest, horizon=situation.horizon)
+    problem = tuning_problem(model)
+    resolved = space.resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
     if settings.cost.workers > 1:
-        together = dict.fromkeys(side_by_side(situation.system, structure) for structure in resolved.structures)
+        together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
-    pool = Pool(situation, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
+    pool = Pool(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
     options = Options(settings.method, evaluations, seed, settings.population)
-    memory = _memory(settings.resume, situation.system, pool, space)
+    memory = _memory(settings.resume, problem.system, pool, space)
     search = Search(pool, options, report=progress, save=memory.save if memory else None)
     try:
         search.run()
@@ -169,7 +168,7 @@ def _memory(path: Path | None, system: System, pool: Pool, space: Space) -> Memo
         "structures": len(pool.space.structures),
         "steps": json_ready(pool.space.steps),
         "objectives": [goal.name for goal in pool.goals],
-        "horizon": pool.scene.horizon,
+        "horizon": pool.problem.horizon,
         "cost": json_ready(pool.cost),
     }
     memory = Memory(Path(path), of)

@@ -1,194 +1,323 @@
-"""Many masters of one system in one call.
+"""Candidates in, numbers out: those of one structure share a schedule, all of a call the arithmetic on their maps.
 
-    Evaluation(system, master, steps=h, gains={"two.F": alpha}).compute(Stability(), Consistency())
-
-takes masters that share the schedule of `master` and differ in the macro step, in gains of `Nepce` and in parameters of
-the units; `evaluate(system, masters, objectives)` takes any masters and groups them itself. Masters go through in
-chunks: on all cores with NumPy, one large chunk after the other on a graphics processor.
+What was evaluated once is not evaluated again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from cosimo.algebra.backends import Backend, Stack, find_backend
+from cosimo.algebra.batch import Consistency
+from cosimo.algebra.batched_map import BatchedMap, SharedSchedule, Variation
+from cosimo.algebra.spectral_radius import spectral_radii
+from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable
 from cosimo.core.arrays import Array, BoolArray
-from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.master import Master
-from cosimo.core.system import System
-from cosimo.couplings import Nepce
-from cosimo.tuning.backends import Backend, find_backend
-from cosimo.tuning.binding import Bound
-from cosimo.tuning.objectives import Accuracy, Consistency, Cost, Objective, Stability
-from cosimo.tuning.program import Program, Varied
+from cosimo.core.formatting import MOST_ROBUST
+from cosimo.tuning.goals import Cost, Goal, OutputError, Trajectories, without_rest
+from cosimo.tuning.problem import TuningProblem
+from cosimo.tuning.space import Resolved
+from cosimo.tuning.structures import Structure
 
-__all__ = ["Accuracy", "Consistency", "Cost", "Evaluation", "Objective", "Stability", "Table", "evaluate"]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns by name, one number or truth value per master, all of one shape."""
-
-    columns: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise UnknownNameError("column", name, self.columns)
-        found: Array = self.columns[name]
-        return found
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    @property
-    def stable(self) -> BoolArray:
-        """The column `stable`."""
-        found: BoolArray = self["stable"]  # type: ignore[assignment]
-        return found
+COLUMNS = ("stable", "radius", "error", "robustness", "cost", "defect")
+"""What is known of a candidate; columns that no goal asks for are NaN."""
+STABLE, RADIUS, ERROR, ROBUSTNESS, COST, DEFECT = range(len(COLUMNS))
+UNSTABLE = 1e6
+"""Stands for an error, or a ρ, that is not finite, in what the search sees."""
 
 
-class Evaluation:
-    """N masters that share a schedule.
-
-    `steps` and the arrays in `gains` (by target input, any value) are broadcast against each other; results have that
-    shape. The inputs in `gains` must be coupled in `master` by something with the memory of `Nepce`. `systems` are
-    variants of the system with other parameters, same units and connections, and `which` says which one each master
-    runs (an index array that is broadcast too). `backend` is "numpy", "torch", "cupy" or "auto"; `workers` is the
-    number of threads of NumPy (default: all cores), `chunk` how many masters go through together.
-    """
+class Pool:
+    """All candidates evaluated so far: rows (N, width) with their columns (N, 6), in the order they were asked for."""
 
     def __init__(
         self,
-        system: System,
-        master: Master,
+        problem: TuningProblem,
+        space: Resolved,
+        goals: tuple[Goal, ...],
         *,
-        steps: npt.ArrayLike | None = None,
-        gains: Mapping[str, npt.ArrayLike] | None = None,
-        systems: Sequence[System] = (),
-        which: npt.ArrayLike | None = None,
-        backend: str | Backend = "numpy",
-        workers: int | None = None,
-        chunk: int | None = None,
+        cost: Cost,
+        budget: float | None,
+        backend: str = "numpy",
     ) -> None:
-        h = np.asarray(master.step if steps is None else steps, dtype=float)
-        alphas = {target: np.asarray(alpha, dtype=float) for target, alpha in (gains or {}).items()}
-        if bool(systems) != (which is not None):
-            raise ConfigurationError("variants of the system need both `systems` and `which` of them each master runs.")
-        number = None if which is None else np.asarray(which)
-        self.shape = np.broadcast_shapes(
-            h.shape, *(a.shape for a in alphas.values()), () if number is None else number.shape
-        )
-        self._check(h, alphas, number, len(systems), master)
-
-        def flat(values: Any) -> Any:
-            return np.ascontiguousarray(np.broadcast_to(values, self.shape)).reshape(-1)
-
-        self.varied = Varied(
-            flat(h), {t: flat(a) for t, a in alphas.items()}, None if number is None else flat(number).astype(np.intp)
-        )
-        self.backend = find_backend(backend)
-        self.program = Program(systems or [system], master, tuple(alphas))
-        self.workers, self._chunk = workers, chunk
-
-    @staticmethod
-    def _check(h: Array, alphas: Mapping[str, Array], which: Any, systems: int, master: Master) -> None:
-        if not (np.isfinite(h).all() and (h > 0).all()):
-            raise ConfigurationError("the macro steps of a batch must be positive numbers.")
-        for target, alpha in alphas.items():
-            if not np.isfinite(alpha).all():
-                raise ConfigurationError(f"the gains of the input {target} must be finite numbers.")
-        if which is not None and not (which.dtype.kind in "iu" and ((which >= 0) & (which < systems)).all()):
-            raise ConfigurationError(f"`which` must hold whole numbers from 0 to {systems - 1}, one per master.")
-        if master.mixers and (h != master.step).any():
-            raise ConfigurationError(
-                f"the master is compensated for the step {master.step}; evaluate other steps with masters of their own."
-            )
-
-    def __len__(self) -> int:
-        return len(self.varied.steps)
+        self.problem, self.space, self.goals, self.cost, self.budget = problem, space, goals, cost, budget
+        self.names = {goal.name for goal in goals} | ({"cost"} if budget else set())
+        self._backend = find_backend(backend)
+        self._structures: dict[int, _Structured] = {}
+        self._known: dict[bytes, Array] = {}
+        self._rows: list[Array] = []
+        self._asked: set[bytes] = set()
 
     @property
-    def parts(self) -> list[slice]:
-        """The chunks, all of nearly the same size and a few for every worker."""
-        size = len(self)
-        chunk = self._chunk or self.backend.chunk(self.program.layout.size // 2)
-        count = -(-size // chunk)
-        return [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
+    def count(self) -> int:
+        """How many different candidates were asked for."""
+        return len(self._rows)
 
-    def compute(self, *objectives: Objective) -> Table:
-        """All objectives of all masters, in one pass."""
+    @property
+    def rows(self) -> Array:
+        """The candidates."""
+        return np.array(self._rows).reshape(-1, self.space.width)
 
-        def work(part: slice) -> dict[str, Any]:
-            with self.backend.quiet():
-                bound = Bound(self.program, self.varied.part(part), self.backend)
-                found = {name: column for o in objectives for name, column in o.compute(bound).items()}
-                return {name: self.backend.host(column) for name, column in found.items()}
+    @property
+    def columns(self) -> Array:
+        """What is known of them."""
+        return np.array([self._known[row.tobytes()] for row in self._rows]).reshape(-1, len(COLUMNS))
 
-        if len(self) == 0:
-            raise ConfigurationError("there are no masters to evaluate; give at least one.")
-        parts = self.parts
-        if len(parts) > 1:
-            work(slice(0, 1))  # What is shared is worked out before threads ask for it at the same time.
-        found = self.backend.map(work, parts, self.workers)
-        return Table({name: np.concatenate([part[name] for part in found]).reshape(self.shape) for name in found[0]})
+    @property
+    def known(self) -> tuple[Array, Array]:
+        """Rows and columns of all that is known, also of what was remembered and not asked for yet."""
+        rows = [np.frombuffer(key) for key in self._known]
+        width = (-1, self.space.width)
+        return np.array(rows).reshape(width), np.array(list(self._known.values())).reshape(-1, len(COLUMNS))
 
-    def spectral_radius(self, *, accuracy: float = 1e-10) -> Array:
-        """ρ(Φ) of every master."""
-        return self.compute(Stability(accuracy))["spectral_radius"]
+    def remember(self, rows: Array, columns: Array) -> None:
+        """Take over what an earlier search evaluated; it counts when it is asked for."""
+        for row, known in zip(rows, columns, strict=True):
+            self._known[row.tobytes()] = known
 
-    def consistency(self, *, k: int, norm: Any) -> Array:
-        """δ of every master."""
-        return self.compute(Consistency(k, norm))["consistency"]
+    def admit(self, rows: Array, left: int) -> BoolArray:
+        """Which candidates may be asked for when only `left` more may be: those asked for before, and the first new."""
+        found = np.zeros(len(rows), dtype=bool)
+        new: set[bytes] = set()
+        for place, key in enumerate(row.tobytes() for row in rows):
+            if key not in self._asked and key not in new and len(new) < left:
+                new.add(key)
+            found[place] = key in self._asked or key in new
+        return found
+
+    def evaluate(self, rows: Array) -> Array:
+        """The columns (N, 6) of candidates."""
+        rows = self.space.tidy(rows)
+        keys = [row.tobytes() for row in rows]
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        if new:
+            asked = np.array(list(new.values()))
+            for number in np.unique(self.space.structure_of(asked)).tolist():
+                if number not in self._structures:
+                    self._structures[number] = _Structured(self, self.space.structures[number])
+            size = max(structured.plain.layout.size for structured in self._structures.values())
+            chunk = self._backend.chunk(size // 2)
+            parts = [slice(begin, begin + chunk) for begin in range(0, len(asked), chunk)]
+            done = self._backend.map(lambda part: self._columns(asked[part]), parts, None)
+            self.remember(asked, np.concatenate(done))
+        for key, row in zip(keys, rows, strict=True):
+            if key not in self._asked:
+                self._asked.add(key)
+                self._rows.append(row)
+        return np.array([self._known[key] for key in keys])
+
+    def scaled(self, columns: Array) -> Array:
+        """What the search makes small (N, goals): finite everywhere, monotone in the goals."""
+        found = [goal.scaled(columns[:, COLUMNS.index(goal.name)]) for goal in self.goals]
+        return np.nan_to_num(np.column_stack(found), nan=UNSTABLE, posinf=UNSTABLE, neginf=-UNSTABLE)
+
+    def violation(self, columns: Array) -> Array:
+        """How far candidates are from what is allowed: stable (where the system itself is), within the
+        budget, and not wrong by more than the outputs are large."""
+        found = np.zeros(len(columns))
+        if not self.problem.grows:
+            unstable = columns[:, 0] == 0
+            beyond = np.nan_to_num(columns[unstable, 1] - 1, nan=1e3, posinf=1e3)
+            found[unstable] += 1e-9 + np.clip(beyond, 0.0, 1e3)
+        if "error" in self.names:
+            error = np.nan_to_num(columns[:, COLUMNS.index("error")], nan=UNSTABLE, posinf=UNSTABLE)
+            found += np.log10(np.maximum(error, 1.0))
+        if self.budget is not None:
+            found += np.maximum(columns[:, COLUMNS.index("cost")] / self.budget - 1 - 1e-12, 0.0)
+        return found
+
+    # Evaluating new candidates, those of all structures together.
+
+    @cached_property
+    def _error(self) -> OutputError:
+        return OutputError(self.problem.columns, self.problem.sizes, self.problem.horizon)
+
+    @cached_property
+    def _rest(self) -> Rest:
+        return find_rest(next(iter(self._structures.values())).plain.linear[0].coupled.A)
+
+    def _columns(self, rows: Array) -> Array:
+        numbers = self.space.structure_of(rows)
+        order = np.argsort(numbers, kind="stable")
+        found = np.full((len(rows), len(COLUMNS)), np.nan)
+        groups = [
+            _Group(self._structures[number], rows[numbers == number], self._backend)
+            for number in np.unique(numbers).tolist()
+        ]
+        with self._backend.quiet():
+            found[order] = self._measured(groups)
+        return found
+
+    def _measured(self, groups: list[_Group]) -> Array:
+        """The columns of all groups, one after the other."""
+        backend, names = self._backend, self.names
+        radii = spectral_radii(joined([g.plain.cycle for g in groups], backend), backend, limit=1.0 + ROUNDING)
+        radius, ends = backend.host(radii.value), np.cumsum([group.plain.count for group in groups]).tolist()
+        found = np.full((len(radius), len(COLUMNS)), np.nan)
+        parts = [slice(end - group.plain.count, end) for group, end in zip(groups, ends, strict=True)]
+        stable = [
+            without_rest(g.plain, radii.part(part), [self._rest] * g.plain.count)
+            for g, part in zip(groups, parts, strict=True)
+        ]
+        found[:, STABLE] = np.concatenate(stable) | is_stable(radius, identified=not self.problem.model.known)
+        found[:, RADIUS] = radius
+        if "cost" in names:
+            found[:, COST] = np.concatenate([group.cost for group in groups])
+        if "defect" in names:
+            each = [Consistency(2, 2).compute(group.plain)["consistency"] for group in groups]
+            found[:, DEFECT] = np.concatenate([backend.host(defect) for defect in each])
+        if "error" in names:
+            each = [self._error.trajectories(group.free) for group in groups]
+            found[:, ERROR] = backend.host(self._error.errors(_together(each, backend), backend))
+        if "robustness" in names:
+            found[:, ROBUSTNESS] = 0.0
+            # What violates something is never on the front, however robust it is.
+            allowed = (self.violation(found) == 0) & (found[:, STABLE] == 1)
+            asked = [
+                (group.structured.plain, group.plain.variation.part(np.flatnonzero(allowed[part])))
+                for group, part in zip(groups, parts, strict=True)
+            ]
+            found[allowed, ROBUSTNESS] = margins(asked, backend)
+        return found
 
 
-def evaluate(
-    system: System,
-    masters: Sequence[Master],
-    objectives: Sequence[Objective],
-    *,
-    backend: str | Backend = "numpy",
-    workers: int | None = None,
-) -> Table:
-    """The objectives of any masters of one system, in their order.
+class _Structured:
+    """What all candidates of one structure share."""
 
-    Masters with the same schedule and couplings of the same kind form one batch, whatever their steps and Nepce gains.
-    """
-    if not masters:
-        raise ConfigurationError("there are no masters to evaluate; give at least one.")
-    groups: dict[Any, list[int]] = {}
-    for number, master in enumerate(masters):
-        groups.setdefault(_structure(system, master), []).append(number)
-    library = find_backend(backend)
-    columns: dict[str, Any] = {}
-    for members in groups.values():
-        first = masters[members[0]]
-        gains = {
-            target: [masters[i].coupling_of(target).alpha for i in members]  # type: ignore[attr-defined]
-            for target in _targets(system, first)
-            if isinstance(first.coupling_of(target), Nepce)
-        }
-        steps = [masters[i].step for i in members]
-        table = Evaluation(system, first, steps=steps, gains=gains, backend=library, workers=workers).compute(
-            *objectives
-        )
-        for name, values in table.columns.items():
-            columns.setdefault(name, np.zeros(len(masters), dtype=values.dtype))[members] = values
-    return Table(columns)
+    def __init__(self, pool: Pool, structure: Structure) -> None:
+        self.pool, self.structure, problem = pool, structure, pool.problem
+        self.plain = SharedSchedule([problem.system], structure.master(problem.system, 1.0), structure.targets)
+        self.free = self.plain
+        if problem.joined:
+            self.free = SharedSchedule([problem.free], structure.master(problem.free, 1.0), structure.targets)
+        # The macro step of a multirate master is a multiple of the step that is searched.
+        self.stretch = self.plain.master.step
+        self.per_step = pool.cost.per_step(problem.system, self.plain.master) if "cost" in pool.names else np.nan
 
 
-def _targets(system: System, master: Master) -> list[str]:
-    """The connected inputs that a coupling feeds."""
-    return [link.connection.target for link in system.links if link.target.unit not in master.mixers]
+class _Group:
+    """Candidates of one structure: their maps, without and with what is constant."""
+
+    def __init__(self, structured: _Structured, rows: Array, backend: Backend) -> None:
+        space = structured.pool.space
+        steps = np.ascontiguousarray(space.steps_of(rows) * structured.stretch)
+        variation = Variation(steps, space.gains_of(rows, structured.structure))
+        self.structured, self.cost = structured, structured.per_step / steps
+        self.plain = self.free = BatchedMap(structured.plain, variation, backend)
+        if structured.free is not structured.plain:
+            self.free = BatchedMap(structured.free, variation, backend)
 
 
-def _structure(system: System, master: Master) -> Any:
-    """What masters of one batch have in common: schedule and couplings but for gains; mixers are nobody else's."""
-    couplings = tuple(
-        Nepce if isinstance(master.coupling_of(t), Nepce) else master.coupling_of(t) for t in system.input_names
-    )
-    mixers = tuple((name, id(mixer)) for name, mixer in master.mixers.items())
-    return master.schedule, couplings, mixers, master.step if mixers else None
+def joined(stacks: Sequence[Stack], backend: Backend) -> Stack:
+    """Stacks of matrices of different sizes as one, with zeros below and to the right: these add eigenvalues 0."""
+    rows, columns = (max(stack.shape[axis] for stack in stacks) for axis in (0, 1))
+    if len(stacks) == 1:
+        return stacks[0]
+    found, begin = backend.zeros(rows, columns, sum(stack.shape[2] for stack in stacks)), 0
+    for stack in stacks:
+        found[: stack.shape[0], : stack.shape[1], begin : begin + stack.shape[2]] = stack
+        begin += stack.shape[2]
+    return found
+
+
+def _together(each: Sequence[Trajectories], backend: Backend) -> Trajectories:
+    """Masters of several structures side by side; the exact system is the same for all."""
+    stacks = {name: joined([getattr(own, name) for own in each], backend) for name in ("Phi", "Y", "z", "flow", "x")}
+    return Trajectories(steps=np.concatenate([own.steps for own in each]), C=each[0].C, **stacks)
+
+
+# ---- robustness of many masters at once, roughly: for the search; points of the front get `relative_radius` -
+# Changes are those of the relative radius: gains of all units grow by 1 + s, rates of units grow or shrink by 1 + s.
+# Tried are rates all up, all down, unchanged and, for up to three units, every pattern of up and down: among these
+# directions the first crossing nearly always is. Shells of s are not all scanned, and log ρ is interpolated
+# between the last two: an island of instability may be missed here, but not by what is reported.
+
+
+SHELLS, COARSE = 16, 4
+"""Changes that are tried up to `MOST_ROBUST`, evenly spaced by their logarithm: every fourth, then those between."""
+PATTERNS_UP_TO = 3
+"""Number of units up to which every pattern of faster and slower ones is tried."""
+WORK = 2_000_000
+"""Numbers of Φ held at once."""
+Asked = tuple[SharedSchedule, Variation]
+"""Masters of one schedule."""
+
+
+def patterns(names: Sequence[str]) -> Array:
+    """Directions of change of the units' rates that are tried, (K, units)."""
+    signs = itertools.product((1, -1), repeat=len(names)) if len(names) <= PATTERNS_UP_TO else ()
+    same = [(sign,) * len(names) for sign in (1, -1, 0)]
+    return np.array(list(dict.fromkeys([*signs, *same])), dtype=float)
+
+
+def margins(asked: Sequence[Asked], backend: Backend) -> Array:
+    """About the smallest s at which masters, stable themselves, become unstable, at most 9; in the order asked."""
+    names = asked[0][0].systems[0].names
+    changes = _Changes(asked, names, patterns(names), backend)
+    sizes = np.log1p(MOST_ROBUST) * np.arange(SHELLS + 1) / SHELLS
+    shells = np.full((changes.count, SHELLS + 1, len(changes.patterns)), np.nan)
+    coarse = np.zeros(shells.shape, dtype=bool)
+    coarse[:, COARSE::COARSE] = True
+    shells[coarse] = changes.radii(coarse, sizes)
+    unstable = coarse & ~is_stable(shells)
+    # Between two shells only what is unstable at the outer one is followed.
+    high = np.where(unstable.any(axis=(1, 2)), unstable.any(axis=2).argmax(axis=1), SHELLS + COARSE)
+    places = np.arange(changes.count)
+    followed = unstable[places, np.minimum(high, SHELLS)]
+    number = np.arange(SHELLS + 1)
+    inner = (number > (high - COARSE)[:, None]) & (number < high[:, None]) & (high <= SHELLS)[:, None]
+    fine = inner[:, :, None] & followed[:, None, :]
+    shells[fine] = changes.radii(fine, sizes)
+    rho = np.where(coarse | fine, shells, -np.inf).max(axis=2)
+    bad = (rho > 0) & ~is_stable(rho)
+    high = np.where(bad.any(axis=1), bad.argmax(axis=1), SHELLS + 1)
+    low = np.clip(high - 1, 0, SHELLS - 1)
+    left, right = sizes[low], sizes[np.minimum(high, SHELLS)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = np.log(rho[places, low]), np.log(np.minimum(rho[places, np.minimum(high, SHELLS)], 10.0))
+        share = np.clip(-a / (b - a), 0.0, 1.0)
+    share = np.where(np.isfinite(share), share, 0.5)
+    return np.where(high > SHELLS, MOST_ROBUST, np.expm1(left + share * (right - left)))
+
+
+class _Changes:
+    """Masters of several schedules, and the changes of units that they are tried with."""
+
+    def __init__(self, asked: Sequence[Asked], names: Sequence[str], patterns: Array, backend: Backend) -> None:
+        self.asked, self.names, self.patterns, self.backend = asked, names, patterns, backend
+        self.count = sum(len(variation.steps) for _, variation in asked)
+
+    def radii(self, wanted: BoolArray, sizes: Array) -> Array:
+        """ρ(Φ) where it is `wanted` (masters, shells, patterns), in the order of these, for ln(1 + s) of the shells."""
+        found: list[Array] = []
+        pending: list[Stack] = []
+        begin = 0
+        for schedule, variation in self.asked:
+            master, shell, pattern = np.nonzero(wanted[begin : begin + len(variation.steps)])
+            begin += len(variation.steps)
+            most = max(1, WORK // max(1, sum(map(schedule.layout.width, schedule.carried)) ** 2))
+            for first in range(0, len(master), most):
+                own = slice(first, first + most)
+                rates = np.exp(sizes[shell[own], None] * self.patterns[pattern[own]]).T
+                changed = replace(
+                    variation.part(master[own]),
+                    rates=dict(zip(self.names, rates, strict=True)),
+                    strengths=dict.fromkeys(self.names, np.exp(sizes[shell[own]])),
+                )
+                pending.append(BatchedMap(schedule, changed, self.backend).cycle)
+                if sum(stack.shape[0] ** 2 * stack.shape[2] for stack in pending) > WORK:
+                    found.append(self._flush(pending))
+        return np.concatenate([*found, self._flush(pending)])
+
+    def _flush(self, pending: list[Stack]) -> Array:
+        """ρ of all maps that were made, in one call."""
+        if not pending:
+            return np.zeros(0)
+        radii = spectral_radii(joined(pending, self.backend), self.backend, limit=1.0 + ROUNDING)
+        pending.clear()
+        value: Array = self.backend.host(radii.value)
+        return value

@@ -18,8 +18,8 @@ from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationEr
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.master import Master
 from cosimo.masters import jacobi
+from cosimo.tuning.evaluation import COLUMNS, Pool
 from cosimo.tuning.fronts import nondominated, thinned
-from cosimo.tuning.pool import COLUMNS, Pool
 from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.space import Range, Space
 
@@ -50,7 +50,7 @@ class Finish:
 
     def __init__(self, pool: Pool, space: Space, wanted: Wanted, points: int, present: Master | None = None) -> None:
         self.pool, self.space, self.wanted, self.most, self.master = pool, space, wanted, points, present
-        self.scene, self.resolved, self.model = pool.scene, pool.space, pool.scene.model
+        self.problem, self.resolved, self.model = pool.problem, pool.space, pool.problem.model
         self.anew = not (self.model.base is not None and self.model.base.exact)
         self.values = np.zeros((0, len(pool.goals)))
         self.notes = [*self.model.notes, *self.resolved.notes]
@@ -71,19 +71,19 @@ class Finish:
         if self.space.compensation:
             points += self._compensated()
         names = {goal.name for goal in self.pool.goals}
-        allowed = [p for p in points if p.stable or self.scene.grows]
+        allowed = [p for p in points if p.stable or self.problem.grows]
         allowed = [p for p in allowed if "error" not in names or p.error <= 1] or allowed
-        if self.scene.grows:
+        if self.problem.grows:
             self.notes.append("The coupled system itself is unstable, whatever the master: stability is not asked for.")
         elif not allowed:
             self.notes.append("No stable master was found in this space; what is shown is unstable.")
         points = allowed or points
         points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
-        if self.scene.worst_case and not self.scene.left_out:
+        if self.problem.worst_case and not self.problem.left_out:
             self.notes.append(
                 "The system is at rest and nothing drives it: errors are those of the worst initial state."
             )
-        if self.scene.left_out:
+        if self.problem.left_out:
             self.notes.append("External inputs that vary are left out while searching; the errors shown include them.")
         return Tuned.of(
             self.model,
@@ -211,7 +211,7 @@ class Finish:
         found, refusal = [], ""
         for step in tried:
             try:
-                corrected = compensate(self.scene.system, jacobi(self.scene.system, step), target="exact")
+                corrected = compensate(self.problem.system, jacobi(self.problem.system, step), target="exact")
                 if not corrected.stable:
                     continue
                 point = self._judged(corrected.master)

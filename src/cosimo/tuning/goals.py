@@ -1,4 +1,4 @@
-"""What a good master is: the goals of the search, and the error of all outputs as an objective of the batch.
+"""What a good master is: the goals of the search, and how a batch of masters is measured by them.
 
     error        largest error of any output within the horizon, relative to the largest value of that output
     robustness   relative radius: how much faster or stronger the units may be until the coupling is unstable; maximised
@@ -17,17 +17,22 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.algebra.backends import Backend, Stack
+from cosimo.algebra.batch import Columns, Objective
+from cosimo.algebra.batched_map import BatchedMap
+from cosimo.algebra.spectral_radius import Radii, spectral_radii
+from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.stability import NEAR_ONE, ROUNDING, Rest, find_rest, is_stable, moving_radius
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.formatting import MOST_ROBUST
-from cosimo.tuning.backends import Stack
-from cosimo.tuning.binding import Bound
-from cosimo.tuning.objectives import Accuracy, Columns, Objective, _powers
 
 SMALLEST = 1e-12
 """Errors below this are rounding; they count alike."""
 SEGMENT = 24
 """Samples per segment of the early steps."""
+WORK = 2**21
+"""Numbers of a sequence of samples held at once."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,69 @@ def find_goals(names: Sequence[str] | None) -> tuple[Goal, ...]:
     return tuple(GOALS[name] for name in chosen)
 
 
+@dataclass(frozen=True)
+class Cost(UnitSteps, Objective):
+    """`cost` per simulated second, as `cosimo.analysis.cost.UnitSteps` counts it."""
+
+    def compute(self, maps: BatchedMap) -> Columns:
+        return {"cost": self.per_step(maps.schedule.systems[0], maps.schedule.master) / maps.steps}
+
+
+@dataclass(frozen=True)
+class Stability(Objective):
+    """`spectral_radius` ρ(Φ) to a relative `accuracy`, and whether the master is `stable`, as `Spectrum` says it.
+
+    ρ is infinite where Φ is not finite (an iteration without a fixed point, or overflow).
+    """
+
+    accuracy: float = 1e-10
+
+    def compute(self, maps: BatchedMap) -> Columns:
+        radii = spectral_radii(maps.cycle, maps.backend, accuracy=self.accuracy, limit=1.0 + ROUNDING)
+        rests = [find_rest(linear.coupled.A) for linear in maps.schedule.linear]
+        which = np.zeros(maps.count, dtype=int) if maps.variation.which is None else maps.variation.which
+        stable = without_rest(maps, radii, [rests[int(number)] for number in which])
+        return {"spectral_radius": radii.value, "stable": stable}
+
+
+def without_rest(maps: BatchedMap, radii: Radii, rests: Sequence[Rest]) -> Any:
+    """Whether masters are stable when modes at rest (`cosimo.analysis.stability`, one `Rest` per master) do not count:
+    where ρ is near 1, they are divided out of Φ."""
+    stable, radius = maps.backend.host(radii.stable).copy(), maps.backend.host(radii.value)
+    for place in np.flatnonzero(~stable & (radius < 1 + NEAR_ONE)).tolist():
+        if rests[place].count:
+            Phi = maps.backend.host(maps.cycle[:, :, place])
+            stable[place] = is_stable(moving_radius(Phi, rests[place], float(maps.variation.steps[place])))
+    return stable
+
+
+# ---- errors of many masters at once ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """Co-simulation and exact solution of N masters, side by side.
+
+    y_k = Y Φ^(k−1) z (p, c, N) and exactly C F^k x: Φ (n, n, N), Y (p, n, N), z (n, c, N); C (p, s, 1), F (s, s, N), x.
+    """
+
+    steps: Array
+    Phi: Stack
+    Y: Stack
+    z: Stack
+    C: Stack
+    flow: Stack
+    x: Stack
+
+
 @dataclass(frozen=True, eq=False)
 class OutputError(Objective):
     """`error` = max over outputs j and k h ≤ `horizon` of ‖(S_y Φ^k E − C_c exp(A_c k h))_j X‖ / size_j.
 
     X (n, c) are the initial states, c = 1: the error of the run from there; the unit matrix: of the worst start.
-    `sizes` (p,) are those of the outputs; outputs of size 0 are left out. Of many macro steps not all are looked at:
-    evenly spread ones, as in `Accuracy`, and for what happens early the first `SEGMENT` ones, as many every 4 steps, …
+    `sizes` (p,) are those of the outputs; outputs of size 0 are left out. All communication points count where there
+    are at most `samples` of them. Of more, every q-th does, with the smallest whole q that makes them few enough; and
+    for what happens early the first `SEGMENT` ones, then as many every 4 steps, every 16 steps, …
     """
 
     columns: Array
@@ -91,52 +152,130 @@ class OutputError(Objective):
     horizon: float
     samples: int = 160
 
-    def compute(self, bound: Bound) -> Columns:
-        backend = bound.backend
+    def compute(self, maps: BatchedMap) -> Columns:
+        return {"error": self.errors(self.trajectories(maps), maps.backend)}
+
+    def points(self, steps: Array) -> tuple[Array, Array]:
+        """How many macro steps lie between two samples, and how many samples there are; at least one each."""
+        # A horizon of a whole number of steps must not lose the last one by rounding.
+        count = np.maximum(np.floor(self.horizon / steps * (1 + 1e-12)), 1.0)
+        stride = np.ceil(count / self.samples)
+        return stride.astype(np.int64), np.floor(count / stride).astype(np.int64)
+
+    def trajectories(self, maps: BatchedMap) -> Trajectories:
+        """What the errors of the masters of one schedule follow from."""
+        schedule, backend = maps.schedule, maps.backend
+        blocks = schedule.needed
+        end = maps.macro_step(maps.identity(blocks))
+        X = backend.array(self.columns[:, :, None])
+        return Trajectories(
+            maps.variation.steps,
+            maps.full(maps.gather(end, blocks)),
+            maps.full(maps.observe(schedule.outputs, end)),
+            maps.full(backend.multiply(maps.gather(maps.start(), blocks), X)),
+            maps.chosen(schedule.exact_outputs),
+            schedule.exact_flow.at(maps.durations(), 1.0, backend),
+            maps.full(X),
+        )
+
+    def errors(self, own: Trajectories, backend: Backend) -> Stack:
+        """The error of every master (N,), infinite where numbers are not finite."""
+        moving = self.sizes > 0
+        weight = np.where(moving, 1 / np.where(moving, self.sizes, 1.0), 0.0)
+        counts = np.maximum(np.floor(self.horizon / own.steps * (1 + 1e-12)), 1.0)
+        stride, samples = self.points(own.steps)
         with backend.quiet():
-            walk = _Walk(self, bound)
-            counts = np.maximum(np.floor(self.horizon / bound.varied.steps * (1 + 1e-12)), 1.0)
-            stride, samples = Accuracy(self.horizon, self.samples).points(bound.varied.steps)
-            error = walk.error(stride, samples)
+            pair = _Pair(own, backend.array(weight[:, None, None, None]), backend)
+            error = pair.error(stride, samples)
             leap, done = 1, 0
             while done < counts.max() and (stride > leap).any():
                 inside = np.clip(np.ceil((counts - done) / leap), 0, SEGMENT).astype(np.int64)
-                error = backend.xp.maximum(error, walk.error(np.full(len(stride), leap), inside, done))
+                error = backend.xp.maximum(error, pair.error(np.full(len(stride), leap), inside, done))
                 done += SEGMENT * leap
                 leap *= 4
-        return {"error": error}
+        return error
 
 
-class _Walk:
-    """Co-simulation and exact solution of all masters of a batch, side by side."""
+class _Pair:
+    """Both solutions of all masters, sampled at will."""
 
-    def __init__(self, wanted: OutputError, bound: Bound) -> None:
-        self.bound, self.backend = bound, bound.backend
-        program, blocks = bound.program, bound.program.needed()
-        end = bound.macro_step(bound.identity(blocks))
-        self.Phi = bound.full(bound.gather(end, blocks))
-        self.y = bound.full(bound.observe(program.outputs, end))
-        self.C = bound.chosen(program.exact_outputs)
-        X = self.backend.array(wanted.columns[:, :, None])
-        self.z = bound.full(self.backend.multiply(bound.gather(bound.start(), blocks), X))
-        self.x = bound.full(X)
-        self.flow = program.exact_flow.at(bound.grid, 1.0, self.backend)
-        moving = wanted.sizes > 0
-        self.weight = self.backend.array(np.where(moving, 1 / np.where(moving, wanted.sizes, 1.0), 0.0)[:, None])
+    def __init__(self, own: Trajectories, weight: Stack, backend: Backend) -> None:
+        self.own, self.weight, self.backend = own, weight, backend
+        self.cosimulated, self.exact = _Powers(own.Phi, backend), _Powers(own.flow, backend)
 
     def error(self, stride: Any, samples: Any, done: int = 0) -> Stack:
         """The largest error after done + stride, done + 2 stride, … macro steps, `samples` of them."""
-        backend, xp = self.backend, self.backend.xp
-        before = np.full(len(stride), done)
-        # y_k = Y Φ^(k−1) E: the first sample begins one step early.
-        z = backend.multiply(_powers(self.Phi, before + stride - 1, backend), self.z)
-        x = backend.multiply(_powers(self.flow, before + stride, backend), self.x)
-        leap, flow = _powers(self.Phi, stride, backend), _powers(self.flow, stride, backend)
-        error, number = backend.zeros(len(stride)), backend.array(samples)
-        for sample in range(1, int(samples.max(initial=0)) + 1):
-            off = backend.multiply(self.y, z) - backend.multiply(self.C, x)
-            worst = xp.amax((off * off).sum(1) ** 0.5 * self.weight, 0)
-            worst = xp.where(xp.isfinite(worst), worst, xp.inf)
-            error = xp.where(number >= sample, xp.maximum(error, worst), error)
-            z, x = backend.multiply(leap, z), backend.multiply(flow, x)
+        own, backend, xp = self.own, self.backend, self.backend.xp
+        most, columns, count = int(samples.max(initial=0)), own.z.shape[1], len(stride)
+        error = backend.zeros(count)
+        if not most:
+            return error
+        block = max(1, WORK // (max(own.z.shape[0], own.x.shape[0]) * columns * count))
+        # y_k = Y Φ^(k−1) z: the first sample begins one step early.
+        pairs = [
+            (own.Y, self.cosimulated.from_stride(stride), self.cosimulated.apply(done + stride - 1, own.z)),
+            (own.C, self.exact.from_stride(stride), self.exact.apply(done + stride, own.x)),
+        ]
+        number, first = backend.array(samples), 0
+        while first < most:
+            length = min(block, most - first)
+            outputs = []
+            for place, (observe, leap, begin) in enumerate(pairs):
+                sequence = leap.sequence(begin, length)
+                outputs.append(backend.multiply(observe, sequence).reshape(-1, length, columns, count))
+                if first + length < most:
+                    last = sequence[:, (length - 1) * columns :]
+                    pairs[place] = (observe, leap, backend.multiply(leap.square(0), last))
+            off = (outputs[0] - outputs[1]) * self.weight
+            worst = xp.amax((off * off).sum(2) ** 0.5, 0)
+            worst = xp.where(xp.isfinite(worst), worst, float("inf"))
+            sampled = backend.array(np.arange(first + 1, first + length + 1)[:, None]) <= number
+            error = xp.maximum(error, xp.amax(xp.where(sampled, worst, 0.0), 0))
+            first += length
         return error
+
+
+class _Powers:
+    """Powers of every matrix of a stack, from its repeated squares, each made once."""
+
+    def __init__(self, stack: Stack, backend: Backend, squares: list[Stack] | None = None) -> None:
+        self.backend, self.squares = backend, [stack] if squares is None else squares
+
+    def square(self, k: int) -> Stack:
+        """stack^(2^k)."""
+        while len(self.squares) <= k:
+            self.squares.append(self.backend.multiply(self.squares[-1], self.squares[-1]))
+        return self.squares[k]
+
+    def apply(self, exponents: Array, columns: Stack) -> Stack:
+        """stack^exponent · columns, an exponent for every matrix."""
+        rest, k = exponents.copy(), 0
+        while rest.any():
+            odd = rest % 2 > 0
+            if odd.all():
+                columns = self.backend.multiply(self.square(k), columns)
+            elif odd.any():
+                moved = self.backend.multiply(self.square(k), columns)
+                columns = self.backend.xp.where(self.backend.array(odd) > 0, moved, columns)
+            rest, k = rest // 2, k + 1
+        return columns
+
+    def from_stride(self, stride: Array) -> _Powers:
+        """The powers of stack^stride, a stride for every matrix."""
+        first = int(stride[0])
+        if (stride == first).all() and first & (first - 1) == 0:
+            k = first.bit_length() - 1
+            self.square(k)
+            return _Powers(None, self.backend, self.squares[k:])
+        n, _, count = self.squares[0].shape
+        eye = self.backend.zeros(n, n, count) + self.backend.array(np.eye(n)[:, :, None])
+        return _Powers(self.apply(stride, eye), self.backend)
+
+    def sequence(self, columns: Stack, length: int) -> Stack:
+        """[columns, stack · columns, …, stack^(length − 1) · columns], (n, length · c, N), by doubling."""
+        width, k, done = columns.shape[1], 0, 1
+        while done < length:
+            more = min(done, length - done)
+            columns = self.backend.join([columns, self.backend.multiply(self.square(k), columns[:, : more * width])], 1)
+            done, k = done + more, k + 1
+        return columns

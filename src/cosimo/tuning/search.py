@@ -19,8 +19,8 @@ import scipy.optimize
 from cosimo.analysis.pilots import Standing
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.tuning.evaluation import Pool
 from cosimo.tuning.fronts import hypervolume, nondominated
-from cosimo.tuning.pool import Pool
 from cosimo.tuning.space import Range, Resolved
 
 Method = Literal["auto", "nsga2", "nsga3", "grid"]

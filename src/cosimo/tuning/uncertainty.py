@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cosimo.algebra import LinearSystem
-from cosimo.algebra.liveness import best_cut
-from cosimo.algebra.walking import Rows
+from cosimo.algebra.operations import Rows, best_cut
 from cosimo.analysis.robustness import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.tuning.networks import rescaled
 
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
+from cosimo.algebra.batch import BatchTable, Consistency
 from cosimo.analysis import Spectrum
-from cosimo.analysis.accuracy import consistency, global_error
+from cosimo.analysis.accuracy import consistency
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.papers.glumac2018 import figure_6, paper_masters
 from cosimo.problems import chain, four_mass, quarter_truck, thermal_pair, two_mass
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.evaluation import Accuracy, Consistency, Cost, Evaluation, Stability, evaluate
+from cosimo.tuning import goals
+from cosimo.tuning.goals import Cost, OutputError, Stability
 from cosimo.units import StateSpace
 
 GLUMAC = two_mass_glumac()
@@ -37,7 +41,7 @@ def one_by_one(system, batch):
 def test_the_grid_of_figure_6():
     alpha, h, rho, delta = figure_6()
     master = paper_masters(GLUMAC, 1.0)["Control21"]
-    table = Evaluation(GLUMAC, master, steps=h[None, :], gains={"two.F": alpha[:, None]}).compute(
+    table = Batch(GLUMAC, master, steps=h[None, :], gains={"two.F": alpha[:, None]}).compute(
         Stability(), Consistency(k=2, norm=2)
     )
     assert table["spectral_radius"].shape == (100, 100)
@@ -57,16 +61,41 @@ def test_published_points():
 def test_scattered_masters(name):
     rng = np.random.default_rng(0)
     master = paper_masters(GLUMAC, 1.0)[name]
-    gains = {target: rng.uniform(0, 1.1, 20_000) for target in master.couplings}
+    gains = {target: rng.uniform(0, 0.999, 20_000) for target in master.couplings}
     steps = rng.uniform(1e-4, 15, 20_000)
-    batch = Batch(GLUMAC, master, steps, gains)
-    evaluation = Evaluation(GLUMAC, master, steps=steps, gains=gains, chunk=3000)
-    table = evaluation.compute(Stability(), Consistency(k=2, norm=2))
-    rho = batch.spectral_radius()
-    assert np.abs(table["spectral_radius"] - rho).max() < 1e-10
-    assert (table.stable == (rho <= 1 + 1e-10)).all()
-    assert table["consistency"] == pytest.approx(batch.consistency(k=2, norm=2), rel=1e-10)
-    assert evaluation.consistency(k=1, norm=1) == pytest.approx(batch.consistency(k=1, norm=1), rel=1e-10)
+    table = Batch(GLUMAC, master, steps=steps, gains=gains, chunk=3000).compute(Stability(), Consistency(k=2, norm=2))
+    places = range(0, 20_000, 101)
+    singles = [
+        replace(master.with_step(float(steps[i])), couplings={t: Nepce(float(gain[i])) for t, gain in gains.items()})
+        for i in places
+    ]
+    radius, stable, delta = one_by_one(GLUMAC, singles)
+    assert np.abs(table["spectral_radius"][places] - radius).max() < 1e-10
+    assert (table.stable[places] == stable).all()
+    assert table["consistency"][places] == pytest.approx(delta, rel=1e-10)
+
+
+def test_rates_and_strengths_of_units_are_those_of_systems_built_anew():
+    rng = np.random.default_rng(4)
+    for system, longest in ((GLUMAC, 5.0), (two_mass(), 0.01), (quarter_truck(), 0.01)):
+        rates, strengths = ({name: rng.uniform(0.3, 3, 5) for name in system.names} for _ in range(2))
+        steps = rng.uniform(longest / 100, longest, 5)
+        for master in families(system):
+            batch = Batch(system, master).again(steps * master.step, rates=rates, strengths=strengths)
+            for i, radius in enumerate(batch.spectral_radius().tolist()):
+                own = rescaled(
+                    system,
+                    rates={name: float(values[i]) for name, values in rates.items()},
+                    gains={name: float(values[i]) for name, values in strengths.items()},
+                )
+                single = Spectrum(LinearSystem(own, master.with_step(float(steps[i] * master.step)))).radius
+                assert radius == pytest.approx(single, rel=1e-9), master.name
+
+
+def evaluate(system, masters, objectives):
+    """Each master in a batch of its own."""
+    tables = [Batch(system, master).compute(*objectives) for master in masters]
+    return BatchTable({name: np.array([table[name] for table in tables]).ravel() for name in tables[0].columns})
 
 
 def families(system):
@@ -130,53 +159,45 @@ def test_rigid_motion_is_labelled_as_by_the_analysis():
         assert (evaluate(case, batch, [Stability()]).stable == stable).all()
 
 
-def test_global_error_is_that_of_the_analysis():
+def test_the_error_of_outputs_is_that_of_powers_of_the_map():
+    """At every communication point, and of very many at every q-th and at the early ones."""
     rng = np.random.default_rng(1)
-    steps, horizon = rng.uniform(0.3, 3.0, 12), 30.0
-    for master in (paper_masters(GLUMAC, 1.0)["Control21"], masters.jacobi(GLUMAC, 1.0, coupling=Hold(1))):
-        table = Evaluation(GLUMAC, master, steps=steps).compute(Accuracy(horizon))
-        for place, step in enumerate(steps.tolist()):
-            linear = LinearSystem(GLUMAC, master.with_step(step))
-            single = global_error(linear, steps=int(horizon / step))
-            assert table["global_error"][place] == pytest.approx(single.absolute, rel=1e-9)
-            assert table["relative_error"][place] == pytest.approx(single.relative, rel=1e-9)
+    steps, sizes = rng.uniform(0.05, 3.0, 12), np.array([1.0, 2.0, 0.0, 5.0])[: len(GLUMAC.outputs)]
+    for columns in (np.eye(4), np.array([[1.0], [0.0], [0.5], [0.0]])):
+        error = OutputError(columns, sizes, 30.0, samples=40)
+        for master in (paper_masters(GLUMAC, 1.0)["Control21"], masters.jacobi(GLUMAC, 1.0, coupling=Hold(1))):
+            found = Batch(GLUMAC, master, steps=steps).compute(error)["error"]
+            for place, step in enumerate(steps.tolist()):
+                linear = LinearSystem(GLUMAC, master.with_step(step))
+                stride, samples = (int(number[0]) for number in error.points(np.array([step])))
+                count = int(30.0 / step * (1 + 1e-12))
+                looked = {stride * k for k in range(1, samples + 1)}
+                leap, done = 1, 0
+                while stride > leap and done < count:
+                    looked |= {done + leap * k for k in range(1, 25) if done + leap * (k - 1) < count}
+                    done, leap = done + 24 * leap, leap * 4
+                z, flow, worst = linear.start_map() @ columns, linear.coupled.flow(step), 0.0
+                for k in range(1, max(looked) + 1):
+                    z = linear.one_step.Phi @ z
+                    if k in looked:
+                        exact = linear.coupled.C @ np.linalg.matrix_power(flow, k) @ columns
+                        off = np.linalg.norm(linear.outputs(z) - exact, axis=1)[sizes > 0] / sizes[sizes > 0]
+                        worst = max(worst, float(off.max()))
+                assert found[place] == pytest.approx(worst, rel=1e-9)
 
 
-def test_global_error_at_every_qth_point():
-    accuracy = Accuracy(10.0, samples=7)
-    stride, samples = accuracy.points(np.array([1.0, 0.1, 20.0]))
+def test_the_points_at_which_errors_are_taken():
+    stride, samples = OutputError(np.eye(4), np.ones(4), 10.0, samples=7).points(np.array([1.0, 0.1, 20.0]))
     assert stride.tolist() == [2, 15, 1]
     assert samples.tolist() == [5, 6, 1]
-    master = masters.gauss_seidel(GLUMAC, 0.1)
-    linear = LinearSystem(GLUMAC, master)
-    z, flow, expected = linear.start_map(), linear.coupled.flow(0.1), 0.0
-    for k in range(1, 91):
-        z = linear.one_step.Phi @ z
-        if k % 15 == 0:
-            exact = linear.coupled.C @ np.linalg.matrix_power(flow, k)
-            expected = max(expected, np.linalg.norm(linear.outputs(z) - exact, 2))
-    assert evaluate(GLUMAC, [master], [accuracy])["global_error"][0] == pytest.approx(expected, rel=1e-9)
 
 
-def test_masters_are_grouped_and_come_back_in_order():
-    rng = np.random.default_rng(2)
-    batch = []
-    for _ in range(40):
-        step = float(rng.uniform(0.1, 9))
-        batch += [
-            masters.gauss_seidel(GLUMAC, step, order=["two", "one"], couplings={"two.F": Nepce(float(rng.uniform()))}),
-            masters.jacobi(GLUMAC, step, coupling=Hold(int(rng.integers(3)))),
-            masters.gauss_seidel(GLUMAC, step, coupling=Nepce(float(rng.uniform()))),
-        ]
-    order = rng.permutation(len(batch))
-    batch = [batch[i] for i in order]
-    radius, stable, delta = one_by_one(GLUMAC, batch)
-    table = evaluate(GLUMAC, batch, [Stability(), Consistency(), Cost()])
-    assert len(table) == len(batch)
-    assert table["spectral_radius"] == pytest.approx(radius, rel=1e-10)
-    assert (table.stable == stable).all()
-    assert table["consistency"] == pytest.approx(delta, rel=1e-10)
-    assert table["cost"] == pytest.approx([2 / master.step for master in batch])
+def test_long_sequences_are_cut_into_pieces(monkeypatch):
+    error = OutputError(np.eye(4), np.ones(len(GLUMAC.outputs)), 30.0)
+    batch = Batch(GLUMAC, masters.jacobi(GLUMAC, 1.0), steps=[0.1, 0.3])
+    whole = batch.compute(error)["error"]
+    monkeypatch.setattr(goals, "WORK", 300)
+    assert batch.compute(error)["error"] == pytest.approx(whole, rel=1e-12)
 
 
 @pytest.mark.parametrize("build", [two_mass_glumac, lambda ck: two_mass(k1=100 + ck)], ids=["exact", "symplectic"])
@@ -187,15 +208,14 @@ def test_unit_parameters(build):
     exact = build is two_mass_glumac
     steps, which = rng.uniform(0.5, 12, 300) * (1 if exact else 1e-3), rng.integers(6, size=300)
     master = masters.jacobi(systems[0], 1.0)
-    table = Evaluation(systems[0], master, steps=steps, systems=systems, which=which).compute(
-        Stability(), Consistency(), Accuracy(float(steps.max()) * 5)
+    error = OutputError(np.eye(4), np.ones(len(systems[0].outputs)), float(steps.max()) * 5)
+    table = Batch(systems[0], master, steps=steps, systems=systems, which=which).compute(
+        Stability(), Consistency(), error
     )
     for number, system in enumerate(systems):
         own = which == number
-        alone = Evaluation(system, masters.jacobi(system, 1.0), steps=steps[own]).compute(
-            Stability(), Consistency(), Accuracy(float(steps.max()) * 5)
-        )
-        for name in ("spectral_radius", "consistency", "global_error"):
+        alone = Batch(system, masters.jacobi(system, 1.0), steps=steps[own]).compute(Stability(), Consistency(), error)
+        for name in ("spectral_radius", "consistency", "error"):
             assert table[name][own] == pytest.approx(alone[name], rel=1e-9), name
         assert (table.stable[own] == alone.stable).all()
 
@@ -237,7 +257,7 @@ def test_threads_change_nothing():
     steps = np.linspace(0.1, 9, 5000)
     master = paper_masters(GLUMAC, 1.0)["Control12"]
     tables = [
-        Evaluation(GLUMAC, master, steps=steps, workers=workers, chunk=500).compute(Stability(), Consistency())
+        Batch(GLUMAC, master, steps=steps, workers=workers, chunk=500).compute(Stability(), Consistency())
         for workers in (1, 4)
     ]
     for name in tables[0].columns:
@@ -259,15 +279,11 @@ def test_wrong_arguments_are_refused():
         ({"steps": np.zeros(0)}, "no masters"),
     ):
         with pytest.raises(ConfigurationError, match=message):
-            Evaluation(GLUMAC, master, **arguments).compute(Stability())
+            Batch(GLUMAC, master, **arguments).compute(Stability())
     with pytest.raises(ConfigurationError, match="Nepce"):
-        Evaluation(GLUMAC, masters.jacobi(GLUMAC, 1.0, coupling=Hold(1)), gains={"two.F": [0.1]})
+        Batch(GLUMAC, masters.jacobi(GLUMAC, 1.0, coupling=Hold(1)), gains={"two.F": [0.1]})
     with pytest.raises(UnknownNameError, match="spectral_radius"):
         evaluate(GLUMAC, [master], [Stability()])["spectral_radios"]
-    with pytest.raises(ConfigurationError, match="no masters"):
-        evaluate(GLUMAC, [], [Stability()])
-    with pytest.raises(ConfigurationError, match="horizon"):
-        Accuracy(-1.0)
     with pytest.raises(ConfigurationError, match="k ≥ 1"):
         Consistency(k=0)
 
@@ -284,9 +300,9 @@ sys.meta_path.insert(0, Blocker())
 import numpy as np
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.evaluation import Evaluation, Stability
+from cosimo.algebra import Batch
 system = two_mass_glumac()
-print(Evaluation(system, paper_masters(system, 9.11)["Control21"]).compute(Stability())["spectral_radius"])
+print(Batch(system, paper_masters(system, 9.11)["Control21"]).spectral_radius())
 """
 
 

@@ -24,6 +24,8 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 NAMES = ("auto", "cupy", "numpy", "torch")
+SINGULAR = 1e13
+"""Condition from which a linear system has no solution that can be believed: its digits are gone."""
 Stack = Any
 """An array of the backend, (rows, columns, N) or (rows, columns, 1)."""
 
@@ -34,6 +36,8 @@ class Backend:
     name = "numpy"
     squares_up_to = 12
     """The size of matrices up to which squaring them pays against the eigenvalue solver of the host."""
+    squares_from = 1000
+    """The number of matrices from which it pays: below, the calls that it takes cost more than the solver."""
     impatient = True
     """Whether that solver is near at hand: then squaring is given up early where it settles little."""
 
@@ -105,16 +109,16 @@ class Backend:
         return found, inverse
 
     def solve(self, a: Stack, b: Stack) -> Stack:
-        """a⁻¹ b of every matrix; not a number where a is singular."""
+        """a⁻¹ b of every matrix; not a number where a is singular to working precision."""
         xp = self.xp
         left, right = (xp.moveaxis(m, -1, 0) for m in (a, b))
         size = max(len(left), len(right))
         left, right = (xp.broadcast_to(m, (size, *m.shape[1:])) for m in (left, right))
-        try:
-            found = xp.linalg.solve(left, right)
-        except np.linalg.LinAlgError:
-            found = xp.stack([_solve_one(one, other) for one, other in zip(left, right, strict=True)])
-        return xp.ascontiguousarray(xp.moveaxis(found, 0, -1))
+        left = xp.where(xp.isfinite(left).all(-1).all(-1)[:, None, None], left, 0.0)
+        regular = (xp.linalg.cond(left) < SINGULAR)[:, None, None]
+        eye = self.array(np.eye(left.shape[-1]))
+        found = xp.where(regular, xp.linalg.solve(xp.where(regular, left, eye), right), float("nan"))
+        return self.xp.moveaxis(found, 0, -1)
 
     def on_host(self, work: Callable[[Array], Array], values: Array) -> Array:
         """`work` on an array of the host, along its first axis; here, on the core that asks."""
@@ -148,6 +152,7 @@ class _Device(Backend):
     """What graphics processors share: one large chunk at a time, since launching costs more than computing."""
 
     squares_up_to = 64
+    squares_from = 0
     impatient = False
 
     def multiply(self, a: Stack, b: Stack) -> Stack:
@@ -252,13 +257,6 @@ class Torch(_Device):
         found, inverse = self.xp.unique(values, sorted=True, return_inverse=True)
         return found, inverse
 
-    def solve(self, a: Stack, b: Stack) -> Stack:
-        size = max(a.shape[2], b.shape[2])
-        left, right = (m.expand(*m.shape[:2], size).permute(2, 0, 1).contiguous() for m in (a, b))
-        found, failed = self.xp.linalg.solve_ex(left, right)
-        found = self.xp.where((failed != 0)[:, None, None], float("nan"), found)
-        return found.permute(1, 2, 0).contiguous()
-
     def chunk(self, size: int) -> int:
         return super().chunk(size) if self.place != "cpu" else Backend.chunk(self, size)
 
@@ -298,10 +296,3 @@ def _graphics_processor() -> Backend | None:
         except cupy.xp.cuda.runtime.CUDARuntimeError:
             return None  # The library is there, the driver is not.
     return None
-
-
-def _solve_one(a: Array, b: Array) -> Array:
-    try:
-        return np.asarray(np.linalg.solve(a, b))
-    except np.linalg.LinAlgError:
-        return np.full(b.shape, np.nan)

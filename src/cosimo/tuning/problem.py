@@ -31,7 +31,7 @@ GRID = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class TuningProblem:
     """`free`: the system with everything constant inside; `columns` (n, c): the initial states that errors are for.
 
     One column, the start of the system; or, where it starts at rest and nothing drives it, all unit vectors: errors are
@@ -87,7 +87,7 @@ class Scene:
         return found
 
 
-def scene(model: Model) -> Scene:
+def tuning_problem(model: Model) -> TuningProblem:
     """How masters are compared on the linear picture of a model."""
     system = model.local.linear
     constants: dict[str, float] = {}
@@ -103,7 +103,7 @@ def scene(model: Model) -> Scene:
     moving = np.concatenate([unit.initial_state for unit in system.units.values()]).any()
     driven = bool(constants) or any(isinstance(unit, Pushed) for unit in free.units.values())
     columns = first[:, None] if moving or driven else np.eye(len(first))
-    return Scene(system, free, columns, model.horizon, left_out, model)
+    return TuningProblem(system, free, columns, model.horizon, left_out, model)
 
 
 class Pushed(ChangedUnit):

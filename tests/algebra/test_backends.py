@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from cosimo import masters
+from cosimo.algebra import Batch, backends
+from cosimo.algebra.backends import Backend, _Device, find_backend
+from cosimo.algebra.batch import Consistency
 from cosimo.core.errors import ConfigurationError
 from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning import backends
-from cosimo.tuning.backends import Backend, _Device, find_backend
-from cosimo.tuning.evaluation import Accuracy, Consistency, Evaluation, Stability
+from cosimo.tuning.goals import OutputError, Stability
 
 GLUMAC = two_mass_glumac()
 
@@ -40,7 +41,7 @@ def test_twenty_thousand_masters(name):
     master = paper_masters(GLUMAC, 1.0)["Control21"]
     steps, gains = rng.uniform(1e-3, 12, 20_000), {"two.F": rng.uniform(0, 1.1, 20_000)}
     tables = [
-        Evaluation(GLUMAC, master, steps=steps, gains=gains, backend=b).compute(Stability(), Consistency())
+        Batch(GLUMAC, master, steps=steps, gains=gains, backend=b).compute(Stability(), Consistency())
         for b in (Backend(), backend(name))
     ]
     for column in ("spectral_radius", "consistency"):
@@ -59,9 +60,12 @@ def test_masters_of_every_kind(name):
     ]
     for system, master, longest, more in cases:
         steps = np.geomspace(longest / 100, longest, 200)
-        objectives = (Stability(), Consistency(k=1, norm=1), Accuracy(longest * 20, samples=30))
+        states = sum(len(unit.initial_state) for unit in system.units.values())
+        sizes = np.ones(len(system.outputs))
+        error = OutputError(np.eye(states), sizes, longest * 20, samples=30)
+        objectives = (Stability(), Consistency(k=1, norm=1), error)
         one, two = (
-            Evaluation(system, master, steps=steps, backend=b, **more).compute(*objectives)
+            Batch(system, master, steps=steps, backend=b, **more).compute(*objectives)
             for b in (Backend(), backend(name))
         )
         for column in one.columns:
@@ -94,6 +98,9 @@ def test_backends_are_found_by_name(monkeypatch):
 def test_no_library_is_loaded_before_it_is_wanted():
     import subprocess
 
-    code = "import sys, cosimo.tuning.evaluation; print([m for m in ('torch', 'cupy', 'jax') if m in sys.modules])"
+    code = (
+        "import sys, cosimo.algebra.batch, cosimo.tuning.goals\n"
+        "print([m for m in ('torch', 'cupy', 'jax') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
