@@ -17,7 +17,7 @@ from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import four_mass
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.goals import OutputError, Stability
+from cosimo.tuning.goals import Stability, WorstOutputError
 
 GLUMAC = two_mass_glumac()
 
@@ -62,7 +62,7 @@ def test_masters_of_every_kind(name):
         steps = np.geomspace(longest / 100, longest, 200)
         states = sum(len(unit.initial_state) for unit in system.units.values())
         sizes = np.ones(len(system.outputs))
-        error = OutputError(np.eye(states), sizes, longest * 20, samples=30)
+        error = WorstOutputError(np.eye(states), sizes, longest * 20, samples=30)
         objectives = (Stability(), Consistency(k=1, norm=1), error)
         one, two = (
             Batch(system, master, steps=steps, backend=b, **more).compute(*objectives)

@@ -22,7 +22,7 @@ from cosimo.papers.glumac2018 import figure_6, paper_masters
 from cosimo.problems import chain, four_mass, quarter_truck, thermal_pair, two_mass
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import goals
-from cosimo.tuning.goals import Cost, OutputError, Stability
+from cosimo.tuning.goals import Cost, Stability, WorstOutputError
 from cosimo.units import StateSpace
 
 GLUMAC = two_mass_glumac()
@@ -164,7 +164,7 @@ def test_the_error_of_outputs_is_that_of_powers_of_the_map():
     rng = np.random.default_rng(1)
     steps, sizes = rng.uniform(0.05, 3.0, 12), np.array([1.0, 2.0, 0.0, 5.0])[: len(GLUMAC.outputs)]
     for columns in (np.eye(4), np.array([[1.0], [0.0], [0.5], [0.0]])):
-        error = OutputError(columns, sizes, 30.0, samples=40)
+        error = WorstOutputError(columns, sizes, 30.0, samples=40)
         for master in (paper_masters(GLUMAC, 1.0)["Control21"], masters.jacobi(GLUMAC, 1.0, coupling=Hold(1))):
             found = Batch(GLUMAC, master, steps=steps).compute(error)["error"]
             for place, step in enumerate(steps.tolist()):
@@ -187,13 +187,13 @@ def test_the_error_of_outputs_is_that_of_powers_of_the_map():
 
 
 def test_the_points_at_which_errors_are_taken():
-    stride, samples = OutputError(np.eye(4), np.ones(4), 10.0, samples=7).points(np.array([1.0, 0.1, 20.0]))
+    stride, samples = WorstOutputError(np.eye(4), np.ones(4), 10.0, samples=7).points(np.array([1.0, 0.1, 20.0]))
     assert stride.tolist() == [2, 15, 1]
     assert samples.tolist() == [5, 6, 1]
 
 
 def test_long_sequences_are_cut_into_pieces(monkeypatch):
-    error = OutputError(np.eye(4), np.ones(len(GLUMAC.outputs)), 30.0)
+    error = WorstOutputError(np.eye(4), np.ones(len(GLUMAC.outputs)), 30.0)
     batch = Batch(GLUMAC, masters.jacobi(GLUMAC, 1.0), steps=[0.1, 0.3])
     whole = batch.compute(error)["error"]
     monkeypatch.setattr(goals, "WORK", 300)
@@ -208,7 +208,7 @@ def test_unit_parameters(build):
     exact = build is two_mass_glumac
     steps, which = rng.uniform(0.5, 12, 300) * (1 if exact else 1e-3), rng.integers(6, size=300)
     master = masters.jacobi(systems[0], 1.0)
-    error = OutputError(np.eye(4), np.ones(len(systems[0].outputs)), float(steps.max()) * 5)
+    error = WorstOutputError(np.eye(4), np.ones(len(systems[0].outputs)), float(steps.max()) * 5)
     table = Batch(systems[0], master, steps=steps, systems=systems, which=which).compute(
         Stability(), Consistency(), error
     )

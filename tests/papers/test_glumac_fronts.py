@@ -10,8 +10,7 @@ from cosimo.core.arrays import Array
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import Range, Space, tune
-from cosimo.tuning.fronts import hypervolume, nondominated
-from cosimo.tuning.goals import Stability
+from cosimo.tuning.goals import Stability, hypervolume, nondominated
 
 STEPS = Range(1e-3, 10.0)
 GAINS = Range(0.0, 0.99)

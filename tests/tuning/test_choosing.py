@@ -130,10 +130,10 @@ def test_no_filter_without_effect_is_shown(gains: Range, objectives: tuple[str, 
 
 
 def test_a_filter_without_effect_is_a_hold() -> None:
-    from cosimo.tuning.structures import Structure
+    from cosimo.tuning.space import MasterStructure
 
     system = find("two-mass-glumac").system()
-    structure = Structure("jacobi", (system.names,), (("one.x", "nepce"), ("two.F", "nepce")))
+    structure = MasterStructure("jacobi", (system.names,), (("one.x", "nepce"), ("two.F", "nepce")))
     made = structure.without_idle({"one.x": 0.5, "two.F": 0.0}).master(system, 1.0, {"one.x": 0.5, "two.F": 0.0})
     assert made.couplings == {"one.x": Nepce(0.5)}
     assert made.coupling == Hold(0)

@@ -26,7 +26,7 @@ from cosimo.couplings import Hold
 from cosimo.papers.glumac2018 import first_crossing as glumac_crossing
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.robustness import (
+from cosimo.tuning.stability_radius import (
     Structure,
     first_crossing,
     parameter_structure,

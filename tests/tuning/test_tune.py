@@ -13,17 +13,16 @@ import cosimo as co
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.backends import Backend
-from cosimo.algebra.batched_map import SharedSchedule, Variation
+from cosimo.algebra.batched_map import MasterNumbers, SharedSchedule
 from cosimo.analysis.accuracy import global_error
 from cosimo.analysis.model import Model
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
-from cosimo.tuning.evaluation import margins
-from cosimo.tuning.fronts import hypervolume, nondominated
-from cosimo.tuning.problem import tuning_problem
-from cosimo.tuning.structures import Structure
+from cosimo.tuning.evaluation import margins, tuning_problem
+from cosimo.tuning.goals import hypervolume, nondominated
+from cosimo.tuning.space import MasterStructure
 from thinning import mostly_slow
 
 LINEAR = ["two-mass-damped", "quarter-truck", "dc-motor", "thermal-pair", "tank", "two-mass-glumac"]
@@ -127,7 +126,7 @@ def test_equal_seeds_give_equal_results_and_other_seeds_others() -> None:
 
 
 def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.choosing.EVERY", 0.0)
+    monkeypatch.setattr("cosimo.tuning.tuner.EVERY", 0.0)
     system, space = find("tank").system(), Space(families=("jacobi",), kinds=("nepce",))
     settings = Settings(points=5, population=20, resume=tmp_path / "search.npz")
 
@@ -141,9 +140,9 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
     kept = np.load(tmp_path / "search.npz")["rows"]
     assert 100 < len(kept) < 250
     evaluated = []
-    original = co.tuning.evaluation.Pool._columns
+    original = co.tuning.evaluation.Candidates._columns
     monkeypatch.setattr(
-        "cosimo.tuning.evaluation.Pool._columns",
+        "cosimo.tuning.evaluation.Candidates._columns",
         lambda self, rows: (evaluated.append(len(rows)), original(self, rows))[1],
     )
     resumed = tune(system, space, evaluations=250, horizon=100.0, settings=settings)
@@ -384,7 +383,7 @@ def test_nsga3_finds_nearly_as_much_as_nsga2(monkeypatch: pytest.MonkeyPatch) ->
 def test_nsga3_needs_several_objectives_and_spreads_directions() -> None:
     with pytest.raises(ConfigurationError, match="two objectives or more"):
         tune(find("tank").system(), QUICK, ("error",), evaluations=60, settings=Settings(method="nsga3"))
-    from cosimo.tuning.nsga import directions
+    from cosimo.tuning.search import directions
 
     for goals in (2, 3, 5):
         found = directions(goals, 100)
@@ -416,8 +415,8 @@ def test_screened_robustness_is_close_to_the_relative_radius() -> None:
     system = find("quarter-truck").system()
     steps = np.geomspace(1e-4, 2e-2, 6)
     for kind in (0, 1):
-        structure = Structure("gauss-seidel", (("wheel",), ("chassis",)), tuple((t, kind) for t in TRUCK))
+        structure = MasterStructure("gauss-seidel", (("wheel",), ("chassis",)), tuple((t, kind) for t in TRUCK))
         schedule = SharedSchedule([system], structure.master(system, 1.0))
-        rough = margins([(schedule, Variation(steps))], Backend())
+        rough = margins([(schedule, MasterNumbers(steps))], Backend())
         exact = [relative_radius(system, structure.master(system, h)).change for h in steps.tolist()]
         assert rough == pytest.approx(exact, rel=0.25, abs=0.05)

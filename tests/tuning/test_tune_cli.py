@@ -104,7 +104,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     def interrupt(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cosimo.tuning.search.Search.refine", interrupt)
+    monkeypatch.setattr("cosimo.tuning.search.MasterSearch.refine", interrupt)
     kept = tmp_path / "kept.npz"
     with pytest.raises(Interrupted, match="all evaluations are kept"):
         CliRunner().invoke(app, ["tune", "tank", *QUICK, "--resume", str(kept)], catch_exceptions=False)

@@ -1,9 +1,8 @@
 """The schedule multiplied: one matrix per operation, their product Φ, and the exact coupled system beside it."""
 
 from cosimo.algebra.batch import Batch
-from cosimo.algebra.coupled import CoupledModel, connection_matrix, coupled_model
 from cosimo.algebra.operations import Operations, Update
-from cosimo.algebra.product import LinearSystem, OneStepMap
+from cosimo.algebra.product import CoupledModel, LinearSystem, OneStepMap, connection_matrix, coupled_model
 
 __all__ = [
     "Batch",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.backends import Backend, find_backend
-from cosimo.algebra.batched_map import BatchedMap, SharedSchedule, Variation
+from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.algebra.spectral_radius import Norm, norms, spectral_radii
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -91,8 +91,8 @@ class BatchTable:
 class Batch:
     """N masters that share a schedule.
 
-    `steps`, the arrays in `gains` (by target input, any value), `rates` and `strengths` (by unit, see `Variation`) are
-    broadcast against each other; results have that shape. The inputs in `gains` must be coupled in `master` by
+    `steps`, the arrays in `gains` (by target input, any value), `rates` and `strengths` (by unit, see `MasterNumbers`)
+    are broadcast against each other; results have that shape. The inputs in `gains` must be coupled in `master` by
     something with the memory of `Nepce`. `systems` are variants of the system with other parameters, same units and
     connections, and `which` says which one each master runs (an index array that is broadcast too). `backend` is
     "numpy", "torch", "cupy" or "auto"; `workers` is the number of threads of NumPy (default: all cores), `chunk` how
@@ -139,7 +139,7 @@ class Batch:
             return np.ascontiguousarray(np.broadcast_to(values, self.shape)).reshape(-1)
 
         alphas, a, b = ({name: flat(values) for name, values in own.items()} for own in by_name)
-        self.variation = Variation(flat(h), alphas, None if number is None else flat(number).astype(np.intp), a, b)
+        self.variation = MasterNumbers(flat(h), alphas, None if number is None else flat(number).astype(np.intp), a, b)
 
     def _check(self, h: Array, alphas: Mapping[str, Array], which: Any) -> None:
         master, systems = self.schedule.master, len(self.schedule.systems)

@@ -40,7 +40,7 @@ TERMS = 19
 
 
 @dataclass(frozen=True)
-class Variation:
+class MasterNumbers:
     """The numbers that differ between N masters, all (N,): steps, gains by input, which system (None: the only one),
     and, by unit, `rates` (ẋ = a (A x + B u)) and `strengths` (y = b (C x + D u)), 1 for units that are not named."""
 
@@ -50,12 +50,14 @@ class Variation:
     rates: Mapping[str, Array] = field(default_factory=dict)
     strengths: Mapping[str, Array] = field(default_factory=dict)
 
-    def part(self, part: Any) -> Variation:
+    def part(self, part: Any) -> MasterNumbers:
         """Some of the masters."""
         gains, rates, strengths = (
             {name: values[part] for name, values in own.items()} for own in (self.gains, self.rates, self.strengths)
         )
-        return Variation(self.steps[part], gains, None if self.which is None else self.which[part], rates, strengths)
+        return MasterNumbers(
+            self.steps[part], gains, None if self.which is None else self.which[part], rates, strengths
+        )
 
 
 def require_gains(system: System, master: Master, targets: Sequence[str]) -> None:
@@ -212,7 +214,7 @@ class SharedSchedule:
 class BatchedMap(Walk):
     """The macro step of N masters on stacks of columns (rows, columns, N). Blocks of zeros are left out of `Rows`."""
 
-    def __init__(self, schedule: SharedSchedule, variation: Variation, backend: Backend) -> None:
+    def __init__(self, schedule: SharedSchedule, variation: MasterNumbers, backend: Backend) -> None:
         self.schedule, self.backend, self.variation = schedule, backend, variation
         self.steps = backend.array(variation.steps)
         self._applied: dict[int, _Applied] = {}

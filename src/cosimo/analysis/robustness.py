@@ -22,7 +22,7 @@ import numpy as np
 
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.backends import Backend
-from cosimo.algebra.batched_map import BatchedMap, SharedSchedule, Variation
+from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import NEAR_ONE, ROUNDING, find_rest, is_stable, moving_radius
@@ -61,7 +61,7 @@ class RescaledRadii:
         for (change, unit), column in zip(self.names, factors.T, strict=True):
             of[change][unit] = column
         steps = np.full(len(factors), self.step)
-        variation = Variation(steps, rates=of["rate"], strengths=of["gain"])
+        variation = MasterNumbers(steps, rates=of["rate"], strengths=of["gain"])
         with self.backend.quiet():
             Phi = BatchedMap(self.schedule, variation, self.backend).cycle
         rho: Array = spectral_radii(Phi, self.backend, limit=1.0 + ROUNDING).value

@@ -87,7 +87,7 @@ def space_of(
 ) -> Space:
     """What is open, and the limits."""
     from cosimo.tuning import Range, Space
-    from cosimo.tuning.structures import parse_kinds
+    from cosimo.tuning.space import parse_kinds
 
     low, high = _numbers("--gains", gains, ":", 2)
     return Space(

@@ -2,7 +2,6 @@
 
 from cosimo.analysis.cost import measured_weights
 from cosimo.analysis.recommendation import Point, Wanted
-from cosimo.tuning.choosing import Settings, tune
 from cosimo.tuning.goals import Cost
 from cosimo.tuning.orders import (
     ErrorOfOrders,
@@ -14,7 +13,9 @@ from cosimo.tuning.orders import (
     orientations,
 )
 from cosimo.tuning.result import Tuned, Verified
-from cosimo.tuning.robustness import (
+from cosimo.tuning.search import Progress
+from cosimo.tuning.space import Range, Space
+from cosimo.tuning.stability_radius import (
     Crossing,
     Radius,
     Structure,
@@ -24,8 +25,7 @@ from cosimo.tuning.robustness import (
     stability_radius,
     unit_structure,
 )
-from cosimo.tuning.search import Progress
-from cosimo.tuning.space import Range, Space
+from cosimo.tuning.tuner import Settings, tune
 
 __all__ = [
     "Cost",

@@ -18,8 +18,7 @@ from cosimo.core.document import Column, Document, Figure, Section, Table, as_ca
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import cost_text, percent, robustness_text, small, step_text
 from cosimo.core.master import Master
-from cosimo.tuning.fronts import knee, normalised
-from cosimo.tuning.goals import Goal
+from cosimo.tuning.goals import Goal, knee, normalised
 
 SHOWN = 12
 ROUNDING = 1e-6

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from cosimo.analysis.recommendation import step_range
 from cosimo.core.arrays import Array
+from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import tuned_couplings
+from cosimo.couplings import Hold, Nepce, parse_coupling, tuned_couplings
 from cosimo.masters import MASTERS, gauss_seidel, groups, multirate
-from cosimo.tuning.graph import Order, Stages, groupings, orientations
+from cosimo.tuning.graph import Order, Stages, coupling_graph, groupings, orientations
 from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best_order, feedback_order
-from cosimo.tuning.structures import Kind, Kinds, Structure, coupling_of_kind
 
 IntArray = npt.NDArray[np.intp]
 FAMILIES = tuple(name for name, word in MASTERS.items() if word.tuned)
@@ -149,7 +151,7 @@ class Space:
             return tuple(sorted(float(h) for h in self.given))
         return Range(*step_range(fastest, horizon), logarithmic=True)
 
-    def _structures(self, system: System, step: float, notes: list[str]) -> tuple[Structure, ...]:
+    def _structures(self, system: System, step: float, notes: list[str]) -> tuple[MasterStructure, ...]:
         ordered = [name for name in self.families if name != "groups" and "order" in MASTERS[name].options]
         orders = self._orders(system, step, notes) if ordered else []
         kinds = self._kinds(system)
@@ -157,16 +159,20 @@ class Space:
         found = []
         for family in (name for name in FAMILIES if name in self.families and name not in ("groups", "iterative")):
             if family not in ordered:
-                found += [Structure(family, (system.names,), k) for k in kinds]
+                found += [MasterStructure(family, (system.names,), k) for k in kinds]
             elif len(system.units) > 1:
-                found += [Structure(family, tuple((n,) for n in order), k) for order in orders for k in kinds]
-        found += [Structure("groups", stages, k) for stages in self._groups(system) for k in kinds]
+                found += [MasterStructure(family, tuple((n,) for n in order), k) for order in orders for k in kinds]
+        found += [MasterStructure("groups", stages, k) for stages in self._groups(system) for k in kinds]
         if "iterative" in self.families and self._restores(system, notes):
             several = orders[:ITERATED] if len(system.units) > 1 else []
             stages = [(system.names,), *(tuple((n,) for n in order) for order in several)]
             # Within a step the samples of later sweeps replace those of earlier ones; a filter would count them twice.
             found += [
-                Structure("iterative", s, k, n) for s in stages for n in self.sweeps for k in kinds if k not in filtered
+                MasterStructure("iterative", s, k, n)
+                for s in stages
+                for n in self.sweeps
+                for k in kinds
+                if k not in filtered
             ]
         for rates in self.multiples:
             multirate(system, 1.0, multiples=rates)  # Refuses units that are not there, and rates that are none.
@@ -195,11 +201,11 @@ class Space:
         return groupings(system)
 
     @staticmethod
-    def _rates(system: System, rates: tuple[tuple[str, int], ...], kinds: list[Kinds]) -> list[Structure]:
+    def _rates(system: System, rates: tuple[tuple[str, int], ...], kinds: list[Kinds]) -> list[MasterStructure]:
         """Inputs of faster units held or extrapolated; where they are straight lines, also interpolated."""
-        found = [Structure("multirate", (system.names,), k, multiples=rates) for k in kinds]
+        found = [MasterStructure("multirate", (system.names,), k, multiples=rates) for k in kinds]
         straight = [k for k in kinds if {kind for _, kind in k} == {1}]
-        return found + [Structure("interpolated", (system.names,), k, multiples=rates) for k in straight]
+        return found + [MasterStructure("interpolated", (system.names,), k, multiples=rates) for k in straight]
 
     def _restores(self, system: System, notes: list[str]) -> bool:
         for name in self.cannot_restore:
@@ -254,7 +260,7 @@ def _require_kind(kind: object) -> None:
 class Resolved:
     """A space written out for one system. Rows of numbers in [0, 1] are candidates: structure, step, gains."""
 
-    structures: tuple[Structure, ...]
+    structures: tuple[MasterStructure, ...]
     steps: Range | tuple[float, ...]
     gains: Range
     notes: tuple[str, ...] = ()
@@ -287,7 +293,7 @@ class Resolved:
         found: Array = np.asarray(self.steps)[index]
         return found
 
-    def gains_of(self, rows: Array, structure: Structure) -> dict[str, Array]:
+    def gains_of(self, rows: Array, structure: MasterStructure) -> dict[str, Array]:
         """The gains of rows that share a structure, by target."""
         return {t: self.gains.at(rows[:, 2 + self.targets.index(t)]) for t in structure.targets}
 
@@ -310,3 +316,118 @@ class Resolved:
         """The places of the numbers that are continuous in a structure."""
         step = [1] if isinstance(self.steps, Range) and self.steps.low < self.steps.high else []
         return [*step, *(2 + self.targets.index(t) for t in self.structures[structure].targets)]
+
+
+# ---- a structure: all of a master that is not a number. With a step and gains it becomes one -------------------------
+
+
+Kind = int | str
+"""The order of a hold, "nepce" with a gain that is still open, or the word of another coupling."""
+Kinds = tuple[tuple[str, Kind], ...]
+"""The kinds of coupling of all connected inputs, by target."""
+
+
+@dataclass(frozen=True)
+class MasterStructure:
+    """`family` with its `stages` (units that step together), kinds of coupling by target, `sweeps`, `multiples`.
+
+    Multirate masters are of the family "multirate" (inputs held) or "interpolated".
+    """
+
+    family: str
+    stages: tuple[tuple[str, ...], ...]
+    kinds: Kinds
+    sweeps: int = 1
+    multiples: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The inputs with a gain."""
+        return tuple(target for target, kind in self.kinds if kind == "nepce")
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The units in calling order."""
+        return tuple(name for stage in self.stages for name in stage)
+
+    def master(self, system: System, step: float, gains: Mapping[str, float] | None = None) -> Master:
+        """The master with its numbers; units of `system` that are in no stage go first (what is constant).
+
+        >>> from cosimo.problems import two_mass_glumac
+        >>> system = two_mass_glumac()
+        >>> str(MasterStructure("gauss-seidel", (("two",), ("one",)), ()).master(system, 1.0))
+        'F2 G2 H2 F1 G1 H1'
+        """
+        general, special = self._couplings(gains or {})
+        more = tuple(name for name in system.names if name not in self.order)
+        order = (*more, *self.order)
+        if self.multiples or self.family not in MASTERS:
+            inputs: Literal["held", "interpolated"] = "interpolated" if self.family == "interpolated" else "held"
+            return multirate(
+                system, step, multiples=dict(self.multiples), inputs=inputs, coupling=general, couplings=special
+            )
+        word = MASTERS[self.family]
+        given: dict[str, Any] = {"sweeps": self.sweeps} if self.family == "iterative" else {}
+        if self.family == "groups":
+            given["order"] = [(*more, *self.stages[0]), *self.stages[1:]]
+        elif "order" in word.options and len(self.stages) > 1:
+            given["order"] = order
+        return word.build(system, step, coupling=general, couplings=special, **given)
+
+    def _couplings(self, gains: Mapping[str, float]) -> tuple[Coupling, dict[str, Coupling]]:
+        """The most frequent one without a gain for all inputs, the others by target."""
+        fixed = [kind for _, kind in self.kinds if kind != "nepce"]
+        usual = max(dict.fromkeys(fixed), key=fixed.count, default=0)
+        special: dict[str, Coupling] = {
+            target: Nepce(float(gains.get(target, 0.0))) if kind == "nepce" else coupling_of_kind(kind)
+            for target, kind in self.kinds
+            if kind != usual
+        }
+        return coupling_of_kind(usual), special
+
+    def without_idle(self, gains: Mapping[str, float]) -> MasterStructure:
+        """The same with inputs held where the gain of NEPCE is 0, which is what such a filter does."""
+        kinds = tuple((t, 0 if kind == "nepce" and not gains.get(t, 0.0) else kind) for t, kind in self.kinds)
+        return replace(self, kinds=kinds)
+
+
+def coupling_of_kind(kind: Kind) -> Coupling:
+    """The coupling that a kind without a gain stands for."""
+    return Hold(kind) if isinstance(kind, int) else parse_coupling(kind)
+
+
+def parse_kinds(words: Sequence[str]) -> tuple[Kind, ...]:
+    """Kinds of coupling as the command line writes them.
+
+    >>> parse_kinds(["hold0", "nepce"])
+    (0, 'nepce')
+    """
+    holds: dict[str, Kind] = {f"hold{order}": order for order in (0, 1, 2)}
+    known = {word: holds.get(word, word) for word in tuned_couplings()}
+    for word in words:
+        if word not in known:
+            raise UnknownNameError("coupling to try", word, known)
+    return tuple(known[word] for word in words)
+
+
+def side_by_side(system: System, structure: MasterStructure) -> MasterStructure:
+    """The same Gauss–Seidel master with units that do not see each other stepped together; Φ is the same.
+
+    >>> from cosimo.problems import chain
+    >>> system = chain(n=4)
+    >>> order = tuple((name,) for name in system.names)
+    >>> [len(stage) for stage in side_by_side(system, MasterStructure("gauss-seidel", order, ())).stages]
+    [1, 1, 1, 1]
+    """
+    if structure.family != "gauss-seidel":
+        return structure
+    graph = coupling_graph(system)
+    level: dict[str, int] = {}
+    for name in structure.order:
+        near = graph.neighbours[graph.number[name]]
+        earlier = [level[other] for other in level if near >> graph.number[other] & 1]
+        level[name] = 1 + max(earlier, default=-1)
+    stages = [tuple(n for n in structure.order if level[n] == k) for k in range(1 + max(level.values()))]
+    if len(stages) == len(structure.order):
+        return structure
+    return replace(structure, family="groups", stages=tuple(stages))

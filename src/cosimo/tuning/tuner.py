@@ -1,0 +1,460 @@
+"""Choosing the master of a system: `tune` searches a space and returns the front with a recommendation.
+
+1. The search evaluates candidates in batches, with the error at some communication points and robustness screened.
+2. What stands for the front is evaluated again, in full: error at every communication point with everything that
+   drives the system, robustness as the relative radius. Points that others then dominate are dropped.
+3. One point is recommended, by a rule that is stated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+import zipfile
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosimo.algebra import LinearSystem
+from cosimo.analysis.accuracy import consistency
+from cosimo.analysis.model import Model
+from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
+from cosimo.compensation import compensate
+from cosimo.core.arrays import Array
+from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, OutputError
+from cosimo.core.formatting import MOST_ROBUST
+from cosimo.core.master import Master
+from cosimo.core.storage import replacing
+from cosimo.core.system import System
+from cosimo.masters import gauss_seidel, jacobi
+from cosimo.masters.words import describe
+from cosimo.tuning.evaluation import COLUMNS, Candidates, tuning_problem
+from cosimo.tuning.goals import GOALS, Cost, Goal, find_goals, nondominated, thinned
+from cosimo.tuning.result import Tuned, goal_values
+from cosimo.tuning.search import MasterSearch, Method, Options, Report
+from cosimo.tuning.space import Range, Space, side_by_side
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search and what counts: `method` ("auto" and "nsga2", "nsga3", or "grid"), `cost` (weights of units,
+    workers), what is `wanted` of the recommended point, at most how many `points` stand for the front, the `backend` of
+    the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to keep. Units whose equations are
+    not known are identified at the step `identify_at`, or near it (default: a fixed step, what FMUs suggest, or a
+    thousandth of the horizon).
+    """
+
+    method: Method = "auto"
+    population: int = 100
+    cost: Cost = field(default_factory=Cost)
+    wanted: Wanted = field(default_factory=Wanted)
+    points: int = 30
+    backend: str = "numpy"
+    resume: Path | None = None
+    identify_at: float | None = None
+
+
+def tune(
+    system: System,
+    space: Space | None = None,
+    objectives: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    evaluations: int = 2000,
+    horizon: float | None = None,
+    start: float = 0.0,
+    settings: Settings | None = None,
+    progress: Report | None = None,
+    present: Master | None = None,
+    model: Model | None = None,
+) -> Tuned:
+    """The Pareto front of masters, and a recommended one.
+
+    `space` says what is open and `objectives` what counts, among "error", "robustness", "cost" (the default),
+    "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results. Errors are over
+    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`, or a
+    `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units
+    whose equations are not known are identified first; where their models do not hold, the usual masters are run
+    instead.
+
+    >>> from cosimo.problems import tank
+    >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
+    >>> print(best.chosen.words)
+    Gauss–Seidel tank → controller (gauss-seidel), linear extrapolation (hold1)
+    """
+    begin = time.perf_counter()
+    space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
+    step = settings.identify_at or max(space.given, default=None)
+    model = model or Model(system, step=step, horizon=horizon, start=start, progress=progress)
+    if not model.valid:
+        with closing(model.pilots):
+            return run_front(model, space, goals, settings.cost, settings.wanted, present)
+    problem = tuning_problem(model)
+    resolved = space.resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
+    if settings.cost.workers > 1:
+        together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
+        resolved = replace(resolved, structures=tuple(together))
+    pool = Candidates(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
+    options = Options(settings.method, evaluations, seed, settings.population)
+    memory = _memory(settings.resume, problem.system, pool, space)
+    search = MasterSearch(pool, options, report=progress, save=memory.save if memory else None)
+    try:
+        search.run()
+    finally:
+        # Also of a search that is interrupted.
+        if memory:
+            memory.save(pool, now=True)
+    return Finish(pool, space, settings.wanted, settings.points, present).result(time.perf_counter() - begin)
+
+
+def run_front(
+    model: Model, space: Space, goals: tuple[Goal, ...], cost: Cost, wanted: Wanted, present: Master | None
+) -> Tuned:
+    """Where no model can be believed: the usual masters at halved steps, each run and measured."""
+    begin = time.perf_counter()
+    first = present or gauss_seidel(model.system, max(space.given, default=model.step))
+    pilot = model.pilots.of(first)
+    if pilot.errors is None:
+        raise ConfigurationError(
+            f"no master can be chosen: {model.doubt}, and runs of {describe(first)} do not converge ({pilot.reason}); "
+            f"give a smaller --step-size or a shorter --stop-time."
+        )
+    steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
+    points, tried = list[Point](), 0
+    for step in steps:
+        masters = [
+            master
+            for master in usual_masters(model.system, step)
+            if master.name.partition("(")[0] in space.families and master.coupling.degree in space.kinds
+        ]
+        model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
+        for master in masters:
+            tried += 1
+            with suppress(CosimoError):
+                points.append(judge_point(model, master, cost))
+    points = [point for point in points if point.errors is not None and math.isfinite(point.error)]
+    points += usual_points(model, wanted, cost, first) if space == Space() else []
+    if not points:
+        raise ConfigurationError(f"no master could be measured: {model.doubt}; give a smaller --step-size.")
+    known = [goal for goal in goals if goal.name in ("error", "cost")] or [GOALS["error"], GOALS["cost"]]
+    kept = nondominated(goal_values(points, known))
+    here = judge_point(model, present, cost) if present is not None else None
+    note = f"{model.doubt[:1].upper()}{model.doubt[1:]}: every point shown was run, and its error measured."
+    return Tuned.of(
+        model,
+        tuple(known),
+        [point for point, keep in zip(points, kept, strict=True) if keep],
+        here,
+        wanted,
+        evaluations=tried,
+        seconds=time.perf_counter() - begin,
+        notes=(*model.notes, note),
+        values=np.array([[getattr(p, goal.name) for goal in known] for p in points]),
+        priced=bool(cost.weights),
+    )
+
+
+def _memory(path: Path | None, system: System, pool: Candidates, space: Space) -> SearchFile | None:
+    if path is None:
+        return None
+    of = {
+        "system": fingerprint(system),
+        "space": json_ready(space),
+        "structures": len(pool.space.structures),
+        "steps": json_ready(pool.space.steps),
+        "objectives": [goal.name for goal in pool.goals],
+        "horizon": pool.problem.horizon,
+        "cost": json_ready(pool.cost),
+    }
+    memory = SearchFile(Path(path), of)
+    memory.recall(pool)
+    return memory
+
+
+def json_ready(value: Any) -> Any:
+    """Plain data for a fingerprint."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return json_ready(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): json_ready(entry) for key, entry in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [json_ready(entry) for entry in value]
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+# ---- what a search has evaluated, in a file, so that it can be resumed: NumPy arrays and a line that says of ---------
+
+
+EVERY = 1.0
+"""Seconds between two writings; a search that is killed loses no more than that."""
+VERSION = 1
+
+
+class SearchFile:
+    """The file of one search, written while it goes on; `of` says which search it is."""
+
+    def __init__(self, path: Path, of: dict[str, Any]) -> None:
+        self.path, self.of = path, json.dumps({"version": VERSION, **of}, sort_keys=True)
+        self._written, self._last = -1, 0.0
+
+    def recall(self, pool: Candidates) -> int:
+        """Give the pool what the file knows; how many candidates that are, 0 if there is no file yet."""
+        if not self.path.exists():
+            return 0
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                of, rows, columns = str(file["of"]), file["rows"], file["columns"]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise ConfigurationError(f"'{self.path}' is not the file of a search: {error}.") from None
+        if of != self.of:
+            raise ConfigurationError(
+                f"'{self.path}' belongs to another search (system, space, objectives or horizon differ); remove it, or "
+                f"give another file."
+            )
+        pool.remember(rows, columns)
+        return len(rows)
+
+    def save(self, pool: Candidates, *, now: bool = False) -> None:
+        """Write all that is known, if there is more than before; seldom enough not to be felt."""
+        if pool.count == self._written or not (now or time.monotonic() - self._last > EVERY):
+            return
+        rows, columns = pool.known
+        try:
+            with replacing(self.path) as new, new.open("wb") as file:
+                np.savez(file, of=np.array(self.of), rows=rows, columns=columns)
+        except OSError as error:
+            raise OutputError(f"cannot write '{self.path}': {error}.") from None
+        self._written, self._last = pool.count, time.monotonic()
+
+
+def fingerprint(system: System) -> str:
+    """A short text that differs when units, connections or anything else that a search depends on differ."""
+    digest = hashlib.sha256()
+
+    def add(*parts: object) -> None:
+        for part in parts:
+            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+
+    for name, unit in system.units.items():
+        model = unit.linear()
+        add(name, unit.inputs, unit.outputs, sorted(unit.start.items()), unit.initial_state, unit.can_restore)
+        if model is not None:
+            one = unit.discrete(1.0)
+            add(model.A, model.B, model.C, model.D, one.A, one.B, unit.input_degree)
+    add([(c.source, c.target, c.gain, c.offset, c.convert) for c in system.connections])
+    add(sorted((name, getattr(source, "value", "varies")) for name, source in system.inputs.items()))
+    return digest.hexdigest()[:16]
+
+
+# ---- from what a search evaluated to the result: the points that stand for the front, in full, and the recom ---------
+
+
+COMPENSATED = 10
+"""Steps at which a compensation is designed."""
+SPARE = 6
+"""Candidates beyond those that stand for the front: the cheapest that seem good enough."""
+SHELLS = 32
+"""Changes of the units up to `MOST_ROBUST` that are tried, evenly spaced by their logarithm."""
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+"""First digits of steps at which units are identified anew: points that share a step share the identification."""
+
+
+def _fewer_digits(step: float) -> float:
+    """The next smaller number of three digits."""
+    size = 10.0 ** (math.floor(math.log10(step)) - 2)
+    return float(f"{math.floor(step / size * (1 + 1e-12)) * size:.3g}")
+
+
+def _round(step: float) -> float:
+    """The next smaller number with few first digits."""
+    size = 10.0 ** math.floor(math.log10(step))
+    return float(f"{max(d for d in ROUND if d <= step / size * (1 + 1e-12)) * size:.3g}")
+
+
+class Finish:
+    """From what was evaluated to the result; `present` is the master in use, judged beside the others."""
+
+    def __init__(
+        self, pool: Candidates, space: Space, wanted: Wanted, points: int, present: Master | None = None
+    ) -> None:
+        self.pool, self.space, self.wanted, self.most, self.master = pool, space, wanted, points, present
+        self.problem, self.resolved, self.model = pool.problem, pool.space, pool.problem.model
+        self.anew = not (self.model.base is not None and self.model.base.exact)
+        self.values = np.zeros((0, len(pool.goals)))
+        self.notes = [*self.model.notes, *self.resolved.notes]
+        if self.anew:
+            self.notes.append(
+                f"Solvers of units depend on the macro step: the search converts maps from {self.model.local.step:.3g} "
+                f"s, and the points shown are identified anew at their own steps."
+            )
+        names = {goal.name for goal in pool.goals}
+        self.robust = "robustness" in names
+        # What is shown is what is used; only an optimum of ρ or δ needs all its digits.
+        self.rounded = not names & {"radius", "defect"}
+
+    def result(self, seconds: float) -> Tuned:
+        """The front, best first goal first; `seconds` were spent before."""
+        begin = time.perf_counter()
+        points = self._points()
+        if self.space.compensation:
+            points += self._compensated()
+        names = {goal.name for goal in self.pool.goals}
+        allowed = [p for p in points if p.stable or self.problem.grows]
+        allowed = [p for p in allowed if "error" not in names or p.error <= 1] or allowed
+        if self.problem.grows:
+            self.notes.append("The coupled system itself is unstable, whatever the master: stability is not asked for.")
+        elif not allowed:
+            self.notes.append("No stable master was found in this space; what is shown is unstable.")
+        points = allowed or points
+        points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
+        if self.problem.worst_case and not self.problem.left_out:
+            self.notes.append(
+                "The system is at rest and nothing drives it: errors are those of the worst initial state."
+            )
+        if self.problem.left_out:
+            self.notes.append("External inputs that vary are left out while searching; the errors shown include them.")
+        return Tuned.of(
+            self.model,
+            self.pool.goals,
+            points,
+            self._present(),
+            self.wanted,
+            evaluations=self.pool.count,
+            seconds=seconds + time.perf_counter() - begin,
+            notes=tuple(self.notes),
+            values=self.values,
+            priced=bool(self.pool.cost.weights),
+        )
+
+    def _present(self) -> Point | None:
+        if self.master is None:
+            return None
+        try:
+            return judge_point(self.model, self.master, self.pool.cost, robust=False)
+        except CosimoError:
+            return None
+
+    def _points(self) -> list[Point]:
+        """The points that represent the front, evaluated in full, and the usual masters that are good enough."""
+        rows, columns = self.pool.rows, self.pool.columns
+        violation = self.pool.violation(columns)
+        good = violation == 0
+        if not good.any():
+            # Nothing is allowed: what comes nearest to it.
+            within = violation <= np.quantile(violation, 0.1)
+            if self.space.budget is not None and (columns[:, COLUMNS.index("cost")] > self.space.budget).all():
+                raise ConfigurationError(
+                    f"no master in the space costs less than {self.space.budget:g} per simulated second; allow longer "
+                    f"steps, or a larger budget."
+                )
+            good = within
+        rows, columns = rows[good], columns[good]
+        values = self.pool.scaled(columns)
+        best = nondominated(values)
+        rows, columns, values = rows[best], columns[best], values[best]
+        self.values = columns[:, [COLUMNS.index(goal.name) for goal in self.pool.goals]]
+        chosen = list(dict.fromkeys([*thinned(values, self.most), *self._spare(columns)]))
+        return self._tried([self._master(row) for row in rows[chosen]]) + self._usual()
+
+    def _usual(self) -> list[Point]:
+        """What `analyse` would recommend, where the space is open to it: so that it never knows better."""
+        if self.space != Space() or not {"error", "robustness", "cost"} <= {goal.name for goal in self.pool.goals}:
+            return []
+        return self._tried([p.master for p in usual_points(self.model, self.wanted, self.pool.cost, self.master)])
+
+    def _tried(self, masters: list[Master]) -> list[Point]:
+        """The points; those at whose step a unit could not be identified are left out."""
+        found, refusals = dict[str, Point](), list[str]()
+        for master in masters:
+            try:
+                point = self._judged(master)
+                found.setdefault(point.options, point)
+            except IdentificationError as error:
+                refusals.append(str(error))
+        if refusals:
+            self.notes.append(f"{len(refusals)} points of the front are left out: {refusals[0]}")
+        if masters and not found:
+            raise ConfigurationError(f"no point of the front could be evaluated: {refusals[0]}")
+        return list(found.values())
+
+    def _spare(self, columns: Array) -> list[int]:
+        """The cheapest that seem good enough: one of them will be recommended."""
+        error, margin, cost = (columns[:, COLUMNS.index(name)] for name in ("error", "robustness", "cost"))
+        if np.isnan(error).all() or np.isnan(cost).all():
+            return []
+        wanted = self.wanted
+        fine = error <= 0.97 * wanted.error
+        if self.robust:
+            fine &= margin >= wanted.robustness
+        places = np.flatnonzero(fine)
+        return [int(i) for i in places[cost[places].argsort(kind="stable")][:SPARE]]
+
+    def _master(self, row: Array) -> Master:
+        structure = self.resolved.structures[int(self.resolved.structure_of(row[None])[0])]
+        step = float(self.resolved.steps_of(row[None])[0])
+        gains = {target: float(gain[0]) for target, gain in self.resolved.gains_of(row[None], structure).items()}
+        if isinstance(self.resolved.steps, Range) and (self.rounded or self.anew):
+            step = max(_round(step) if self.anew else _fewer_digits(step), self.resolved.steps.low)
+        gains = {target: round(gain, 3) if self.rounded else gain for target, gain in gains.items()}
+        return structure.without_idle(gains).master(self.model.system, step, gains)
+
+    def _judged(self, master: Master) -> Point:
+        point = judge_point(self.model, master, self.pool.cost, robust=self.robust, limit=MOST_ROBUST, shells=SHELLS)
+        if any(goal.name == "defect" for goal in self.pool.goals):
+            linear = LinearSystem(self.model.at(master.step), master)
+            point = replace(point, defect=float(consistency(linear, k=2, norm=2)))
+        return replace(point, cheaper=self._cheaper(point.error, point.cost))
+
+    def _cheaper(self, error: float, cost: float) -> float:
+        """How many times cheaper than plain Jacobi at the same error, by its candidates: between them, and up to a
+        decade beyond the most accurate one by the slope of the last two (its error is of first order).
+        """
+        costs, errors = self._plain
+        if len(errors) < 2 or not 0.1 * errors[0] <= error <= errors[-1]:
+            return float("nan")
+        e, c = np.log(errors), np.log(costs)
+        beyond = min(0.0, float(np.log(error) - e[0])) * (c[1] - c[0]) / (e[1] - e[0])
+        return float(np.exp(np.interp(np.log(error), e, c) + beyond) / cost)
+
+    @cached_property
+    def _plain(self) -> tuple[Array, Array]:
+        """Costs and errors of stable plain Jacobi masters, most accurate first, without those that others beat."""
+        plain = [
+            i
+            for i, s in enumerate(self.resolved.structures)
+            if s.family == "jacobi" and all(kind == 0 for _, kind in s.kinds)
+        ]
+        columns = self.pool.columns[np.isin(self.resolved.structure_of(self.pool.rows), plain)]
+        error, cost = columns[:, COLUMNS.index("error")], columns[:, COLUMNS.index("cost")]
+        good = (columns[:, 0] == 1) & np.isfinite(error) & (error > 0) & np.isfinite(cost)
+        pairs = np.column_stack([error[good], cost[good]])
+        pairs = pairs[nondominated(pairs)] if len(pairs) else pairs
+        pairs = pairs[pairs[:, 0].argsort()]
+        return pairs[:, 1], pairs[:, 0]
+
+    def _compensated(self) -> list[Point]:
+        """Jacobi corrected by `compensate` with the target "exact", where there is a design that follows it."""
+        steps = self.resolved.steps
+        tried = np.geomspace(steps.low, steps.high, COMPENSATED).tolist() if isinstance(steps, Range) else list(steps)
+        found, refusal = [], ""
+        for step in tried:
+            try:
+                corrected = compensate(self.problem.system, jacobi(self.problem.system, step), target="exact")
+                if not corrected.stable:
+                    continue
+                point = self._judged(corrected.master)
+            except CosimoError as error:
+                refusal = str(error)
+                continue
+            if point.error <= 1 and (self.space.budget is None or point.cost <= self.space.budget):
+                found.append(point)
+        if not found:
+            self.notes.append(f"No compensation is on the front: {refusal or 'no design is stable.'}")
+        return found
