@@ -21,7 +21,7 @@ from cosimo.couplings import Nepce
 from cosimo.execution.running import run
 from cosimo.papers import Claim
 from cosimo.problems.masses import two_mass_glumac
-from cosimo.tuning.fronts import nondominated
+from cosimo.tuning.goals import nondominated
 
 CONTROL_21 = {"two.F": 0.6}
 CONTROL_12 = {"one.x": 0.59, "one.v": 0.36}
