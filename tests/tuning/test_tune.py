@@ -140,9 +140,9 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
     kept = np.load(tmp_path / "search.npz")["rows"]
     assert 100 < len(kept) < 250
     evaluated = []
-    original = co.tuning.evaluation.Candidates._columns
+    original = co.tuning.evaluation.CandidatePool._columns
     monkeypatch.setattr(
-        "cosimo.tuning.evaluation.Candidates._columns",
+        "cosimo.tuning.evaluation.CandidatePool._columns",
         lambda self, rows: (evaluated.append(len(rows)), original(self, rows))[1],
     )
     resumed = tune(system, space, evaluations=250, horizon=100.0, settings=settings)

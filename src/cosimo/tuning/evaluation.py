@@ -39,7 +39,7 @@ UNSTABLE = 1e6
 """Stands for an error, or a ρ, that is not finite, in what the search sees."""
 
 
-class Candidates:
+class CandidatePool:
     """All candidates evaluated so far: rows (N, width) with their columns (N, 6), in the order they were asked for."""
 
     def __init__(
@@ -196,7 +196,7 @@ class Candidates:
 class _Structured:
     """What all candidates of one structure share."""
 
-    def __init__(self, pool: Candidates, structure: MasterStructure) -> None:
+    def __init__(self, pool: CandidatePool, structure: MasterStructure) -> None:
         self.pool, self.structure, problem = pool, structure, pool.problem
         self.plain = SharedSchedule([problem.system], structure.master(problem.system, 1.0), structure.targets)
         self.free = self.plain

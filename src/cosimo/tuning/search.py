@@ -20,7 +20,7 @@ import scipy.optimize
 from cosimo.analysis.pilots import Standing
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.tuning.evaluation import Candidates
+from cosimo.tuning.evaluation import CandidatePool
 from cosimo.tuning.goals import hypervolume, nondominated
 from cosimo.tuning.space import Range, Resolved
 
@@ -84,11 +84,11 @@ class MasterSearch:
 
     def __init__(
         self,
-        pool: Candidates,
+        pool: CandidatePool,
         options: Options,
         *,
         report: Report | None = None,
-        save: Callable[[Candidates], None] | None = None,
+        save: Callable[[CandidatePool], None] | None = None,
     ) -> None:
         self.pool, self.options, self.report, self.save = pool, options, report, save
         self._reference: Array | None = None

@@ -35,7 +35,7 @@ from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.masters.words import describe
-from cosimo.tuning.evaluation import COLUMNS, Candidates, tuning_problem
+from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Cost, Goal, find_goals, nondominated, thinned
 from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.search import MasterSearch, Method, Options, Report
@@ -101,7 +101,7 @@ def tune(
     if settings.cost.workers > 1:
         together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
-    pool = Candidates(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
+    pool = CandidatePool(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
     options = Options(settings.method, evaluations, seed, settings.population)
     memory = _memory(settings.resume, problem.system, pool, space)
     search = MasterSearch(pool, options, report=progress, save=memory.save if memory else None)
@@ -161,7 +161,7 @@ def run_front(
     )
 
 
-def _memory(path: Path | None, system: System, pool: Candidates, space: Space) -> SearchFile | None:
+def _memory(path: Path | None, system: System, pool: CandidatePool, space: Space) -> SearchFile | None:
     if path is None:
         return None
     of = {
@@ -204,7 +204,7 @@ class SearchFile:
         self.path, self.of = path, json.dumps({"version": VERSION, **of}, sort_keys=True)
         self._written, self._last = -1, 0.0
 
-    def recall(self, pool: Candidates) -> int:
+    def recall(self, pool: CandidatePool) -> int:
         """Give the pool what the file knows; how many candidates that are, 0 if there is no file yet."""
         if not self.path.exists():
             return 0
@@ -221,7 +221,7 @@ class SearchFile:
         pool.remember(rows, columns)
         return len(rows)
 
-    def save(self, pool: Candidates, *, now: bool = False) -> None:
+    def save(self, pool: CandidatePool, *, now: bool = False) -> None:
         """Write all that is known, if there is more than before; seldom enough not to be felt."""
         if pool.count == self._written or not (now or time.monotonic() - self._last > EVERY):
             return
@@ -282,7 +282,7 @@ class Finish:
     """From what was evaluated to the result; `present` is the master in use, judged beside the others."""
 
     def __init__(
-        self, pool: Candidates, space: Space, wanted: Wanted, points: int, present: Master | None = None
+        self, pool: CandidatePool, space: Space, wanted: Wanted, points: int, present: Master | None = None
     ) -> None:
         self.pool, self.space, self.wanted, self.most, self.master = pool, space, wanted, points, present
         self.problem, self.resolved, self.model = pool.problem, pool.space, pool.problem.model
