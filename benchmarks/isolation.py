@@ -17,7 +17,7 @@ from cosimo.execution.options import EngineOptions
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
 from cosimo.units import Fmu
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.isolation import Isolation
 
 ROUNDS, STEPS = 40, 2000
 WAYS: dict[str, bool | Isolation] = {

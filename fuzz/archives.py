@@ -43,7 +43,7 @@ _LAYOUTS = (
 )
 
 
-MODULES = ("cosimo.formats.ssp_files", "cosimo.units.fmu_archive")
+MODULES = ("cosimo.formats.ssp_files", "cosimo.units.fmi.archive")
 
 
 def seeds() -> Iterator[bytes]:
@@ -83,7 +83,7 @@ def check(data: bytes) -> None:
 def _fmu(path: Path) -> None:
     from cosimo.core.errors import CosimoError
     from cosimo.units.archives import ArchiveLimits
-    from cosimo.units.fmu_archive import lease, read_description
+    from cosimo.units.fmi.archive import lease, read_description
 
     limits = ArchiveLimits(total_size=LIMIT, entries=100)
     held = lease(path, limits=limits)

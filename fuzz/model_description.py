@@ -38,7 +38,7 @@ def seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     """The first byte says whether the description is validated, the rest is the description."""
     from cosimo.formats.information import describe_fmu
-    from cosimo.units.fmu import Fmu, FmuOptions
+    from cosimo.units.fmi.fmu import Fmu, FmuOptions
 
     path = folder() / "a.fmu"
     with zipfile.ZipFile(path, "w") as archive:

@@ -29,7 +29,7 @@ def _find(name: str, others: list[Any], path: Any, target: Any) -> ModuleSpec | 
     if name == "cosimo._kernel":
         (file,) = _BUILD.glob("src/kernel/_kernel*.so")
         return importlib.util.spec_from_file_location(name, file)
-    if name == "cosimo.units.isolation":
+    if name == "cosimo.units.fmi.isolation":
         found = (finder.find_spec(name, path, target) for finder in others)
         spec: ModuleSpec | None = next(filter(None, found), None)
         if spec is not None:

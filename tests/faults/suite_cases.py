@@ -46,8 +46,8 @@ from suite_trials import (
 import processes
 from cosimo.formats.results import read_result
 from cosimo.units import Fmu
-from cosimo.units.fmu_folders import remove_left_behind
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.archive import remove_left_behind
+from cosimo.units.fmi.isolation import Isolation
 
 OUT_OF_RANGE = {'<Real start="0"/></ScalarVariable>\n    <ScalarVariable name="u"': '<Real start="0" max="0.25"/>'
                 '</ScalarVariable>\n    <ScalarVariable name="u"'}  # fmt: skip

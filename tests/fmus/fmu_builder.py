@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from compiling import compile_library
 
-from cosimo.units.fmu_libraries import platform_folders
+from cosimo.units.fmi.archive import platform_folders
 
 HERE = Path(__file__).parent
 ENDING = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")

@@ -15,8 +15,8 @@ from cosimo.formats.proposing import Proposals, propose
 from cosimo.formats.scaffolding import name_units, scaffold
 from cosimo.problems import CATALOGUE
 from cosimo.units import StateSpace
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_variables import VariableInfo
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.variables import VariableInfo
 
 NEWTON = UnitOfMeasure("N", (1, 1, -2, 0, 0, 0, 0, 0))
 KILONEWTON = UnitOfMeasure("kN", (1, 1, -2, 0, 0, 0, 0, 0), factor=1000.0)

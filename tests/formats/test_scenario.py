@@ -24,7 +24,7 @@ from cosimo.formats.scenario_building import load_scenario
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import find
 from cosimo.units import Exact, ForwardEuler, Mechanical, PythonUnit, StateSpace, SymplecticEuler
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 ROOT = Path(__file__).parents[2]
 TANK = '[units.tank]\nkind = "state-space"\nA = -0.5\nB = 1\nC = 1.0\ninputs = ["inflow"]\noutputs = ["level"]\n'

@@ -37,7 +37,7 @@ from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.problems import find
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 PAIR = component("a") + component("b")
 A_TO_B = wire("a.real_out", "b.real_in")

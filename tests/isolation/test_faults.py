@@ -23,7 +23,7 @@ from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitEr
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.units import Fmu
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.isolation import Isolation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 import faulty
@@ -275,7 +275,7 @@ def test_a_unit_cannot_outlive_its_master(fmu: Path, tmp_path: Path, sandbox: bo
     script = f"""
 from cosimo import System, masters, run
 from cosimo.units import Fmu
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.isolation import Isolation
 unit = Fmu({str(fmu)!r}, isolate=Isolation(sandbox={sandbox}), parameters={{"fault": "replace_descriptors"}})
 system = System({{"a": unit}})
 run(system, masters.jacobi(system, 0.01), stop=0.1)

@@ -18,7 +18,7 @@ from cosimo.execution.running import run
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
 from cosimo.units import Fmu
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.isolation import Isolation
 
 MASTERS: dict[str, Callable[[System], Master]] = {
     "jacobi": lambda system: masters.jacobi(system, 1e-3),

@@ -14,8 +14,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.units import Fmu
-from cosimo.units.isolation import Isolation
-from cosimo.units.isolation_worker import environment
+from cosimo.units.fmi.isolation import Isolation, environment
 
 SANDBOX = Isolation(sandbox=True, timeout=120.0)
 sandbox = pytest.mark.sandbox

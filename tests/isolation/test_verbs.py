@@ -17,7 +17,7 @@ from faulty import build
 import processes
 from cosimo.cli.isolating import _REQUEST, _request, isolate_units
 from cosimo.formats.loading import load
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 LINES = """step-size = 0.01
 stop-time = 0.1

@@ -18,8 +18,8 @@ from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.formats.loading import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Fmu, FmuOptions
-from cosimo.units.fmu_archive import lease
+from cosimo.units.fmi.archive import lease
+from cosimo.units.fmi.fmu import Fmu, FmuOptions
 
 PACKED = 'type="application/x-ssp-package"'
 

@@ -18,7 +18,7 @@ from cosimo.core.result import Result
 from cosimo.formats.export import export_ssp, export_system
 from cosimo.formats.results import read_result
 from cosimo.problems import two_mass
-from cosimo.units.fmu_libraries import platform_folders
+from cosimo.units.fmi.archive import platform_folders
 
 RUN = ("--step-size", "0.1", "--stop-time", "1", "--output-file", "out.csv")
 LIBRARY = f"binaries/{platform_folders(2)[0]}/minimal2{ENDING}"

@@ -19,10 +19,9 @@ from attacks import added, called, declared, entry, fmu, package
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.formats.ssp import load_ssp
 from cosimo.formats.ssp_files import ArchiveFiles, discard
-from cosimo.units.archive_checks import check_archive
-from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_archive import lease
+from cosimo.units.archives import ArchiveLimits, check_archive
+from cosimo.units.fmi.archive import lease
+from cosimo.units.fmi.fmu import Fmu
 
 
 class Pipe(io.BytesIO):

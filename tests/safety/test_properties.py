@@ -16,8 +16,7 @@ from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.formats.scenario_lines import Lines
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
-from cosimo.units.archive_checks import check_archive
-from cosimo.units.archives import ArchiveLimits
+from cosimo.units.archives import ArchiveLimits, check_archive
 from thinning import examples
 
 PIECES = st.sampled_from(["..", ".", "/", "\\", "a", "A", "b", "C:", " ", "\x00", "\n", "\u00e9", "e\u0301", "\ud800"])

@@ -17,8 +17,8 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.formats.export import export_system
 from cosimo.studies import Grid, Outcome, Sample, Study, Uniform, run_study
 from cosimo.studies.runner import LONG, Runner
-from cosimo.units.fmu_archive import _folders
-from cosimo.units.fmu_reserve import Reserve
+from cosimo.units.fmi.archive import _folders
+from cosimo.units.fmi.instance import Reserve
 
 GAINS = [1.0, 3.0, 2.0, 3.0]
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from cosimo.core.system import System
 from cosimo.formats.export import export_system
-from cosimo.units.fmu_libraries import platform_folders
+from cosimo.units.fmi.archive import platform_folders
 
 HERE = Path(__file__).parent
 FMUS = HERE.parent / "fmus"

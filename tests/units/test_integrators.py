@@ -16,7 +16,7 @@ from cosimo.core.unit import LinearModel
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.units import Exact, ForwardEuler, Integrator, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
-from cosimo.units.integrators import discretise, require_micro_steps
+from cosimo.units.linear import discretise, require_micro_steps
 
 FINITE: list[Integrator] = [ForwardEuler(), SymplecticEuler(), RungeKutta4()]
 ALL: list[Integrator] = [*FINITE, Exact()]

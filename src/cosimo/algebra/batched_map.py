@@ -32,8 +32,7 @@ from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation, TimedRead, TimedStep
 from cosimo.core.unit import LinearModel, Unit
 from cosimo.couplings import Nepce, nepce_matrices
-from cosimo.units.integrators import Exact
-from cosimo.units.linear import LinearUnit, StateSpace
+from cosimo.units.linear import Exact, LinearUnit, StateSpace
 
 TERMS = 19
 """Powers of δ in the series of a flow, 0 to 18: for ‖A‖ δ ≤ 1 the remainder is below 1/19! ≈ 8e-18."""

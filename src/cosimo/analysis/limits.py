@@ -26,7 +26,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
 from cosimo.masters import gauss_seidel, iterative, jacobi
-from cosimo.units.integrators import Exact, discretise
+from cosimo.units.linear import Exact, discretise
 
 SETTLED = 4e-3
 """Relative distance between the crossing and the step at which the units were identified, to be content with."""

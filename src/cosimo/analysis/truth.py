@@ -43,7 +43,7 @@ from cosimo.core.sources import Constant, Source
 from cosimo.core.system import System
 from cosimo.core.timing import Clock, timeline
 from cosimo.core.unit import LinearModel
-from cosimo.units.integrators import Exact, discretise
+from cosimo.units.linear import Exact, discretise
 
 BLOCK = 32
 PARTS = 8

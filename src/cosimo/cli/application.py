@@ -85,7 +85,7 @@ def common(
 ) -> None:
     """Options before the verb."""
     if no_validate:
-        from cosimo.units.fmu_archive import VALIDATE
+        from cosimo.units.fmi.archive import VALIDATE
 
         os.environ[VALIDATE] = "off"  # as below
     if archive_limits is not None:

@@ -20,7 +20,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from cosimo.core.system import System
-    from cosimo.units.isolation import Isolation
+    from cosimo.units.fmi.isolation import Isolation
 
 ALL = "*"
 """What stands for all units, where `--isolate` is given alone."""
@@ -115,7 +115,7 @@ def _request(
     unit_memory: float | None,
     output: Path | None,
 ) -> Request:
-    from cosimo.units.isolation import Isolation, require_available
+    from cosimo.units.fmi.isolation import Isolation, require_available
 
     isolation = Isolation(timeout=unit_timeout, memory=unit_memory, sandbox=sandbox)
     # A sandbox is for FMUs that are not trusted: none is left out because another one is named.
@@ -129,7 +129,7 @@ def _request(
 
 def isolate_units(system: System) -> None:
     """Isolate the FMUs of a system as the options of the verb say."""
-    from cosimo.units.fmu import Fmu
+    from cosimo.units.fmi.fmu import Fmu
 
     asked = _REQUEST.get()
     fmus = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}

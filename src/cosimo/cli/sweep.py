@@ -71,7 +71,7 @@ def sweep(
     from cosimo.reporting.progress import StudyProgress, show_on_terminal
     from cosimo.studies import Study, run_study
     from cosimo.studies.study import USUAL
-    from cosimo.units.fmu import Fmu
+    from cosimo.units.fmi.fmu import Fmu
 
     if workers is not None and scheduler is not None:
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")

@@ -36,8 +36,7 @@ from cosimo.core.timing import TimedRead
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.units import Mechanical
-from cosimo.units.integrators import DEGREE
-from cosimo.units.linear import LinearUnit
+from cosimo.units.linear import DEGREE, LinearUnit
 
 FINER = 8
 """Into how many parts the exact solution divides a macro step, where external inputs change within it."""

@@ -20,7 +20,7 @@ from cosimo.core.polynomial import value_row
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
 from cosimo.couplings import Hold
-from cosimo.units.integrators import DEGREE, ForwardEuler, SymplecticEuler
+from cosimo.units.linear import DEGREE, ForwardEuler, SymplecticEuler
 
 ROOM = 2 * 2**30
 """Most memory in bytes that the matrices of all compensated units may need: as a desktop computer has it to spare."""

@@ -22,8 +22,7 @@ from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedStep
 from cosimo.core.unit import DiscreteModel
 from cosimo.units import Exact, Mechanical, StateSpace
-from cosimo.units.integrators import SymplecticEuler
-from cosimo.units.linear import LinearUnit
+from cosimo.units.linear import LinearUnit, SymplecticEuler
 
 SOLVED = 1e-9
 """Relative residual below which an equation counts as solved."""

@@ -33,7 +33,7 @@ from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
 
 if TYPE_CHECKING:
-    from cosimo.units.fmu_instance import NativeFmu
+    from cosimo.units.fmi.instance import NativeFmu
 
 TYPES = (
     *("Float64", "Float32", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Boolean"),

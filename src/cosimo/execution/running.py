@@ -24,7 +24,7 @@ from cosimo.execution.checkpoints.self_test import require_states, saved_units
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder
 from cosimo.execution.session import EqualSteps, recorded_names, watch_of
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 MOST_STEPS = 2.0**53
 """Beyond this, time stamps t0 + k·h could no longer be told apart."""

@@ -32,8 +32,7 @@ from cosimo.formats.model_description import (
     to_bytes,
     write_model_description,
 )
-from cosimo.units.integrators import Exact, ForwardEuler, RungeKutta4, SymplecticEuler
-from cosimo.units.linear import LinearUnit
+from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, RungeKutta4, SymplecticEuler
 
 __all__ = ["Experiment", "export_ssp", "export_system", "export_unit"]
 

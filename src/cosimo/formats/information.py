@@ -17,7 +17,7 @@ from cosimo.core.unit import Unit
 from cosimo.formats.findings import Finding, Findings
 from cosimo.formats.loaded import Loaded
 from cosimo.formats.loading import load, load_with
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 
 @dataclass(frozen=True)

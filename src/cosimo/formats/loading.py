@@ -78,7 +78,7 @@ def _problem(name: str, settings: Mapping[str, float] | None) -> Loaded:
 
 
 def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None) -> Loaded:
-    from cosimo.units.fmu import Fmu, FmuOptions
+    from cosimo.units.fmi.fmu import Fmu, FmuOptions
 
     fmu = Fmu(path, options=FmuOptions(limits=limits, validate=validate))
     given = fmu.default_experiment

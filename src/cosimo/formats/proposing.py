@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_variables import VariableInfo, check_connection
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.variables import VariableInfo, check_connection
 
 ENOUGH = 1.5
 """What must speak for a pair before it is proposed."""

@@ -20,8 +20,8 @@ from cosimo.execution.options import Checkpoint, Progress, RunOptions
 from cosimo.execution.recording import STREAM_SUFFIX
 from cosimo.execution.running import execute
 from cosimo.formats.results import ResultFile
-from cosimo.units.fmu import Fmu
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.isolation import Isolation
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cosimo.core.errors import ConfigurationError, no_such_file
 from cosimo.formats.proposing import Proposal, Proposals, propose
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 STEPS = 1000
 """Macro steps of a run whose length or step nobody says."""

@@ -23,8 +23,8 @@ from cosimo.formats.scenario_reading import Source, read_scenario, show_key
 from cosimo.formats.scenario_units import build_unit
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_variables import VariableInfo, check_connection
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.variables import VariableInfo, check_connection
 
 
 def load_scenario(

@@ -27,8 +27,8 @@ from cosimo.units import (
     SymplecticEuler,
 )
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Experiment, Fmu, FmuOptions
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.isolation import Isolation
 
 _INTEGRATORS: Mapping[str, type[Integrator]] = {
     "exact": Exact,

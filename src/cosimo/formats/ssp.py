@@ -17,7 +17,7 @@ from cosimo.formats.ssp_flattening import Flattening
 from cosimo.formats.ssp_network import components
 from cosimo.formats.ssp_structure import open_structure
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import FmuOptions
+from cosimo.units.fmi.fmu import FmuOptions
 
 
 def load_ssp(

@@ -23,10 +23,8 @@ from urllib.request import url2pathname
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.formats.findings import Findings, Place
-from cosimo.units.archive_checks import check_archive
-from cosimo.units.archives import ArchiveLimits, remedy
-from cosimo.units.fmu_archive import DAMAGE, open_zip
-from cosimo.units.fmu_folders import TemporaryFolder
+from cosimo.units.archives import ArchiveLimits, check_archive, remedy
+from cosimo.units.fmi.archive import DAMAGE, TemporaryFolder, open_zip
 
 STRUCTURE = "SystemStructure.ssd"
 

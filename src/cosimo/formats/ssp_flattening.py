@@ -18,9 +18,9 @@ from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_network import Network, Port, Route, components, show
 from cosimo.formats.ssp_parameters import Bound, Scalar
 from cosimo.units.archives import ArchiveLimits, remedy
-from cosimo.units.fmu import Experiment, Fmu, FmuOptions
-from cosimo.units.fmu_archive import unpacked_size
-from cosimo.units.fmu_variables import INTEGERS, MANTISSA, VariableInfo, check_connection, parse_value
+from cosimo.units.fmi.archive import unpacked_size
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.variables import INTEGERS, MANTISSA, VariableInfo, check_connection, parse_value
 
 
 class PackedFmu(Fmu):

@@ -13,8 +13,7 @@ from xml.parsers import expat
 
 from cosimo.core.errors import UnsafeInputError
 from cosimo.formats.findings import Findings, Place
-from cosimo.units.archives import ArchiveLimits, remedy
-from cosimo.units.safe_xml import check_text
+from cosimo.units.archives import ArchiveLimits, check_text, remedy
 
 STANDARD = "http://ssp-standard.org/SSP1/"
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}

@@ -28,7 +28,7 @@ from cosimo.couplings import Hold
 from cosimo.papers.assignment import Assignment
 from cosimo.papers.stiffness import Coordinate, Force, Signal, mechanical_units
 from cosimo.units import Mechanical
-from cosimo.units.integrators import SymplecticEuler
+from cosimo.units.linear import SymplecticEuler
 
 Build = Callable[[System, float], Master]
 

@@ -1,6 +1,6 @@
 """Runs of a study, one point at a time, in one thread: build, run, measure; whatever fails becomes a row that says so.
 
-FMUs are kept between runs and reset (`units/fmu_reserve.py`). The first run on reset FMUs is made a second time on
+FMUs are kept between runs and reset (`units/fmi/instance.py`). The first run on reset FMUs is made a second time on
 fresh ones, and every signal at every communication point must agree to the bit; where it does not, nothing is reused.
 A unit error on a reset FMU counts only when a fresh one gives it too. Long runs gain nothing: they use fresh FMUs.
 """
@@ -32,8 +32,8 @@ from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.studies.rows import MESSAGE, RUN, SECONDS, STATUS, TRUST, Columns, Journal, Outcome, Row, Status
 from cosimo.studies.study import ERRORS, SIGNALS, Measure, Recipe, Study, describe, find_measures, fingerprint
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_reserve import Reserve
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.instance import Reserve
 
 if TYPE_CHECKING:
     from cosimo.analysis.verdict import Verdict

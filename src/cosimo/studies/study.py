@@ -33,9 +33,9 @@ from cosimo.formats.loaded import Loaded
 from cosimo.formats.loading import SUFFIXES, load
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.designs import Design, Points
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_reserve import Reserve
-from cosimo.units.isolation import Isolation
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.instance import Reserve
+from cosimo.units.fmi.isolation import Isolation
 from cosimo.units.python import PythonUnit
 
 SIGNALS: Mapping[str, Callable[[Array], float]] = {

@@ -2,9 +2,9 @@
 
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Experiment, Fmu, FmuOptions
-from cosimo.units.integrators import Exact, ForwardEuler, Integrator, RungeKutta4, SymplecticEuler
-from cosimo.units.linear import Mechanical, StateSpace
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.isolation import Isolation
+from cosimo.units.linear import Exact, ForwardEuler, Integrator, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 from cosimo.units.native import NativeUnit
 from cosimo.units.python import PythonUnit
 
@@ -18,6 +18,7 @@ __all__ = [
     "ForwardEuler",
     "Instance",
     "Integrator",
+    "Isolation",
     "LinearModel",
     "Mechanical",
     "NativeUnit",

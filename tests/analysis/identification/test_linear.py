@@ -146,7 +146,7 @@ def test_only_one_instance_at_a_time(tmp_path):
 
 def test_derivatives_that_fail_give_way(tmp_path, monkeypatch):
     from cosimo.core.errors import UnitError
-    from cosimo.units.fmu_instance import FmuInstance
+    from cosimo.units.fmi.instance import FmuInstance
 
     def refuse(self, *given):
         raise UnitError("not today")

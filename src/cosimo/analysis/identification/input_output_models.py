@@ -21,7 +21,7 @@ from cosimo.analysis.identification.models import (
 from cosimo.analysis.identification.test_rig import Rig
 from cosimo.core.arrays import Array
 from cosimo.core.unit import DiscreteModel
-from cosimo.units.integrators import Exact, discretise
+from cosimo.units.linear import Exact, discretise
 
 FIRST, FIRST_AGAIN = 48, 24
 """Rows of the first record; of the first one at a further macro step. Each further one is twice as long."""

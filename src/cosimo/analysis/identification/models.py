@@ -22,8 +22,7 @@ from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import IdentificationError
 from cosimo.core.quantities import Conversion
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
-from cosimo.units.integrators import Exact, discretise
-from cosimo.units.linear import LinearUnit, Names
+from cosimo.units.linear import Exact, LinearUnit, Names, discretise
 
 if TYPE_CHECKING:
     from cosimo.analysis.identification.excitation import Manner

@@ -28,7 +28,7 @@ from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint, R
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, IdentificationError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
-from cosimo.units.integrators import Exact, discretise
+from cosimo.units.linear import Exact, discretise
 
 EXACT_FIT, GOOD_FIT = 1e-9, 1e-5
 """Errors of prediction over the trial with random inputs at which no further candidate is tried: of the exact solution

@@ -335,23 +335,23 @@ class FmuStates(StateAccess):
     """The continuous states that the description of an FMU lists, with the names of their derivatives."""
 
     def __init__(self, unit: Any) -> None:
-        from cosimo.units.fmu_access import continuous_states
+        from cosimo.units.fmi.instance import continuous_states
 
         found = continuous_states(unit)
         self.unit, self.names, self.derivatives = unit, found.states, found.derivatives
 
     def read(self, instance: Any) -> Array:
-        from cosimo.units.fmu_access import get_variables
+        from cosimo.units.fmi.instance import get_variables
 
         return get_variables(instance, self.unit, self.names)
 
     def write(self, instance: Any, values: Array) -> None:
-        from cosimo.units.fmu_access import set_variables
+        from cosimo.units.fmi.instance import set_variables
 
         set_variables(instance, self.unit, self.names, values.tolist())
 
     def restart(self, values: Array, time: float) -> Instance | None:
-        from cosimo.units.fmu_variables import SETTABLE
+        from cosimo.units.fmi.variables import SETTABLE
 
         if any(self.unit.variables[name].initial not in SETTABLE for name in self.names):
             return None
@@ -376,7 +376,7 @@ class NativeStates(StateAccess):
 
 def state_access(unit: Unit) -> StateAccess | None:
     """How the states of `unit` can be seen, or None where they cannot."""
-    from cosimo.units.fmu import Fmu
+    from cosimo.units.fmi.fmu import Fmu
     from cosimo.units.native import NativeUnit
 
     access: StateAccess | None = None

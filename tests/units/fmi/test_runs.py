@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmpy import simulate_fmu
 from fmu_builder import build
 
@@ -16,8 +16,8 @@ from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate
-from cosimo.units.fmu import Fmu
-from cosimo.units.fmu_component import FMU2Library
+from cosimo.units.fmi.component import FMU2Library
+from cosimo.units.fmi.fmu import Fmu
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

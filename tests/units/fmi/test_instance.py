@@ -13,12 +13,12 @@ import pytest
 
 import processes
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnitError
-from cosimo.units.fmu import Experiment, Fmu
-from cosimo.units.fmu_instance import FmuInstance
+from cosimo.units.fmi.fmu import Experiment, Fmu
+from cosimo.units.fmi.instance import FmuInstance
 
 pytestmark = pytest.mark.usefixtures("temporary")
 
@@ -95,7 +95,7 @@ def test_single_instance(tmp_path: Path, temporary: Path) -> None:
 def test_single_instance_where_units_cannot_be_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = {'modelIdentifier="awkward2"': 'modelIdentifier="awkward2" canBeInstantiatedOnlyOncePerProcess="true"'}
     fmu = Fmu(build(tmp_path, "awkward2", changes=flag, defines=("SINGLE",)))
-    monkeypatch.setattr("cosimo.units.fmu_instance.available", lambda: False)
+    monkeypatch.setattr("cosimo.units.fmi.instance.available", lambda: False)
     first = fmu.instantiate()
     with pytest.raises(ConfigurationError, match="only once per process"):
         fmu.instantiate()
@@ -129,9 +129,7 @@ def test_garbage_collection_releases(tmp_path: Path, temporary: Path) -> None:
 @pytest.mark.parametrize("end", ["", "raise RuntimeError", "import sys; sys.exit(3)"])
 def test_the_end_of_the_process_releases(tmp_path: Path, temporary: Path, end: str) -> None:
     path = build(tmp_path, "feedthrough2")
-    code = (
-        f"from cosimo.units.fmu import Fmu; i = Fmu({str(path)!r}).instantiate(); s = i.save(); i.step(0.0, 0.1)\n{end}"
-    )
+    code = f"from cosimo.units import Fmu; i = Fmu({str(path)!r}).instantiate(); s = i.save(); i.step(0.0, 0.1)\n{end}"
     environment = {**os.environ, "TMPDIR": str(temporary)}
     done = processes.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == {"": 0, "raise RuntimeError": 1}.get(end, 3), done.stderr
@@ -141,7 +139,7 @@ def test_the_end_of_the_process_releases(tmp_path: Path, temporary: Path, end: s
 def test_a_forked_child_leaves_the_folder_to_its_parent(tmp_path: Path, temporary: Path) -> None:
     path = build(tmp_path, "minimal2")
     code = (
-        "import os, sys, pathlib; from cosimo.units.fmu import Fmu\n"
+        "import os, sys, pathlib; from cosimo.units.fmi.fmu import Fmu\n"
         f"i = Fmu({str(path)!r}).instantiate()\n"
         "child = os.fork()\n"
         "if child == 0: i.close(); sys.exit(0)\n"

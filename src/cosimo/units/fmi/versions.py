@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from cosimo.core.errors import EndRequested, StepDiscarded, UnitError
-from cosimo.units.fmu import Capabilities, Experiment
-from cosimo.units.fmu_component import DISCARD, WARNING, Component
+from cosimo.units.fmi.component import DISCARD, WARNING, Component
+from cosimo.units.fmi.fmu import Capabilities, Experiment
 
 LAST_SUCCESSFUL_TIME, TERMINATED = 2, 3
 """Kinds of status that an FMI 2.0 component can be asked for after it discarded a step."""

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, UnitError
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.masters import jacobi, multirate
-from cosimo.units.fmu import Fmu, FmuOptions
+from cosimo.units.fmi.fmu import Fmu, FmuOptions
 from cosimo.units.python import PythonUnit
 
 pytestmark = pytest.mark.usefixtures("temporary")

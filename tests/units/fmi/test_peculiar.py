@@ -12,7 +12,7 @@ import pytest
 
 import processes
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, EndRequested, Interrupted, StepDiscarded
@@ -25,7 +25,7 @@ from cosimo.execution.reference import Interpreter
 from cosimo.execution.running import run
 from cosimo.formats.resuming import resume
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.linear import StateSpace
 
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -235,7 +235,7 @@ def test_a_logger_that_is_given_another_pointer(tmp_path: Path, version: int, is
 def test_whose_message_it_is(tmp_path: Path) -> None:
     """Of a single instance in the process that is clear, whatever pointer the logger is given."""
     path = peculiar(tmp_path, defines=("OWN_POINTER",)).path
-    script = f"from cosimo.units.fmu import Fmu; print(Fmu({str(path)!r}).instantiate().messages)"
+    script = f"from cosimo.units.fmi.fmu import Fmu; print(Fmu({str(path)!r}).instantiate().messages)"
     done = processes.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "('OK: made',)\n"
 

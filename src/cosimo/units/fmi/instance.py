@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -11,21 +13,26 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from cosimo.core.arrays import Array, product
-from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, RunError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import Instance
-from cosimo.units.fmu_archive import Lease, lease
-from cosimo.units.fmu_component import Component
-from cosimo.units.fmu_derivatives import InputDerivatives, directional_derivative
-from cosimo.units.fmu_groups import Group, group, write_values
-from cosimo.units.fmu_libraries import require_whole
-from cosimo.units.fmu_states import FmuState, States
-from cosimo.units.fmu_versions import Fmi2, Fmi3
-from cosimo.units.isolation import Isolation, available
+from cosimo.units.fmi.archive import Lease, lease, require_whole
+from cosimo.units.fmi.component import Component
+from cosimo.units.fmi.exchange import (
+    FmuState,
+    Group,
+    InputDerivatives,
+    States,
+    directional_derivative,
+    group,
+    write_values,
+)
+from cosimo.units.fmi.isolation import Isolation, available
+from cosimo.units.fmi.versions import Fmi2, Fmi3
 
 if TYPE_CHECKING:
-    from cosimo.units.fmu import Experiment, Fmu
+    from cosimo.units.fmi.fmu import Experiment, Fmu
 
 
 RETURNED_EARLY = 100
@@ -243,6 +250,21 @@ class FmuInstance(Instance):
         values[position] = value
         strings.write(self._component, values)
 
+    def get_variables(self, names: Sequence[str]) -> Array:
+        """The values of numeric variables or array elements now; FMI reads arrays whole."""
+        unit = self._unit
+        owners = dict.fromkeys(unit.owners[name] for name in names)
+        whole = [element for owner in owners for element in unit.elements_of(owner)]
+        values = np.empty(len(whole))
+        for members in group([unit.variables[name] for name in whole], self._version.number):
+            members.get(self._component, values)
+        return values[[whole.index(name) for name in names]]
+
+    def set_variables(self, names: Sequence[str], values: Sequence[float]) -> None:
+        """Set numeric variables; of an array, all its elements must be named."""
+        given = [(self._unit.variables[name], float(value)) for name, value in zip(names, values, strict=True)]
+        write_values(self._component, self._version.number, given)
+
     def serialise(self) -> bytes:
         """The FMU's state as bytes, which any instance of the same FMU can take, also in another process."""
         self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
@@ -353,7 +375,7 @@ class FmuInstance(Instance):
 def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component:
     if isolation is None:
         return Component(number, unit.label, unit.name)
-    from cosimo.units.isolation_component import IsolatedComponent
+    from cosimo.units.fmi.isolated_component import IsolatedComponent
 
     return IsolatedComponent(number, unit.label, unit.name, isolation)
 
@@ -374,3 +396,89 @@ def _difference(start: float, time: float, duration: float) -> float:
     if start + k * duration == time:
         return (start + (k + 1) * duration) - time
     return (time + duration) - time
+
+
+# ---- live FMUs kept between runs: a study of a thousand runs loads and instantiates each FMU once --------------------
+# `fmi2Reset` and `fmi3Reset` bring a component back to where it was after its instantiation. What a run closes goes
+# back to the reserve and is reset when the next run wants an FMU of the same file, name and options. An FMU whose reset
+# is missing or fails is instantiated anew, from the same extracted folder; so is one after an error, and every one once
+# `distrust` was called, because a reset was found not to bring everything back.
+
+
+# Loading a library changes the working directory for a moment, which belongs to the whole process.
+_loading = threading.RLock()
+
+
+class Reserve:
+    """Idle instances by what they are instances of; belongs to one thread.
+
+    `reused` counts the resets that replaced an instantiation, `fresh` the instantiations.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[Hashable, list[FmuInstance]] = {}
+        self._folders: dict[Hashable, Lease] = {}
+        self._keeps = True
+        self.reused = self.fresh = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether instances are reused."""
+        return self._keeps
+
+    def instance(
+        self, unit: Fmu, experiment: Experiment, make: Callable[[Fmu, Experiment], FmuInstance]
+    ) -> FmuInstance:
+        """An instance in initialisation mode: a kept one, reset, or what `make` makes."""
+        key = _key(unit)
+        while idle := self._idle.get(key):
+            kept = idle.pop()
+            try:
+                kept.begin_again(unit, experiment)
+            except RunError:
+                kept.keep = None
+                kept.close()
+            else:
+                self.reused += 1
+                return kept
+        with _loading:
+            if key not in self._folders and not unit.single_instance:
+                self._folders[key] = lease(unit.path, limits=unit.options.limits)
+            made = make(unit, experiment)
+        self.fresh += 1
+        made.keep = self._take_back
+        return made
+
+    def flush(self) -> None:
+        """Close what is idle: the next runs begin with fresh instances, which are kept in turn."""
+        for idle in self._idle.values():
+            while idle:
+                kept = idle.pop()
+                kept.keep = None
+                kept.close()
+
+    def distrust(self) -> None:
+        """Reuse nothing from now on."""
+        self._keeps = False
+        self.flush()
+
+    def close(self) -> None:
+        """Close all, and remove the extracted folders."""
+        self.distrust()
+        while self._folders:
+            self._folders.popitem()[1].release()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the end of the interpreter, when not much is left
+            self.close()
+
+    def _take_back(self, instance: FmuInstance) -> bool:
+        """Whether an instance that is no longer used is kept: not after an error, nor before it was initialised."""
+        if not (self._keeps and instance.healthy):
+            return False
+        self._idle.setdefault(_key(instance.unit), []).append(instance)
+        return True
+
+
+def _key(unit: Fmu) -> Hashable:
+    return (str(unit.path.absolute()), unit.name, unit.options, unit.isolation)

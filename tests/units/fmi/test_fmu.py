@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu import Experiment, Fmu, FmuOptions
-from cosimo.units.fmu_variables import check_connection
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.variables import check_connection
 
 INTEGERS = ("Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64")
 
@@ -92,7 +92,7 @@ def test_describing_reads_only_the_description(tmp_path: Path, monkeypatch: pyte
 
 
 def test_importing_the_unit_does_not_import_fmpy() -> None:
-    code = "import sys, cosimo.units.fmu; sys.exit('fmpy' in sys.modules or 'lxml' in sys.modules)"
+    code = "import sys, cosimo.units.fmi.fmu; sys.exit('fmpy' in sys.modules or 'lxml' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu_archive import lease, read_description
+from cosimo.units.fmi.archive import lease, read_description
 
 
 def archive(path: Path, members: dict[str, bytes | str]) -> Path:

@@ -14,9 +14,9 @@ from cosimo.core.errors import UnitError
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.masters import jacobi
-from cosimo.units.fmu import Fmu, FmuOptions
+from cosimo.units.fmi.fmu import Fmu, FmuOptions
 
-SOURCES = Path(__file__).parents[1] / "fmus"
+SOURCES = Path(__file__).parents[2] / "fmus"
 
 
 def pack(version: int, folder: Path) -> Path:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import UnitError, UnknownNameError
-from cosimo.units.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu
 
 pytestmark = pytest.mark.usefixtures("temporary")
 

@@ -8,6 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from ctypes import (
+    c_bool,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int8,
+    c_int16,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+)  # fmt: skip
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -21,15 +35,45 @@ Value = float | int | bool | str
 EXACT = 2**53
 """The largest integer up to which every integer is a float64."""
 
-INTEGERS: Mapping[str, tuple[int, int]] = {
-    name: (0, 2**bits - 1) if name.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    for bits in (8, 16, 32, 64)
-    for name in (f"Int{bits}", f"UInt{bits}")
-} | {"Enumeration": (-(2**31), 2**31 - 1)}
-"""The integer types and their ranges (an enumeration's values are taken to be those FMI 2.0 allows)."""
 
-MANTISSA: Mapping[str, int] = {"Float32": 2**24, "Float64": EXACT}
-"""The floating-point types and up to where they hold every integer."""
+class FmiType(NamedTuple):
+    """A type of variables: its functions and the C type of its values in FMI 3.0 (`fmi3Set…`) and 2.0, its range.
+
+    `integers`: the least and the largest value of an integer type. `mantissa`: up to where a floating-point type holds
+    every integer.
+    """
+
+    fmi3: tuple[str, Any]
+    fmi2: tuple[str, Any] | None = None
+    integers: tuple[int, int] | None = None
+    mantissa: int | None = None
+
+
+def _integer(bits: int, c_type: Any, fmi2: tuple[str, Any] | None = None) -> dict[str, FmiType]:
+    name, half = f"Int{bits}", 2 ** (bits - 1)
+    unsigned: Any = {8: c_uint8, 16: c_uint16, 32: c_uint32, 64: c_uint64}[bits]
+    return {
+        name: FmiType((name, c_type), fmi2, (-half, half - 1)),
+        f"U{name}": FmiType((f"U{name}", unsigned), None, (0, 2 * half - 1)),
+    }
+
+
+TYPES: Mapping[str, FmiType] = {
+    "Float64": FmiType(("Float64", c_double), ("Real", c_double), mantissa=EXACT),
+    "Float32": FmiType(("Float32", c_float), mantissa=2**24),
+    **_integer(8, c_int8),
+    **_integer(16, c_int16),
+    **_integer(32, c_int32, ("Integer", c_int32)),
+    **_integer(64, c_int64),
+    "Boolean": FmiType(("Boolean", c_bool), ("Boolean", c_int32)),
+    "Enumeration": FmiType(("Int64", c_int64), ("Integer", c_int32), (-(2**31), 2**31 - 1)),
+    "String": FmiType(("String", c_char_p), ("String", c_char_p)),
+}
+"""All types that are exchanged, by their names in FMI 3.0; an enumeration's values are those that FMI 2.0 allows."""
+INTEGERS = {name: kind.integers for name, kind in TYPES.items() if kind.integers is not None}
+MANTISSA = {name: kind.mantissa for name, kind in TYPES.items() if kind.mantissa is not None}
+LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}
+"""Types of variables that are not exchanged, in words."""
 
 SETTABLE = ("exact", "approx")
 """`initial` of variables whose value may be given before initialisation."""
@@ -87,10 +131,6 @@ def read_variables(
             for info in _elements(variable, units, variable.name in relative):
                 found[info.name] = info
     return found
-
-
-LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}
-"""Types of variables that are not exchanged, in words."""
 
 
 class LeftOut(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo import masters
@@ -29,7 +29,7 @@ UNITS = """<UnitDefinitions>
 
 def lag(folder: Path, name: str, measure: str, variable: str) -> Fmu:
     """The minimal FMU with a unit of measure on one of its variables."""
-    text = (Path(__file__).parents[1] / "fmus" / "minimal2.xml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "fmus" / "minimal2.xml").read_text(encoding="utf-8")
     begin = text.index(f'<ScalarVariable name="{variable}"')
     real = text.index("<Real", begin)
     marked = text[begin:real] + f'<Real unit="{measure}"'

@@ -13,10 +13,11 @@ import os
 import threading
 import types
 import typing
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +34,38 @@ from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
-from cosimo.units.fmu_phases import phase_of
+from cosimo.units.fmi.isolation import available, part
+
+PHASES = (
+    ("load", "instantiate"),
+    ("Instantiate", "instantiate"),
+    ("InitializationMode", "initialise"),
+    ("SetupExperiment", "initialise"),
+    ("SetDebugLogging", "initialise"),
+    ("DoStep", "doStep"),
+    ("Terminate", "terminate"),
+    ("FreeInstance", "free"),
+    ("GetFMUstate", "save"),
+    ("GetFMUState", "save"),
+    ("SetFMUstate", "restore"),
+    ("SetFMUState", "restore"),
+)
+"""The phase of a run that a function belongs to, by part of its name."""
+
+
+@cache
+def phase_of(function: str, *, running: bool) -> str:
+    """The phase in which a function was called; values set or read before the first step belong to initialisation."""
+    for part_of_name, phase in PHASES:
+        if part_of_name in function:
+            return phase
+    if not running:
+        return "initialise"
+    return "get" if "Get" in function else "set" if "Set" in function else "between calls"
+
+
+# ---- a loaded FMU library and one component in it: checked calls, collected log messages, release on every way out ---
+
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
@@ -91,6 +123,15 @@ class FMU3Library(FMU3Slave):  # type: ignore[misc]  # FMPy is not typed
         self._functions = LazyFunctions(self)
 
 
+def status_label(status: int) -> str:
+    """The standard's word for a status, or its number."""
+    return STATUS[status] if 0 <= status < len(STATUS) else str(status)
+
+
+def _entry(status: int, message: bytes | None) -> tuple[str, str]:
+    return status_label(status), " ".join((message or b"")[:LENGTH].decode("utf-8", "replace").split())
+
+
 class Log:
     """The last messages of one component."""
 
@@ -102,8 +143,7 @@ class Log:
 
     def add(self, status: int, message: bytes | None) -> None:
         """Keep a message; never raises, as the caller is C."""
-        label = STATUS[status] if 0 <= status < len(STATUS) else str(status)
-        self.messages.append((label, " ".join((message or b"")[:LENGTH].decode("utf-8", "replace").split())))
+        self.messages.append(_entry(status, message))
 
     def clear(self) -> None:
         """Forget them."""
@@ -153,18 +193,13 @@ def _log2(environment: int | None, name: bytes | None, status: int, category: by
 _logger2 = fmi2CallbackLoggerTYPE(_log2)
 
 
-def _callbacks(number: int) -> Any:
-    """FMI 2.0 callbacks: messages formatted by native code, memory straight from the C library."""
+def _callbacks(logger: Any, environment: int) -> Any:
+    """FMI 2.0 callbacks; memory straight from the C library."""
     callbacks = fmi2CallbackFunctions()
-    callbacks.logger = _logger2
+    callbacks.logger = logger
     callbacks.allocateMemory = ctypes.cast(calloc, fmi2CallbackAllocateMemoryTYPE)
     callbacks.freeMemory = ctypes.cast(free, fmi2CallbackFreeMemoryTYPE)
-    callbacks.componentEnvironment = number
-    try:
-        from fmpy.logging import addLoggerProxy
-    except OSError:  # no formatter for this platform: messages are kept as the FMU wrote them
-        return callbacks
-    addLoggerProxy(ctypes.byref(callbacks))
+    callbacks.componentEnvironment = environment
     return callbacks
 
 
@@ -174,14 +209,9 @@ class Component:
     isolated = False
     """Whether it lives in a process of its own, to which steps can be posted."""
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the user of a run should know of it, one sentence each."""
-        return self._crowded
-
     @cached_property
-    def _crowded(self) -> tuple[str, ...]:
-        """Asked for at the end of a run."""
+    def notices(self) -> tuple[str, ...]:
+        """What the user of a run should know of it, one sentence each; asked for at its end."""
         self.log.messages  # noqa: B018  a worker's are counted when they are fetched
         count = self.log.suppressed
         return (f"logged more than is kept ({count} lines suppressed)",) if count else ()
@@ -254,14 +284,18 @@ class Component:
 
     def _log_here(self) -> Any:
         """The callbacks that keep messages: compiled, or Python's where nothing is compiled."""
-        from cosimo.units.fmu_messages import native_log
-
-        native = native_log()
-        if native is not None:
-            self.log = native
+        library = _library()
+        if library is not None:
+            self.log = native = NativeLog(library)
             return native.callbacks()
         _logs[self._number] = self.log
-        return _callbacks(self._number)
+        callbacks = _callbacks(_logger2, self._number)
+        # Without a formatter for this platform messages are kept as the FMU wrote them.
+        with suppress(OSError):
+            from fmpy.logging import addLoggerProxy
+
+            addLoggerProxy(ctypes.byref(callbacks))
+        return callbacks
 
     def ask_for_messages(self, categories: Sequence[str]) -> None:
         """Switch on the messages that tell of trouble, where the FMU has such categories; without them it may be mute.
@@ -307,7 +341,8 @@ class Component:
 
     def fail(self, function: str, status: int, doing: str) -> NoReturn:
         """Raise the error for a bad status."""
-        label = f"fmi{self.version}{STATUS[status]}" if 0 <= status < len(STATUS) else f"the unknown status {status}"
+        label = status_label(status)
+        label = f"the unknown status {label}" if label.isdigit() else f"fmi{self.version}{label}"
         label = "a negative status" if status == ILLEGAL else label
         raise UnitError(f"{self} returned {label} from {function}{' ' + doing if doing else ''}{self.said}.")
 
@@ -347,3 +382,62 @@ class Component:
         if self.log.last:
             return f"; it says: {self.log.last.rstrip('.')}"
         return "" if self._talks else "; FmuOptions(logging=True) makes it say more"
+
+
+# ---- messages of FMI 2.0 components in this process, kept by compiled code where there is some -----------------------
+# The interpreter is not needed to take a message: an FMU may log from threads of its own while a run holds the
+# interpreter, or so much that calling Python for every line would take longer than the run.
+
+
+@cache
+def _library() -> Any:
+    """The compiled functions, or None where they are not to be had."""
+    if not available():
+        return None
+    try:
+        found = ctypes.CDLL(str(part("isolation.so")))
+    except (ConfigurationError, OSError):
+        return None
+    pointer = ctypes.c_void_p
+    found.cosimoMessagesNew.restype = pointer
+    found.cosimoMessagesAt.restype = ctypes.c_char_p
+    found.cosimoMessagesAt.argtypes = (pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int))
+    found.cosimoMessagesSuppressed.restype = ctypes.c_uint64
+    for name in ("Free", "Clear", "Suppressed"):
+        getattr(found, f"cosimoMessages{name}").argtypes = (pointer,)
+    return found
+
+
+class NativeLog(Log):
+    """The last messages, fetched when somebody asks."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self.handle: int = library.cosimoMessagesNew()
+        weakref.finalize(self, library.cosimoMessagesFree, self.handle)
+
+    @property
+    def messages(self) -> deque[tuple[str, str]]:  # type: ignore[override]
+        """Pairs of label and text, oldest first."""
+        found: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
+        status = ctypes.c_int()
+        for number in range(MESSAGES):
+            text = self._library.cosimoMessagesAt(self.handle, number, ctypes.byref(status))
+            if text is None:
+                break
+            found.append(_entry(status.value, text))
+        return found
+
+    @property
+    def suppressed(self) -> int:  # type: ignore[override]
+        """Messages beyond a thousand a second, which were only counted."""
+        return int(self._library.cosimoMessagesSuppressed(self.handle))
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._library.cosimoMessagesClear(self.handle)
+
+    def callbacks(self) -> Any:
+        """FMI 2.0 callbacks that log here; memory straight from the C library."""
+        address = ctypes.cast(self._library.cosimoMessagesLog2, ctypes.c_void_p).value
+        return _callbacks(fmi2CallbackLoggerTYPE(address), self.handle)

@@ -6,7 +6,7 @@ import pytest
 
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.quantities import Conversion, UnitOfMeasure
-from cosimo.units.fmu_variables import VariableInfo, check_connection, parse_value
+from cosimo.units.fmi.variables import VariableInfo, check_connection, parse_value
 
 METRE = UnitOfMeasure("m", (0, 1, 0, 0, 0, 0, 0, 0))
 MILLIMETRE = UnitOfMeasure("mm", (0, 1, 0, 0, 0, 0, 0, 0), 1e-3)

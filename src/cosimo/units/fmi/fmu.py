@@ -18,9 +18,9 @@ from cosimo.core.guarding import unwatched
 from cosimo.core.quantities import Conversion, UnitOfMeasure
 from cosimo.core.unit import Unit
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmu_archive import read_description
-from cosimo.units.fmu_libraries import find_library, platforms
-from cosimo.units.fmu_variables import (
+from cosimo.units.fmi.archive import find_library, platforms, read_description
+from cosimo.units.fmi.isolation import Isolation, as_isolation
+from cosimo.units.fmi.variables import (
     SETTABLE,
     Value,
     VariableInfo,
@@ -30,11 +30,9 @@ from cosimo.units.fmu_variables import (
     parse_value,
     read_variables,
 )
-from cosimo.units.isolation import Isolation, as_isolation
 
 if TYPE_CHECKING:
-    from cosimo.units.fmu_instance import FmuInstance
-    from cosimo.units.fmu_reserve import Reserve
+    from cosimo.units.fmi.instance import FmuInstance, Reserve
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,11 @@ class Fmu(Unit):
             for unknown in description.outputs
             if unknown.dependencies is not None
         }
+        # A state and its derivative, by name; a derivative of nothing has None.
+        self._state_names = [
+            (None if unknown.variable.derivative is None else unknown.variable.derivative.name, unknown.variable.name)
+            for unknown in description.derivatives
+        ]
         self._sort_variables()
         self.given = self._accept(parameters or {}, ("parameter",)) | self._accept(start or {}, ())
         self.start = self._start_values()
@@ -143,7 +146,7 @@ class Fmu(Unit):
     def instantiate(self, start_time: float | None = None) -> FmuInstance:
         """Extract, load and bring into initialisation mode, for a run that begins at `start_time` (the unit's own)."""
         with unwatched():  # the first time, this takes longer than many a unit may
-            from cosimo.units.fmu_instance import FmuInstance
+            from cosimo.units.fmi.instance import FmuInstance
 
         experiment = self.experiment if start_time is None else replace(self.experiment, start_time=start_time)
         if self.reserve is not None:
@@ -261,7 +264,25 @@ class Fmu(Unit):
 
     def size(self, name: str) -> int:
         """How many elements the variable has that `name` is (an element of)."""
-        return sum(owner == self.owners[name] for owner in self.owners.values())
+        return len(self.elements_of(self.owners[name]))
+
+    def elements_of(self, owner: str) -> list[str]:
+        """The scalars of a variable."""
+        return [name for name, whole in self.owners.items() if whole == owner]
+
+    def continuous_states(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the states and of their derivatives, element by element, in the order of the model structure.
+
+        Co-simulation FMUs need not list any; nothing is given where the list cannot be trusted. A state can be read at
+        every communication point; whether it can also be set there is for the FMU to say (the standard only promises
+        it until initialisation ends).
+        """
+        states = [element for state, _ in self._state_names for element in self.elements_of(state or "")]
+        derivatives = [element for _, name in self._state_names for element in self.elements_of(name)]
+        unknown = any(state is None for state, _ in self._state_names)
+        if unknown or len(states) != len(derivatives) or len(set(states)) != len(states):
+            return (), ()
+        return tuple(states), tuple(derivatives)
 
     def settings(self) -> tuple[tuple[VariableInfo, Value], ...]:
         """Values to give before initialisation: those of the user, and the start values of inputs.
@@ -348,7 +369,7 @@ class Fmu(Unit):
     def _elements(self, name: str) -> list[VariableInfo]:
         if name in self.variables:
             return [self.variables[name]]
-        elements = [self.variables[element] for element, owner in self.owners.items() if owner == name]
+        elements = [self.variables[element] for element in self.elements_of(name)]
         if not elements:
             raise UnknownNameError(f"variable of FMU '{self.path}'", name, {*self.variables, *self.owners.values()})
         return elements

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from cosimo.units.fmu_folders import TemporaryFolder, remove_left_behind
+from cosimo.units.fmi.archive import TemporaryFolder, remove_left_behind
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +30,9 @@ def test_a_folder_goes_away_with_its_owner_only(tmp_path: Path) -> None:
     other.remove()
 
 
-@pytest.mark.parametrize("made", ["fmu_folders import TemporaryFolder as F", "ssp_files import Workspace as F"])
+@pytest.mark.parametrize("made", ["units.fmi.archive import TemporaryFolder", "formats.ssp_files import Workspace"])
 def test_what_a_killed_process_leaves_is_removed(made: str, tmp_path: Path) -> None:
-    package = "formats" if "ssp" in made else "units"
-    code = f"from cosimo.{package}.{made}; f = F(); import os; os.kill(os.getpid(), 9)"
+    code = f"from cosimo.{made} as F; f = F(); import os; os.kill(os.getpid(), 9)"
     processes.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     foreign = tmp_path / "cosimo-fmu-of-an-earlier-version"
     foreign.mkdir()

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import io
 import os
+import platform
+import shutil
 import stat
 import struct
+import sys
+import tempfile
 import threading
 import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
-from cosimo.core.guarding import unwatched
-from cosimo.core.storage import file_digest
-from cosimo.units.archive_checks import check_archive
-from cosimo.units.archives import ArchiveLimits, remedy
-from cosimo.units.fmu_folders import TemporaryFolder
-from cosimo.units.safe_xml import parse_xml
+from cosimo.core.guarding import not_temporary, temporary, unwatched
+from cosimo.core.storage import CAN_LOCK, file_digest, hold_path
+from cosimo.units.archives import ArchiveLimits, check_archive, parse_xml, remedy
 
 DESCRIPTION = "modelDescription.xml"
 DAMAGE = (EOFError, zlib.error, NotImplementedError, RuntimeError, ValueError, struct.error, OverflowError)
@@ -197,3 +199,125 @@ def _digest(path: Path) -> str:
     if not os.path.exists(path):
         raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
     return file_digest(path)
+
+
+# ---- which of an FMU's libraries fits this process -------------------------------------------------------------------
+
+
+def platforms(path: Path, limits: ArchiveLimits | None = None) -> tuple[str, ...]:
+    """The platforms the archive has libraries for, as its folder names."""
+    return tuple(sorted({name.split("/")[1] for name in _libraries(path, limits)}))
+
+
+def find_library(path: Path, version: int, identifier: str, limits: ArchiveLimits | None = None) -> str:
+    """The archive member to load: named after the model identifier, or the only one there is for this platform."""
+    names, folders = _libraries(path, limits), platform_folders(version)
+    for folder in folders:
+        here = [name for name in names if name.startswith(f"binaries/{folder}/") and name.count("/") == 2]
+        named = [name for name in here if PurePosixPath(name).stem == identifier]
+        if named or len(here) == 1:
+            return (named or here)[0]
+        if here:
+            others = ", ".join(PurePosixPath(name).name for name in here)
+            raise ConfigurationError(
+                f"FMU '{path}' holds no library '{identifier}' for {folder} but several others ({others}); keep one."
+            )
+    raise ConfigurationError(
+        f"FMU '{path}' holds no library for this platform ({folders[0]}); it has: "
+        f"{', '.join(platforms(path)) or 'none'}. Export it for this platform."
+    )
+
+
+def platform_folders(version: int) -> tuple[str, ...]:
+    """The folders of libraries that fit this process, the standard's own name first."""
+    machine = platform.machine().lower()
+    wide = sys.maxsize > 2**32
+    architecture = "aarch64" if machine in ("arm64", "aarch64") else "x86_64" if wide else "x86"
+    system = {"linux": "linux", "darwin": "darwin", "win32": "windows"}.get(sys.platform, sys.platform)
+    named = f"{architecture}-{system}"
+    if version == 3:
+        return (named,)
+    return {"windows": "win"}.get(system, system) + ("64" if wide else "32"), named
+
+
+def require_whole(library: Path, label: str) -> None:
+    """Refuse a Linux library that is cut off: the system would load it, and end this process at the first missing page.
+
+    Every segment in the table of an ELF file (64 bits: 56 bytes each, offset at 8 and size at 32) must lie in the file.
+    """
+    size = library.stat().st_size
+    with library.open("rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return  # what else is no library of this platform is told by the system
+        if len(head) == 64:
+            start, count = struct.unpack_from("<Q", head, 32)[0], struct.unpack_from("<H", head, 56)[0]
+            file.seek(min(start, size))
+            table = file.read(56 * count)
+            segments = (struct.unpack_from("<Q16xQ", table, at + 8) for at in range(0, 56 * count, 56))
+            if len(table) == 56 * count and all(offset + length <= size for offset, length in segments):
+                return
+    raise ConfigurationError(
+        f"FMU '{label}' cannot be loaded: its library '{library.name}' is cut off; export it again."
+    )
+
+
+def _libraries(path: Path, limits: ArchiveLimits | None = None) -> list[str]:
+    ends = (".so", ".dll", ".dylib")
+    return [name for name in member_names(path, limits) if name.startswith("binaries/") and name.endswith(ends)]
+
+
+# ---- temporary folders of extracted FMUs and packages, also those that a killed process could not remove -------------
+# A folder is locked from before it has its name until its process ends, however that ends. Folders of such a name that
+# nobody has locked were left behind; the next process that makes one removes them.
+
+
+KINDS = ("fmu", "ssp")
+"""What is extracted: `cosimo-fmu-locked-…`."""
+
+
+class TemporaryFolder:
+    """A new empty folder at `path` for something of a kind in `KINDS`, this process's own until `remove`."""
+
+    def __init__(self, kind: str = "fmu") -> None:
+        self._process, self._lock = os.getpid(), -1
+        self.path = Path(tempfile.mkdtemp(prefix=f"cosimo-{kind}-"))
+        if CAN_LOCK:  # without locks nobody can tell what was left behind
+            _once(self.path.parent, self._process)
+            with suppress(OSError):  # a file system without locks
+                self._lock = _locked(self.path)
+                # Only now it has a name that others look for: a folder that is not locked yet is not one left behind.
+                self.path = self.path.rename(self.path.with_name(self.path.name.replace(kind, f"{kind}-locked", 1)))
+        temporary(self.path)
+
+    def remove(self) -> None:
+        """Delete the folder; a forked child leaves it to its parent."""
+        if os.getpid() == self._process:
+            shutil.rmtree(self.path, ignore_errors=True)
+            not_temporary(self.path)
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+
+@cache
+def _once(parent: Path, process: int) -> None:
+    """Looking is for the first folder of a process."""
+    remove_left_behind(parent)
+
+
+def remove_left_behind(parent: Path) -> None:
+    """Delete the folders in `parent` whose process is no more."""
+    for folder in (found for kind in KINDS for found in parent.glob(f"cosimo-{kind}-locked-*")):
+        with suppress(OSError):
+            lock = _locked(folder)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the folder's lock; raises OSError where another one does."""
+    return hold_path(folder, os.O_DIRECTORY | os.O_NOFOLLOW)

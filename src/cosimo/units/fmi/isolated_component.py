@@ -14,19 +14,18 @@ from fmpy.fmi2 import fmi2CallbackFunctions
 
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.core.guarding import copies_text
-from cosimo.units.fmu_component import (
+from cosimo.units.fmi.component import (
     MESSAGES,
-    STATUS,
     Component,
     FMU2Library,
     FMU3Library,
     LazyFunctions,
     Log,
     missing,
+    phase_of,
+    status_label,
 )
-from cosimo.units.fmu_phases import phase_of
-from cosimo.units.isolation import Isolation, part, require_available
-from cosimo.units.isolation_worker import (
+from cosimo.units.fmi.isolation import (
     ALIVE,
     BROKEN,
     CRASHED,
@@ -38,8 +37,11 @@ from cosimo.units.isolation_worker import (
     PRINTED,
     REFUSED,
     TIMEOUT,
+    Isolation,
     State,
     Worker,
+    part,
+    require_available,
     signal_text,
 )
 
@@ -79,7 +81,11 @@ class WorkerLog(Log):
             records = list(self.worker.records())
             self.suppressed = int(self.worker.state.suppressed)
             self.refused = tuple(dict.fromkeys(record.text for record in records if record.kind == REFUSED))
-            said = [(_label(kind), text) for kind, text in records if kind != REFUSED]
+            said = [
+                ("printed" if kind == PRINTED else status_label(kind), text)
+                for kind, text in records
+                if kind != REFUSED
+            ]
             self._kept = deque(said, maxlen=MESSAGES)
         return self._kept
 
@@ -91,10 +97,6 @@ class WorkerLog(Log):
         """As of any component; a unit that logged nothing may have printed why it ends."""
         printed = (text for label, text in reversed(self.messages) if label == "printed" and text)
         return super().last or next(printed, "")
-
-
-def _label(kind: int) -> str:
-    return "printed" if kind == PRINTED else STATUS[kind] if 0 <= kind < len(STATUS) else str(kind)
 
 
 class IsolatedComponent(Component):

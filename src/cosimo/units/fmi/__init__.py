@@ -1,0 +1,1 @@
+"""FMUs: archives, descriptions, variables, components, instances, processes of their own."""
