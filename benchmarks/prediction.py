@@ -8,7 +8,7 @@ from benchmarks.measure import Table
 from benchmarks.runs import Steps, best_of, start
 from cosimo import masters
 from cosimo.core.coupling import Coupling
-from cosimo.core.joint import joints
+from cosimo.core.master import joints
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.options import EngineOptions

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from cosimo.core.master import Master
     from cosimo.core.result import Result
     from cosimo.core.schedule import Schedule
-    from cosimo.core.sources import Table
-    from cosimo.core.system import Connection, System
+    from cosimo.core.system import Connection, System, Table
     from cosimo.core.unit import Unit
     from cosimo.execution.running import run
     from cosimo.reporting.report import report
@@ -57,7 +56,7 @@ _HOMES = {
     "Schedule": "cosimo.core.schedule",
     "StateSpace": "cosimo.units",
     "System": "cosimo.core.system",
-    "Table": "cosimo.core.sources",
+    "Table": "cosimo.core.system",
     "Unit": "cosimo.core.unit",
     "analyse": "cosimo.analysis",
     "compensate": "cosimo.compensation",

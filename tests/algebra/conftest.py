@@ -11,8 +11,7 @@ import pytest
 from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Couple, Read, Repeat, Restore, Save, Schedule, Step
-from cosimo.core.sources import Source
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, Source, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.units import Exact, ForwardEuler, Mechanical, RungeKutta4, StateSpace
 

@@ -11,12 +11,10 @@ import pytest
 
 from cosimo import masters
 from cosimo.algebra import Operations, Update
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, shift_matrix
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import Master
-from cosimo.core.polynomial import shift_matrix
+from cosimo.core.master import ONE, Block, Kind, Master
 from cosimo.core.schedule import Restore, Save
-from cosimo.core.signals import ONE, Block, Kind
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.couplings import Hold

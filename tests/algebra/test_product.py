@@ -17,9 +17,8 @@ from cosimo.analysis import Spectrum
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
-from cosimo.core.master import Master
+from cosimo.core.master import Block, Master
 from cosimo.core.schedule import Couple, Read, Repeat, Save, Schedule, Step
-from cosimo.core.signals import Block
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead
 from cosimo.couplings import Hold

@@ -13,8 +13,7 @@ from cosimo.compensation import compare, compensate
 from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
-from cosimo.core.sources import Source, Table
-from cosimo.core.system import System
+from cosimo.core.system import Source, System, Table
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import Exact, Mechanical

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
 
-from cosimo.core.polynomial import external_fit, interpolation_matrix, shift_matrix, value_row
+from cosimo.core.arrays import external_fit, interpolation_matrix, shift_matrix, value_row
 
 POINTS = np.linspace(-2.0, 2.0, 7)
 

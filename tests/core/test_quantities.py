@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.quantities import Conversion, UnitOfMeasure, convert
+from cosimo.core.unit import Conversion, UnitOfMeasure, convert
 
 LENGTH = (0, 1, 0, 0, 0, 0, 0, 0)
 TEMPERATURE = (0, 0, 0, 0, 1, 0, 0, 0)

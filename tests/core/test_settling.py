@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cosimo.core.arrays import Array, product
-from cosimo.core.coupling import Mixer
-from cosimo.core.settling import Settled, settled
+from cosimo.core.coupling import Mixer, Settled, settled
 
 
 def mixer(ww: object, wy: object, uw: object) -> Mixer:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cosimo import masters
-from cosimo.core.signals import Block, Layout, input_degree
+from cosimo.core.master import Block, Layout, input_degree
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
 from cosimo.units import StateSpace

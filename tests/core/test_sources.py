@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.sources import Constant, Table, as_source
+from cosimo.core.system import Constant, Table, as_source
 
 TIMES, VALUES = [0.0, 1.0, 3.0], [10.0, 20.0, 0.0]
 

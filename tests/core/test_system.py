@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System, Variable
+from cosimo.core.system import Connection, System, Table, Variable
 from cosimo.units import Mechanical, PythonUnit, StateSpace
 
 

@@ -13,8 +13,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.joint import Segment, joints, segment
-from cosimo.core.master import Master
+from cosimo.core.master import Master, Segment, joints, segment
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd, Hold, parse_coupling

@@ -17,8 +17,7 @@ from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, NonFiniteError, StepDiscarded, StepTooShort
 from cosimo.core.master import Master
 from cosimo.core.result import Result
-from cosimo.core.sources import Table
-from cosimo.core.system import System
+from cosimo.core.system import System, Table
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.adaptive.stepping import Jumps
 from cosimo.execution.adaptive.variable import Grid

@@ -16,8 +16,7 @@ from cosimo import masters
 from cosimo.core.errors import RunError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Couple, Read, Schedule, Step
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.live import Live
 from cosimo.execution.lowering import Lowering

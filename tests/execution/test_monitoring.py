@@ -19,9 +19,9 @@ from cosimo.analysis import Spectrum
 from cosimo.analysis.accuracy import nrms
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError, UnknownNameError
-from cosimo.core.quantities import UnitOfMeasure
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
+from cosimo.core.unit import UnitOfMeasure
 from cosimo.couplings import Hold
 from cosimo.execution.divergence import WINDOW, Grown, Growth
 from cosimo.execution.options import EngineOptions

@@ -18,8 +18,7 @@ from exported import Exported, many_sided, oscillator
 
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, OutputError
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, System, Table
 from cosimo.execution.running import run
 from cosimo.formats.export import Experiment, export_ssp, export_system, export_unit
 from cosimo.formats.model_description import identifier, state_names

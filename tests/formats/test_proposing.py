@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.quantities import UnitOfMeasure
+from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.export import Experiment, export_unit
 from cosimo.formats.information import validate
 from cosimo.formats.loading import load

@@ -16,7 +16,7 @@ from fmu_builder import build
 
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, FileError
-from cosimo.core.sources import Table
+from cosimo.core.system import Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import Findings
 from cosimo.formats.scenario import scenario_schema

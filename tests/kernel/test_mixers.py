@@ -14,9 +14,8 @@ from native_units import lag, mixed, require_same
 
 from cosimo import masters
 from cosimo.compensation import compensate
-from cosimo.core.coupling import Mixer
+from cosimo.core.coupling import Mixer, settled
 from cosimo.core.master import Master
-from cosimo.core.settling import settled
 from cosimo.core.system import Connection, System
 from cosimo.problems import four_mass, motor_gearbox, two_mass
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import Hold, Nepce
 from cosimo.units import Exact, ForwardEuler, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 

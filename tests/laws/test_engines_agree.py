@@ -25,8 +25,7 @@ from cosimo import masters
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, System, Table
 from cosimo.core.unit import Instance, Unit
 from cosimo.couplings import Hold, Nepce
 from cosimo.problems import chain, two_mass

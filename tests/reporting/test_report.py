@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 import cosimo as co
 from cosimo.analysis.trust import MARKS
 from cosimo.cli import app
-from cosimo.core.decimation import decimate
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
-from cosimo.core.result import Result, Warned
+from cosimo.core.result import Result, Warned, decimate
 from cosimo.formats.results import ResultFile
 from cosimo.reporting.report import Report, Variation
 from cosimo.reporting.report.computation import Asked, prepare

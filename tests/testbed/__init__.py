@@ -26,8 +26,7 @@ from scipy.linalg import expm
 
 from cosimo import problems
 from cosimo.algebra import coupled_model
-from cosimo.core.sources import Constant
-from cosimo.core.system import System
+from cosimo.core.system import Constant, System
 from cosimo.units import Fmu
 
 from .bisection import critical_step_by_bisection, ending

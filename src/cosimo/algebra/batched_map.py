@@ -22,12 +22,10 @@ import numpy as np
 from cosimo.algebra.backends import Backend, Stack
 from cosimo.algebra.operations import Operations, Rows, Update, Walk, best_cut, needed_at_start
 from cosimo.algebra.product import LinearSystem
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, shift_matrix
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import Master
-from cosimo.core.polynomial import shift_matrix
-from cosimo.core.signals import Block
+from cosimo.core.master import Block, Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation, TimedRead, TimedStep
 from cosimo.core.unit import LinearModel, Unit

@@ -17,13 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import Master
-from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.master import ONE, Block, Kind, Layout, Master, input_degree, mixer_of
 from cosimo.core.schedule import Restore, Save
-from cosimo.core.signals import ONE, Block, Kind, Layout, input_degree, mixer_of
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import DiscreteModel, LinearModel

@@ -19,11 +19,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
-from cosimo.core.arrays import Array, loop_is_singular
+from cosimo.core.arrays import Array, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
-from cosimo.core.master import Master
-from cosimo.core.polynomial import value_row
-from cosimo.core.signals import ONE, Block
+from cosimo.core.master import ONE, Block, Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedOperation
 from cosimo.core.unit import LinearModel

@@ -27,8 +27,7 @@ from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import step_text
-from cosimo.core.joint import joints
-from cosimo.core.master import Master
+from cosimo.core.master import Master, joints
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe

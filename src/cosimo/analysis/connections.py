@@ -22,10 +22,10 @@ import numpy as np
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
+from cosimo.core.arrays import interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
-from cosimo.core.polynomial import interpolation_matrix
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRepeat, timeline
 from cosimo.couplings import Hold

@@ -27,8 +27,7 @@ from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import CosimoError, IdentificationError
 from cosimo.core.result import Result
-from cosimo.core.sources import Constant, Source, Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, Constant, Source, System, Table
 from cosimo.core.unit import LinearModel, Unit
 from cosimo.masters import jacobi
 

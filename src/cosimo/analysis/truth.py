@@ -33,14 +33,11 @@ import scipy.sparse.linalg as spl
 
 from cosimo.algebra import CoupledModel, LinearSystem
 from cosimo.analysis.linearisation import LocalSystem
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent
-from cosimo.core.master import Master
-from cosimo.core.polynomial import external_fit
-from cosimo.core.signals import ONE
-from cosimo.core.sources import Constant, Source
-from cosimo.core.system import System
+from cosimo.core.master import ONE, Master
+from cosimo.core.system import Constant, Source, System
 from cosimo.core.timing import Clock, timeline
 from cosimo.core.unit import LinearModel
 from cosimo.units.linear import Exact, discretise

@@ -12,11 +12,10 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, value_row
 from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.polynomial import value_row
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
 from cosimo.couplings import Hold

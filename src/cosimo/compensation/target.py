@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra import CoupledModel, LinearSystem
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, value_row
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.joint import JointCoupling
-from cosimo.core.master import Master
-from cosimo.core.polynomial import value_row
+from cosimo.core.master import JointCoupling, Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedStep
 from cosimo.core.unit import DiscreteModel

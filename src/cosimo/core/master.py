@@ -1,14 +1,19 @@
-"""A master: a schedule, the couplings it uses, and the macro step."""
+"""A master: a schedule, its couplings and the macro step; the signals it works on; couplings that learn in a run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, Protocol
 
-from cosimo.core.coupling import Coupling, Mixer
+from cosimo.core.arrays import Array
+from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.schedule import Schedule
+from cosimo.core.schedule import Repeat, Schedule
+from cosimo.core.system import Link, System
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,200 @@ class Master:
     def with_step(self, step: float) -> Master:
         """The same master with another macro step."""
         return replace(self, step=step)
+
+
+# ---- the layout of z: which block of numbers stands where ------------------------------------------------------------
+# x  states of linear units (known only to the algebra)      y  outputs
+# u  input polynomials, c_0 of all inputs, then c_1, …       w  memory of one link's coupling (m: of a mixer)
+# X, U  what `Save` keeps of x and u                         e  given from outside: external samples, and the number 1
+
+
+Kind = Literal["x", "y", "u", "w", "m", "X", "U", "e"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of z: its kind and whose it is (unit, link number, or external input with its moment)."""
+
+    kind: Kind
+    owner: str | int
+    time: Fraction | None = None
+
+
+ONE = Block("e", "1")
+
+
+class Layout:
+    """Blocks one after the other.
+
+    >>> layout = Layout([(Block("x", "a"), 2), (Block("y", "a"), 1)])
+    >>> layout.size, layout[Block("y", "a")]
+    (3, slice(2, 3, None))
+    """
+
+    def __init__(self, blocks: Iterable[tuple[Block, int]]) -> None:
+        self._slices: dict[Block, slice] = {}
+        self.size = 0
+        for block, width in blocks:
+            self._slices[block] = slice(self.size, self.size + width)
+            self.size += width
+
+    def __getitem__(self, block: Block) -> slice:
+        return self._slices[block]
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """All blocks in order."""
+        return tuple(self._slices)
+
+    def width(self, block: Block) -> int:
+        """How many numbers the block holds."""
+        part = self._slices[block]
+        return int(part.stop - part.start)
+
+    def indices(self, *kinds: Kind) -> list[int]:
+        """The places of all numbers of these kinds, in order."""
+        return [i for block, s in self._slices.items() if block.kind in kinds for i in range(s.start, s.stop)]
+
+
+def input_degree(system: System, master: Master, unit: str) -> int:
+    """The degree of the polynomials that the master forms for the unit's inputs."""
+    mixer = master.mixers.get(unit)
+    coupled = [inlet for inlet in system.inlets[unit] if inlet.source or (inlet.link and mixer is None)]
+    degrees = [master.coupling_of(inlet.target).degree for inlet in coupled]
+    return max([*degrees, 0 if mixer is None else mixer.degree], default=0)
+
+
+def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:
+    """The mixer of a unit, its rows and columns as the variables stand in this system."""
+    mixer = master.mixers.get(unit)
+    if mixer is None:
+        return None
+    return mixer.placed(system.outputs, tuple(link.connection.target for link in system.incoming(unit)))
+
+
+# ---- couplings that look at all signals between two units at once, and learn while the run goes on -------------------
+# A joint coupling is given, at each communication point, the samples x_k that one unit receives from another and the
+# values u_k that it sends back, and predicts the next samples x̃_{k+1}. Between samples the input follows the line
+# through them. With the newest sample `−τ` old (in macro steps), samples P apart, and the nodes
+#
+#     X_{−1} = x_{k−1},   X_0 = x_k,   X_1 = x̃_{k+1},   X_2 = 2 X_1 − X_0
+#
+# the input over the coming step is c_0 + c_1 σ with j = ⌊−τ/P⌋, φ = −τ/P − j, and
+#
+#     c_0 = X_j + φ (X_{j+1} − X_j),      c_1 = (X_{j+1} − X_j) / P.
+#
+# For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski2025, Sec. 2.2).
+
+
+class Predictor(Protocol):
+    """Predicts and learns; what it reports of itself is recorded."""
+
+    expert: int
+    """Which of its ways to predict is in charge."""
+    error: float
+    """By how much the last prediction missed, relative to the size of the signals."""
+
+    def advance(self, x: Array, u: Array) -> Array:
+        """The samples one period ahead; x (n,) are those of now, u (p,) what is sent now."""
+
+
+class JointCoupling(Coupling):
+    """To add a coupling that learns, provide `predictor(joint, period)`: a fresh `Predictor` of the kernel's kind."""
+
+    history = 2
+    degree = 1
+    order = 1
+
+    @abstractmethod
+    def predictor(self, joint: Joint, period: float) -> Any:
+        """A predictor for these signals, sampled every `period` seconds."""
+
+    def matrices(self, sampling: Sampling) -> CouplingMatrices:
+        """It has none: it learns while the run goes on."""
+        raise ConfigurationError(
+            "a coupling that learns while running has no matrices; run the system, `freeze` what was learned, "
+            "and analyse that."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """All signals that `unit` receives from `source` through one joint coupling, and what it sends there.
+
+    `actions` are places among the outputs of `unit`: those that are connected to inputs of `source`.
+    """
+
+    unit: str
+    source: str
+    links: tuple[Link, ...]
+    actions: tuple[int, ...]
+    coupling: JointCoupling
+    label: str
+    """Distinguishes the joints of a unit in names of recorded signals; empty where there is one only."""
+    pairs: tuple[tuple[int, int], ...]
+    """(position, velocity) among the links, as the source itself knows them."""
+
+    @property
+    def signals(self) -> tuple[str, str]:
+        """Names of what is recorded of the predictor: which expert is in charge, and the prediction error."""
+        return f"{self.unit}.predictor{self.label}", f"{self.unit}.prediction_error{self.label}"
+
+
+class Segment(NamedTuple):
+    """Where on the line through the nodes a coupling stands: node j, the way φ to the next; `fresh`: a new sample."""
+
+    node: int
+    phase: float
+    period: float
+    fresh: bool
+
+
+def joints(system: System, master: Master) -> tuple[Joint, ...]:
+    """The joints of a master, unit after unit."""
+    found = tuple(_joints(system, master))
+    if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
+        raise ConfigurationError(
+            f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "
+            f"master computes them and needs no prediction (use Hold(0))."
+        )
+    return found
+
+
+def _joints(system: System, master: Master) -> Iterator[Joint]:
+    for name in system.units:
+        groups: dict[tuple[str, JointCoupling], list[Link]] = {}
+        for link in system.incoming(name) if name not in master.mixers else ():
+            coupling = master.coupling_of(link.connection.target)
+            if isinstance(coupling, JointCoupling):
+                groups.setdefault((link.source.unit, coupling), []).append(link)
+        for number, ((source, coupling), links) in enumerate(groups.items(), 1):
+            sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
+            label = str(number) if len(groups) > 1 else ""
+            pairs = tuple(_pairs(links, system.units[source].derivatives()))
+            yield Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs)
+
+
+def _pairs(links: list[Link], derivatives: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Links whose sources are an output and its derivative, passed on with the same gain."""
+    for i, position in enumerate(links):
+        for j, velocity in enumerate(links):
+            same = position.connection.gain == velocity.connection.gain and velocity.connection.offset == 0
+            if same and derivatives.get(position.source.index) == velocity.source.index:
+                yield i, j
+
+
+def segment(joint: Joint, sampling: Sampling) -> Segment:
+    """The constants of one coupling operation, from the times of the samples."""
+    newest, *earlier = sampling.stamps
+    period = newest - earlier[0] if earlier else Fraction(1)
+    way = -newest / period
+    node = way.numerator // way.denominator
+    if not -1 <= node <= 1:
+        raise ConfigurationError(
+            f"unit '{joint.unit}' sees samples of '{joint.source}' that are {float(-newest):g} macro steps old; "
+            f"predictions reach one sample ahead and a little more. Read '{joint.source}' more often, or hold."
+        )
+    # A sample of the same time as the one before replaces it: nothing new is learned.
+    fresh = 0 in sampling.kept or not earlier
+    return Segment(node, float(way - node), float(period), fresh)

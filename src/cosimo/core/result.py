@@ -1,16 +1,19 @@
-"""Results: named time series with exact time stamps t_k = t0 + k·h."""
+"""Results: named time series with exact time stamps t_k = t0 + k·h, and how they show themselves in notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import OutputError, UnknownNameError
+from cosimo.core.document import CARD_ROWS, COLOURS, SIGNS, Mark
+from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 
 if TYPE_CHECKING:
     import pandas
@@ -66,8 +69,6 @@ class Result:
         return f"Result({len(self)} rows{end}, {len(self.names)} signals{state})"
 
     def _repr_html_(self) -> str:
-        from cosimo.core.display import result_card
-
         return result_card(self)
 
     def to_numpy(self) -> Array:
@@ -108,3 +109,106 @@ class Result:
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\n') else name
+
+
+# ---- fewer points of a long signal that draw the same picture: smallest and largest of every bucket stay -------------
+
+
+Places = npt.NDArray[np.intp]
+
+
+def decimate(values: Array, buckets: int) -> Places:
+    """The places (increasing) of the points of `values` (K,) that are kept.
+
+    Rows are divided into `buckets` runs of nearly equal length. Of each run its smallest and its largest value are
+    kept, and, where it has values that are not finite, the first of them, so that a gap stays a gap. The first and the
+    last point are always kept. Signals of at most 2 · buckets points are kept whole.
+
+    >>> decimate(np.array([0.0, 1.0, 5.0, 2.0, -3.0, 0.0, 1.0, 0.5]), 2).tolist()
+    [0, 2, 4, 6, 7]
+    """
+    if buckets < 1:
+        raise ConfigurationError(f"a signal is divided into {buckets} buckets; give a whole number of 1 or more.")
+    count = len(values)
+    if count <= 2 * buckets:
+        return np.arange(count, dtype=np.intp)
+    finite = np.isfinite(values)
+    edges = np.linspace(0, count, buckets + 1).astype(np.intp)
+    # All buckets as rows of one table; the shorter ones repeat their last value.
+    width = int(np.diff(edges).max())
+    table = np.minimum(edges[:-1, None] + np.arange(width), edges[1:, None] - 1)
+    lowest, highest = np.where(finite, values, np.inf)[table], np.where(finite, values, -np.inf)[table]
+    rows = np.arange(buckets)
+    kept = [table[rows, lowest.argmin(axis=1)], table[rows, highest.argmax(axis=1)]]
+    if not finite.all():
+        broken = ~finite[table]
+        some = broken.any(axis=1)
+        kept.append(table[some, broken[some].argmax(axis=1)])
+    found: Places = np.unique(np.concatenate([*kept, np.array([0, count - 1])]))
+    return found
+
+
+# ---- how the result of a run shows itself in notebooks: one small HTML table without scripts -------------------------
+
+
+def result_card(result: Result) -> str:
+    """A run: whether it is complete, its warnings, and one row per signal with its range and its course."""
+    mark: Mark = "open" if result.complete else "bad"
+    word = "complete" if result.complete else f"{SIGNS[mark]} incomplete"
+    named = [name for name in ("system", "master") if name in result.info]
+    facts: list[tuple[str, str]] = [(name, str(result.info[name])) for name in named]
+    facts += [("warning", str(entry)) for entry in result.warnings]
+    lines = "".join(
+        f"<tr>{_cell(escape(name), 'left', 0.65)}{_cell(escape(text), 'left')}</tr>" for name, text in facts
+    )
+    top = "".join(
+        f'<th style="text-align:{side}">{name}</th>'
+        for name, side in zip(("signal", "least", "largest", "last", "course"), _SIDES, strict=True)
+    )
+    rows = "".join(f"<tr>{_signal(name, result[name])}</tr>" for name in result.names[:CARD_ROWS])
+    left = len(result.names) - CARD_ROWS
+    return (
+        f'<div class="cosimo"><div style="margin:.3em 0"><strong>{escape(repr(result))}</strong> '
+        f'<span style="color:{COLOURS[mark]};font-weight:600">{word}</span></div>'
+        + (f'<table style="margin:.3em 0">{lines}</table>' if lines else "")
+        + f'<table style="margin:.3em 0"><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>'
+        + (f'<div style="opacity:.65">… {left} more</div>' if left > 0 else "")
+        + "</div>"
+    )
+
+
+def sparkline(values: Array, *, width: int = 150, height: int = 26) -> str:
+    """A signal as a small drawing, with its extremes where they are; gaps where it is not finite."""
+    places = decimate(values, width)
+    shown, low, high = values[places], np.nan, np.nan
+    finite = np.isfinite(shown)
+    if not finite.any():
+        return "–"
+    low, high = float(shown[finite].min()), float(shown[finite].max())
+    # Halves first: the range of a signal that blew up may not be a number itself.
+    span = high / 2 - low / 2 or 1.0
+    x = places / max(1, len(values) - 1) * width
+    y = height - 1 - (shown / 2 - low / 2) / span * (height - 2)
+    path, pen = [], "M"
+    for ok, across, down in zip(finite.tolist(), x.tolist(), y.tolist(), strict=True):
+        if ok:
+            path.append(f"{pen}{across:.1f},{down:.1f}")
+        pen = "L" if ok else "M"
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="over time">'
+        f'<path d="{"".join(path)}" fill="none" stroke="currentColor" stroke-width="1"/></svg>'
+    )
+
+
+_SIDES = ("left", "right", "right", "right", "right")
+
+
+def _signal(name: str, values: Array) -> str:
+    finite = values[np.isfinite(values)]
+    ends = (finite.min(), finite.max(), values[-1]) if len(finite) else (np.nan, np.nan, np.nan)
+    cells = (escape(name), *(f"{value:.5g}" for value in ends), sparkline(values))
+    return "".join(_cell(cell, side) for cell, side in zip(cells, _SIDES, strict=True))
+
+
+def _cell(content: str, side: str, opacity: float = 1.0) -> str:
+    return f'<td style="text-align:{side};opacity:{opacity:g}">{content}</td>'

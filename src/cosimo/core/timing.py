@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ScheduleError
-from cosimo.core.master import Master
+from cosimo.core.master import Master, input_degree
 from cosimo.core.schedule import (
     Convergence,
     Couple,
@@ -27,7 +27,6 @@ from cosimo.core.schedule import (
     Step,
     flatten,
 )
-from cosimo.core.signals import input_degree
 from cosimo.core.system import System
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.polynomial import interpolation_matrix
 from cosimo.couplings.dmd import Dmd
 
 __all__ = ["COUPLINGS", "Coupling", "CouplingMatrices", "Dmd", "Hold", "Nepce", "Sampling", "parse_coupling"]

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.joint import Joint, JointCoupling
+from cosimo.core.master import Joint, JointCoupling
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -15,16 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cosimo.core.arrays import Array, loop_is_singular, output_values, product
+from cosimo.core.arrays import Array, loop_is_singular, output_values, product, value_row
 from cosimo.core.errors import AlgebraicLoopError, CosimoError, EndRequested, NonFiniteError, RunError, UnitError
 from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
-from cosimo.core.joint import Joint, joints, segment
-from cosimo.core.master import Master
-from cosimo.core.polynomial import value_row
+from cosimo.core.master import Joint, Master, input_degree, joints, segment
 from cosimo.core.result import Warned
-from cosimo.core.signals import input_degree
-from cosimo.core.sources import Source
-from cosimo.core.system import System
+from cosimo.core.system import Source, System
 from cosimo.core.timing import TimedCouple, timeline
 from cosimo.core.unit import Instance
 

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
+from cosimo.core.coupling import settled
 from cosimo.core.errors import RunError, UnitError
-from cosimo.core.joint import Joint, Segment, segment
-from cosimo.core.polynomial import external_fit, shift_matrix, value_row
+from cosimo.core.master import Joint, Segment, mixer_of, segment
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
-from cosimo.core.settling import settled
-from cosimo.core.signals import mixer_of
-from cosimo.core.sources import Source
+from cosimo.core.system import Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Watch

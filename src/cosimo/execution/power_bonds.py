@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.quantities import UnitOfMeasure
 from cosimo.core.system import Link, System
-from cosimo.core.unit import Unit
+from cosimo.core.unit import Unit, UnitOfMeasure
 from cosimo.units.linear import Mechanical
 
 Exponents = tuple[int, int, int, int]

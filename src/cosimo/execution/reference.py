@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.core.arrays import Array, output_values, product
+from cosimo.core.arrays import Array, external_fit, output_values, product, shift_matrix
 from cosimo.core.coupling import Sampling
-from cosimo.core.joint import Joint, Segment, segment
-from cosimo.core.polynomial import external_fit, shift_matrix
+from cosimo.core.master import Joint, Segment, input_degree, mixer_of, segment
 from cosimo.core.schedule import Convergence, Restore, Save
-from cosimo.core.signals import input_degree, mixer_of
 from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.execution.live import ROUNDING, Live, Signals, end_requested
@@ -179,7 +177,7 @@ class Interpreter:
         return act
 
     def _predict(self, operation: TimedCouple) -> list[Callable[[Array], None]]:
-        """Sets the inputs of a unit that are predicted together (core/joint.py)."""
+        """Sets the inputs of a unit that are predicted together (core/master.py)."""
         samplings = dict(zip(self.system.incoming(operation.unit), operation.samplings, strict=True))
         return [
             self._predict_joint(number, joint, segment(joint, samplings[joint.links[0]]))

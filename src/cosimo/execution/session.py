@@ -26,8 +26,7 @@ from cosimo.core.errors import (
     UnitError,
 )
 from cosimo.core.guarding import Interrupts, go_back, here
-from cosimo.core.joint import joints
-from cosimo.core.master import Master
+from cosimo.core.master import Master, joints
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System

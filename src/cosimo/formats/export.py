@@ -21,8 +21,7 @@ import numpy as np
 
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.master import Master
-from cosimo.core.sources import Constant
-from cosimo.core.system import System
+from cosimo.core.system import Constant, System
 from cosimo.core.unit import Unit
 from cosimo.formats.model_description import (
     Description,

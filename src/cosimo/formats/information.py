@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.core.sources import Constant, Table
-from cosimo.core.system import System
+from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import Finding, Findings
 from cosimo.formats.loaded import Loaded

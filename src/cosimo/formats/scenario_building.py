@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.sources import Source as Signal
-from cosimo.core.sources import Table
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, System, Table
+from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import Findings, Place
 from cosimo.formats.loaded import Loaded

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cosimo.core.quantities import UnitOfMeasure
+from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.findings import Place
 from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_parameters import Bound, Transformation

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
-from cosimo.core.quantities import convert
 from cosimo.core.system import Connection
+from cosimo.core.unit import convert
 from cosimo.formats.findings import Findings
 from cosimo.formats.ssp_elements import Binding, Component, Connector, Structure, Subsystem
 from cosimo.formats.ssp_files import Files

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cosimo.core.errors import UnknownNameError
-from cosimo.core.quantities import UnitOfMeasure, convert
+from cosimo.core.unit import UnitOfMeasure, convert
 from cosimo.formats.findings import Findings
 from cosimo.formats.ssp_elements import Component, Connector, Subsystem, Wire
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.quantities import BASE, UnitOfMeasure, convert
+from cosimo.core.unit import BASE, UnitOfMeasure, convert
 from cosimo.formats.findings import Place
 from cosimo.formats.ssp_xml import Element
 

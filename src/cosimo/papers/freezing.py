@@ -1,7 +1,7 @@
 """What predictions have learned, frozen: a master that can be analysed, and run, with the model as it stands.
 
 A joint coupling that learns has no matrices. Once its model x_{k+1} = S z_k is fixed it is linear: the samples (and,
-with delays, earlier ones) are its memory, and the line to the predicted sample (core/joint.py) is a product with S.
+with delays, earlier ones) are its memory, and the line to the predicted sample (core/master.py) is a product with S.
 Together with the unit's other couplings that is a `Mixer` of degree 1.
 """
 
@@ -17,8 +17,7 @@ from cosimo.algebra import coupled_model
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.joint import Joint, joints, segment
-from cosimo.core.master import Master
+from cosimo.core.master import Joint, Master, joints, segment
 from cosimo.core.result import Result
 from cosimo.core.system import Link, System
 from cosimo.core.timing import TimedCouple, timeline

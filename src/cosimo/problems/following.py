@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, shift_matrix
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import Instance
 from cosimo.units.python import PythonInstance, PythonUnit
 

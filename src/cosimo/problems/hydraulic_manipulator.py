@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
-from cosimo.core.sources import Source, Table
-from cosimo.core.system import System
+from cosimo.core.system import Source, System, Table
 from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.monolithic import run_monolithic

@@ -8,8 +8,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.sources import Source
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, Source, System
 from cosimo.units import Exact, Integrator, Mechanical, StateSpace
 
 

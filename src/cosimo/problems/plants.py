@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from cosimo.core.sources import Source
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, Source, System
 from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
 from cosimo.units import Exact, ForwardEuler, Integrator, Mechanical, RungeKutta4, StateSpace
 

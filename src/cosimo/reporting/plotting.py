@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.decimation import decimate
 from cosimo.core.document import Column, Table, table_lines
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
-from cosimo.core.result import Result
+from cosimo.core.result import Result, decimate
 from cosimo.execution.recording import choose
 from cosimo.reporting.terminal import colourful, paint
 

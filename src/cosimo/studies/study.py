@@ -24,9 +24,8 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.sources import Source
 from cosimo.core.storage import file_digest
-from cosimo.core.system import System
+from cosimo.core.system import Source, System
 from cosimo.core.unit import Unit
 from cosimo.execution.recording import choose
 from cosimo.formats.loaded import Loaded

@@ -25,8 +25,7 @@ from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
-from cosimo.core.sources import Constant
-from cosimo.core.system import Connection, System
+from cosimo.core.system import Connection, Constant, System
 from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 from cosimo.tuning.goals import Cost, Goal, Trajectories, WorstOutputError, without_rest
 from cosimo.tuning.space import MasterStructure, Resolved

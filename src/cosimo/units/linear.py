@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, BoolArray, matrix, product
+from cosimo.core.arrays import Array, BoolArray, matrix, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
-from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 
 DEGREE = 2

@@ -18,8 +18,7 @@ from cosimo import masters
 from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
-from cosimo.core.sources import Constant, Table
-from cosimo.core.system import System
+from cosimo.core.system import Constant, System, Table
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.formats.results import read_result
 from cosimo.formats.resuming import resume

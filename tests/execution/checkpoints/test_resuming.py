@@ -20,8 +20,7 @@ from cosimo import masters
 from cosimo.core.errors import CheckpointError, ConfigurationError, OutputError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
-from cosimo.core.sources import Table
-from cosimo.core.system import System
+from cosimo.core.system import System, Table
 from cosimo.couplings import Dmd, Hold, Nepce
 from cosimo.execution.checkpoints import encode, read_checkpoint
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.quantities import Conversion, UnitOfMeasure
+from cosimo.core.unit import Conversion, UnitOfMeasure
 from cosimo.units.fmi.variables import VariableInfo, check_connection, parse_value
 
 METRE = UnitOfMeasure("m", (0, 1, 0, 0, 0, 0, 0, 0))

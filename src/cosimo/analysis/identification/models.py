@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import IdentificationError
-from cosimo.core.quantities import Conversion
-from cosimo.core.unit import DiscreteModel, LinearModel, Unit
+from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit
 from cosimo.units.linear import Exact, LinearUnit, Names, discretise
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array, output_values
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
-from cosimo.core.sources import Source, as_source
+from cosimo.core.system import Source, as_source
 from cosimo.core.unit import Instance, Unit
 
 LIVE = 24
@@ -335,20 +335,15 @@ class FmuStates(StateAccess):
     """The continuous states that the description of an FMU lists, with the names of their derivatives."""
 
     def __init__(self, unit: Any) -> None:
-        from cosimo.units.fmi.instance import continuous_states
-
-        found = continuous_states(unit)
-        self.unit, self.names, self.derivatives = unit, found.states, found.derivatives
+        self.unit = unit
+        self.names, self.derivatives = unit.continuous_states()
 
     def read(self, instance: Any) -> Array:
-        from cosimo.units.fmi.instance import get_variables
-
-        return get_variables(instance, self.unit, self.names)
+        values: Array = instance.get_variables(self.names)
+        return values
 
     def write(self, instance: Any, values: Array) -> None:
-        from cosimo.units.fmi.instance import set_variables
-
-        set_variables(instance, self.unit, self.names, values.tolist())
+        instance.set_variables(self.names, values.tolist())
 
     def restart(self, values: Array, time: float) -> Instance | None:
         from cosimo.units.fmi.variables import SETTABLE

@@ -15,8 +15,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.result import Warned
-from cosimo.core.sources import Constant, Source, Table
-from cosimo.core.system import System
+from cosimo.core.system import Constant, Source, System, Table
 from cosimo.execution.adaptive.variable import Grid, Lengths, VariableInterpreter
 from cosimo.execution.power_bonds import Bond
 

@@ -14,9 +14,8 @@ from typing import Any
 from cosimo.core.errors import CheckpointError
 from cosimo.core.master import Master
 from cosimo.core.plain import NotPlainError, to_bytes
-from cosimo.core.sources import Constant, Source, Table
 from cosimo.core.storage import file_digest
-from cosimo.core.system import System
+from cosimo.core.system import Constant, Source, System, Table
 from cosimo.core.unit import Unit
 
 

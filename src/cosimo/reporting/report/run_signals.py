@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.decimation import decimate
 from cosimo.core.errors import CosimoError
-from cosimo.core.result import Result
+from cosimo.core.result import Result, decimate
 from cosimo.core.system import Link, System
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.reporting.report.charts import DASHES, LINES, ROLES

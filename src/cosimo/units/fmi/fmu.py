@@ -15,8 +15,7 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.guarding import unwatched
-from cosimo.core.quantities import Conversion, UnitOfMeasure
-from cosimo.core.unit import Unit
+from cosimo.core.unit import Conversion, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import find_library, platforms, read_description
 from cosimo.units.fmi.isolation import Isolation, as_isolation

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from cosimo.core.arrays import Array, product
+from cosimo.core.arrays import Array, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, RunError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes
-from cosimo.core.polynomial import shift_matrix
 from cosimo.core.unit import Instance
 from cosimo.units.fmi.archive import Lease, lease, require_whole
 from cosimo.units.fmi.component import Component

@@ -27,7 +27,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
-from cosimo.core.quantities import BASE, Conversion, UnitOfMeasure, convert
+from cosimo.core.unit import BASE, Conversion, UnitOfMeasure, convert
 from cosimo.units.archives import remedy
 
 Value = float | int | bool | str
