@@ -47,8 +47,8 @@ struct Fmi2 final : Unit {
     using RealStatus = int (*)(void *, int, double *);
     using BooleanStatus = int (*)(void *, int, int *);
     void *component;
-    Set set_real;
-    Get get_real;
+    Set set_values;
+    Get get_values;
     Step do_step;
     Derive derive = nullptr;
     State get_state = nullptr, free_state = nullptr;
@@ -68,6 +68,8 @@ struct Fmi2 final : Unit {
         if (state && free_state) free_state(component, &state);
     }
     void abandon() override { state = nullptr; }
+    // Whether its functions can be called without a detour.
+    bool plain() const { return powers == 1 && !in.empty() && !out.empty(); }
     bool posts() const override { return post_step && powers == 1; }
     void post(double time, double duration) override { post_step(component, time, duration, final_step); }
     void remember(StateBytes &bytes) override {
@@ -80,7 +82,7 @@ struct Fmi2 final : Unit {
             c.assign(given, given + powers * inputs);
             shifted = false;
         }
-        return inputs ? bad(set_real(component, in.data(), inputs, given)) : 0;
+        return inputs ? bad(set_values(component, in.data(), inputs, given)) : 0;
     }
     int step(double time, double duration, int map) override {
         if (powers == 1) return told(stepped(do_step(component, time, duration, final_step)), time, duration);
@@ -114,7 +116,7 @@ struct Fmi2 final : Unit {
     // With input derivatives: d^j u / dt^j = j! c_j / h^j, given before each step; afterwards the polynomial has moved.
     int step_along(double time, double duration, int map) {
         if (shifted)
-            if (int status = bad(set_real(component, in.data(), inputs, c.data()))) return status;
+            if (int status = bad(set_values(component, in.data(), inputs, c.data()))) return status;
         if (int status = give_derivatives()) return status;
         if (int status = told(stepped(do_step(component, time, duration, final_step)), time, duration)) return status;
         const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
@@ -128,7 +130,7 @@ struct Fmi2 final : Unit {
         shifted = true;
         return 0;
     }
-    int get(double *y) override { return outputs ? bad(get_real(component, out.data(), outputs, y)) : 0; }
+    int get(double *y) override { return outputs ? bad(get_values(component, out.data(), outputs, y)) : 0; }
     int save() override {
         final_step = 0;
         if (powers > 1) {
@@ -153,8 +155,8 @@ struct Fmi3 final : Unit {
     using State = int (*)(void *, void **);
     using PutState = int (*)(void *, void *);
     void *component;
-    Set set_float64;
-    Get get_float64;
+    Set set_values;
+    Get get_values;
     Step do_step;
     State get_state = nullptr, free_state = nullptr;
     PutState set_state = nullptr;
@@ -170,16 +172,26 @@ struct Fmi3 final : Unit {
     bool posts() const override { return post_step != nullptr; }
     void post(double time, double duration) override { post_step(component, time, duration, final_step); }
     int set(const double *given) override {
-        return inputs ? bad(set_float64(component, in.data(), in.size(), given, inputs)) : 0;
+        return inputs ? bad(set_values(component, in.data(), in.size(), given, inputs)) : 0;
     }
-    int step(double time, double duration, int) override {
+    // What a step says of itself; units may leave `reached` alone.
+    struct Said {
         bool event = false, terminate = false, early = false;
-        double reached = NAN;  // units may leave it alone
-        if (int status = stepped(do_step(component, time, duration, final_step, &event, &terminate, &early, &reached))) return status;
-        if (terminate) return ends_at(std::isnan(reached) ? time + duration : std::clamp(reached, time, time + duration));
-        return event || early ? fmi3_returned_early : 0;
+        double reached = NAN;
+    };
+    int step(double time, double duration, int) override {
+        Said said;
+        return told(stepped(do_step(component, time, duration, final_step, &said.event, &said.terminate, &said.early, &said.reached)),
+                    said, time, duration);
     }
-    int get(double *y) override { return outputs ? bad(get_float64(component, out.data(), out.size(), y, outputs)) : 0; }
+    int told(int status, const Said &said, double time, double duration) {
+        if (status) return status;
+        if (said.terminate) return ends_at(std::isnan(said.reached) ? time + duration : std::clamp(said.reached, time, time + duration));
+        return said.event || said.early ? fmi3_returned_early : 0;
+    }
+    // Whether its functions can be called without a detour.
+    bool plain() const { return !in.empty() && !out.empty(); }
+    int get(double *y) override { return outputs ? bad(get_values(component, out.data(), out.size(), y, outputs)) : 0; }
     int save() override {
         final_step = false;
         return bad(get_state(component, &state));

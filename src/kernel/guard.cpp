@@ -474,6 +474,11 @@ OtherStack::~OtherStack() {
 }
 
 void bind_guard(nb::module_ &m) {
+    // Counted up by Ctrl-C; units in other processes are then no longer waited for.
+    m.def("count_signals", &count_signals);
+    m.def("count_signals_no_more", &count_signals_no_more);
+    m.def("count_signals_again", &count_signals_again);
+    m.def("interrupts", [] { return reinterpret_cast<std::uintptr_t>(&interrupts); });
     m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"));
     m.def("unguard", &unguard, nb::arg("number"), nb::arg("rescue"));
     m.def("take_copies", &take_copies);

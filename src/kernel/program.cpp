@@ -52,6 +52,14 @@ inline bool all_finite(const double *y, std::size_t n) {
     return sum == 0.0;
 }
 
+// Calls `work` with what a stage calls its units by: the FMUs' own functions side by side, or the members themselves.
+template <class Members, class Work>
+int with_calls(const DirectCalls &calls, const Members &members, Work work) {
+    if (!calls.fmi2.empty()) return work(calls.fmi2);
+    if (!calls.fmi3.empty()) return work(calls.fmi3);
+    return work(members);
+}
+
 }  // namespace
 
 void Mix::run(Machine &m) {
@@ -114,7 +122,7 @@ int Couple::run(Machine &m) {
                 sum += external.fit[i * external.powers + j] * m.e[external.first + j];
             c[external.target + i * external.stride] = sum;
         }
-    return calls.empty() ? set_all(m) : set_fmi2(m);
+    return with_calls(calls, targets, [&](const auto &each) { return set_each(m, each); });
 }
 
 void Predict::run(Machine &m) {
@@ -138,34 +146,18 @@ void Predict::run(Machine &m) {
     }
 }
 
-int Couple::set_fmi2(Machine &m) {
+template <class Call>
+int Couple::set_each(Machine &m, const std::vector<Call> &each) {
+    // Pointers of its own: what stands behind `this` would be read again after every call.
     const double *c = m.c.data();
-    const Fmi2Call *call = calls.data(), *end = call + calls.size();
-    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
+    const Call *call = each.data(), *end = call + each.size();
+    const Target *target = targets.data();
     try {
-        for (; call != end; ++call) {
-            if (m.over(*targets[place()].unit)) [[unlikely]]
-                continue;
-            m.calls_unit(targets[place()].number, setting);
-            if (int status = bad(call->set(call->component, call->references, call->count, c + call->first))) [[unlikely]]
-                return m.fail(targets[place()].number, setting, status, m.time(targets[place()].tau));
-        }
-    } catch (...) {
-        const Target &target = targets[place()];
-        return m.fail(target.number, setting, target.unit->keep_error(), m.time(target.tau));
-    }
-    return ok;
-}
-
-int Couple::set_all(Machine &m) {
-    const double *c = m.c.data();
-    const Target *target = targets.data(), *end = target + targets.size();
-    try {
-        for (; target != end; ++target) {
+        for (; call != end; ++call, ++target) {
             if (m.over(*target->unit)) [[unlikely]]
                 continue;
             m.calls_unit(target->number, setting);
-            if (int status = target->unit->set(c + target->first)) [[unlikely]]
+            if (int status = call->set(c)) [[unlikely]]
                 return m.fail(target->number, setting, status, m.time(target->tau));
         }
     } catch (...) {
@@ -190,35 +182,40 @@ int Shift::run(Machine &m) {
 
 int Step::run(Machine &m) {
     for (const Stepped &s : posted) s.unit->post(m.time(s.tau), s.duration);
-    if (parallel == 0) return calls.empty() ? serial(m) : serial_fmi2(m);
+    if (parallel == 0) return with_calls(calls, units, [&](const auto &each) { return step_each(m, each); });
     return parallel < 0 ? measure(m) : shared(m);
 }
 
-int Step::serial_fmi2(Machine &m) {
-    const Fmi2Call *call = calls.data(), *end = call + calls.size();
-    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
-    try {
-        for (; call != end; ++call) {
-            m.steps_unit(units[place()].number);
-            if (int status = stepped(call->step(call->component, m.time(call->tau), call->duration, call->final_step))) [[unlikely]] {
-                const Stepped &s = units[place()];
-                status = static_cast<Fmi2 *>(s.unit)->told(status, m.time(s.tau), s.duration);
-                if (int found = outcome(m, s, status)) return found;
-            }
-        }
-    } catch (...) {
-        const Stepped &s = units[place()];
-        return m.fail(s.number, stepping, s.unit->keep_error(), m.time(s.tau), s.duration);
-    }
-    return ok;
+int Step::call(Machine &m, const Stepped &, const Stepped &s) {
+    return outcome(m, s, s.unit->step(m.time(s.tau), s.duration, s.map));
 }
 
-int Step::serial(Machine &m) {
-    const Stepped *s = units.data(), *end = s + units.size();
+int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi2> &call) {
+    const double time = m.time(call.tau);
+    const int status = stepped(call.function.step(call.component, time, call.duration, call.final_step));
+    if (!status) [[likely]]
+        return ok;
+    return outcome(m, s, static_cast<Fmi2 *>(s.unit)->told(status, time, s.duration));
+}
+
+int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi3> &call) {
+    const double time = m.time(call.tau);
+    Fmi3::Said said;
+    const int status = stepped(call.function.step(call.component, time, call.duration, call.final_step != 0, &said.event,
+                                                  &said.terminate, &said.early, &said.reached));
+    if (!status && !said.event && !said.terminate && !said.early) [[likely]]
+        return ok;
+    return outcome(m, s, static_cast<Fmi3 *>(s.unit)->told(status, said, time, s.duration));
+}
+
+template <class Call>
+int Step::step_each(Machine &m, const std::vector<Call> &each) {
+    const Call *next = each.data(), *end = next + each.size();
+    const Stepped *s = units.data();
     try {
-        for (; s != end; ++s) {
+        for (; next != end; ++next, ++s) {
             m.steps_unit(s->number);
-            if (int found = outcome(m, *s, s->unit->step(m.time(s->tau), s->duration, s->map))) [[unlikely]]
+            if (int found = call(m, *s, *next)) [[unlikely]]
                 return found;
         }
     } catch (...) {
@@ -278,36 +275,22 @@ int Step::prove(Machine &m) {
     return outcome;
 }
 
-int Read::run(Machine &m) { return calls.empty() ? get_all(m) : get_fmi2(m); }
-
-int Read::get_fmi2(Machine &m) {
-    const Fmi2Call *call = calls.data(), *end = call + calls.size();
-    auto place = [&] { return static_cast<std::size_t>(call - calls.data()); };
-    try {
-        for (; call != end; ++call) {
-            double *y = m.y.data() + call->first;
-            m.calls_unit(sources[place()].number, reading);
-            if (int status = bad(call->get(call->component, call->references, call->count, y))) [[unlikely]]
-                return m.fail(sources[place()].number, reading, status, m.time(sources[place()].tau));
-            if (!all_finite(y, call->count)) [[unlikely]]
-                if (int outcome = not_finite(m, sources[place()])) return outcome;
-        }
-    } catch (...) {
-        const Source &source = sources[place()];
-        return m.fail(source.number, reading, source.unit->keep_error(), m.time(source.tau));
-    }
-    return ok;
+int Read::run(Machine &m) {
+    return with_calls(calls, sources, [&](const auto &each) { return get_each(m, each); });
 }
 
-int Read::get_all(Machine &m) {
-    const Source *source = sources.data(), *end = source + sources.size();
+template <class Call>
+int Read::get_each(Machine &m, const std::vector<Call> &each) {
+    const Call *call = each.data(), *end = call + each.size();
+    const Source *source = sources.data();
+    double *const outputs = m.y.data();
     try {
-        for (; source != end; ++source) {
-            double *y = m.y.data() + source->first;
+        for (; call != end; ++call, ++source) {
+            double *y = outputs + call->first;
             m.calls_unit(source->number, reading);
-            if (int status = source->unit->get(y)) [[unlikely]]
+            if (int status = call->get(y)) [[unlikely]]
                 return m.fail(source->number, reading, status, m.time(source->tau));
-            if (!all_finite(y, source->unit->outputs)) [[unlikely]]
+            if (!all_finite(y, call->values())) [[unlikely]]
                 if (int outcome = not_finite(m, *source)) return outcome;
         }
     } catch (...) {

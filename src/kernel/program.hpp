@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "fmi.hpp"
@@ -91,19 +92,42 @@ int run_all(Sequence &instructions, Machine &machine);
 
 constexpr std::uint32_t max_history = 16;
 
-// One call of an FMI 2 function with all it needs in one cache line: long chains are bound by memory, not by arithmetic.
-struct Fmi2Call {
+// One call of a function of an FMU (F: Fmi2 or Fmi3) with all it needs in one cache line: long chains are bound by memory,
+// not by arithmetic.
+template <class F>
+struct DirectCall {
     void *component;
     union {
-        Fmi2::Set set;
-        Fmi2::Get get;
-        Fmi2::Step step;
-    };
+        typename F::Set set;
+        typename F::Get get;
+        typename F::Step step;
+    } function;
     const std::uint32_t *references;
-    std::size_t count;
-    std::uint32_t first;  // of the numbers in c or y
+    std::uint32_t count, size;  // of references and, as arrays of FMI 3 have one for all elements, of values
+    std::uint32_t first;        // of the numbers in c or y
     int final_step;
     double tau, duration;
+
+    int set(const double *c) const {
+        if constexpr (std::is_same_v<F, Fmi2>) return bad(function.set(component, references, count, c + first));
+        else return bad(function.set(component, references, count, c + first, size));
+    }
+    std::size_t values() const { return size; }
+    int get(double *y) const {
+        if constexpr (std::is_same_v<F, Fmi2>) return bad(function.get(component, references, count, y));
+        else return bad(function.get(component, references, count, y, size));
+    }
+};
+
+// The calls of a stage, where all its units are FMUs of one version with plain inputs.
+struct DirectCalls {
+    std::vector<DirectCall<Fmi2>> fmi2;
+    std::vector<DirectCall<Fmi3>> fmi3;
+    template <class F>
+    auto &of() {
+        if constexpr (std::is_same_v<F, Fmi2>) return fmi2;
+        else return fmi3;
+    }
 };
 
 // One connection into an input, as the couplings describe it.
@@ -150,7 +174,7 @@ private:
     void whole(Machine &);
 };
 
-// Inputs predicted together (core/joint.py). In w from `memory` on: the nodes X_-1, X_0 and X_1 (n each), then which
+// Inputs predicted together (core/master.py). In w from `memory` on: the nodes X_-1, X_0 and X_1 (n each), then which
 // expert is in charge, and the last prediction error. The input is the line from node `node` to the next one.
 struct Predict {
     dmd::Predictor *predictor;
@@ -176,17 +200,18 @@ struct Couple final : Instruction {
         int number;
         std::uint32_t first;
         double tau;
+        int set(const double *c) const { return unit->set(c + first); }
     };
     std::vector<Target> targets;
-    std::vector<Fmi2Call> calls;  // where all units are FMI 2 with plain inputs: what is needed, side by side
+    DirectCalls calls;
     int run(Machine &) override;
     void remember(StateBytes &bytes) override {
         for (Mix &mix : mixes) bytes.value(mix.startup);
     }
 
 private:
-    int set_all(Machine &);
-    int set_fmi2(Machine &);
+    template <class Call>
+    int set_each(Machine &, const std::vector<Call> &);
 };
 
 // Give a unit what it can take of the polynomial, moved to the start of its step.
@@ -214,7 +239,7 @@ struct Step final : Instruction {
     std::vector<double> cost;
     int measured = 0, proved = 0;
     double serial_cost = 0.0, shared_cost = 0.0;
-    std::vector<Fmi2Call> calls;
+    DirectCalls calls;
     int run(Machine &) override;
 
 private:
@@ -223,8 +248,11 @@ private:
             return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
         return s.unit->wants_end ? m.ends(s.number, *s.unit, m.time(s.tau), s.duration) : ok;
     }
-    int serial(Machine &);
-    int serial_fmi2(Machine &);
+    static int call(Machine &, const Stepped &, const Stepped &);
+    static int call(Machine &, const Stepped &, const DirectCall<Fmi2> &);
+    static int call(Machine &, const Stepped &, const DirectCall<Fmi3> &);
+    template <class Call>
+    int step_each(Machine &, const std::vector<Call> &);
     int shared(Machine &);
     int share(Machine &);
     int prove(Machine &);
@@ -237,14 +265,16 @@ struct Read final : Instruction {
         int number;
         std::uint32_t first;
         double tau;
+        int get(double *y) const { return unit->get(y); }
+        std::size_t values() const { return unit->outputs; }
     };
     std::vector<Source> sources;
-    std::vector<Fmi2Call> calls;
+    DirectCalls calls;
     int run(Machine &) override;
 
 private:
-    int get_all(Machine &);
-    int get_fmi2(Machine &);
+    template <class Call>
+    int get_each(Machine &, const std::vector<Call> &);
     int not_finite(Machine &, const Source &);
 };
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "builder.hpp"
 #include "unit.hpp"
 
 namespace cosimo {
@@ -88,7 +89,7 @@ struct PythonInstance final : Unit {
     int step(double time, double duration, int) override {
         return guarded(*this, [&] {
             instance.attr("step")(time, duration);
-            if (nb::object end = nb::getattr(instance, "ended", nb::none()); !end.is_none()) ends_at(nb::cast<double>(end));
+            if (nb::object end = instance.attr("ended"); !end.is_none()) ends_at(nb::cast<double>(end));
         });
     }
     int get(double *y) override {
@@ -115,5 +116,28 @@ struct PythonInstance final : Unit {
         });
     }
 };
+
+inline int add_python_object(Builder &builder, nb::object instance, nb::object object, const std::vector<std::string> &in,
+                             const std::vector<std::string> &out) {
+    auto unit = std::make_unique<PythonObject>();
+    unit->step_method = object.attr("step");
+    unit->instance = std::move(instance);
+    unit->object = std::move(object);
+    unit->inputs = in.size();
+    unit->outputs = out.size();
+    for (const auto &name : in) unit->input_names.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+    for (const auto &name : out) unit->output_names.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+    return builder.add(std::move(unit));
+}
+
+inline int add_python_instance(Builder &builder, nb::object instance, std::size_t inputs, std::size_t outputs, std::size_t powers) {
+    auto unit = std::make_unique<PythonInstance>();
+    unit->instance = std::move(instance);
+    unit->inputs = inputs;
+    unit->outputs = outputs;
+    unit->powers = powers;
+    unit->h = builder.program.machine.h;
+    return builder.add(std::move(unit));
+}
 
 }  // namespace cosimo

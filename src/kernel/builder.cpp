@@ -1,0 +1,354 @@
+#include "builder.hpp"
+
+#include <stdexcept>
+
+#include "dmd.hpp"
+#include "fmi.hpp"
+#include "linear.hpp"
+#include "typed.hpp"
+
+namespace cosimo {
+
+namespace {
+
+template <class F>
+F function(std::uintptr_t address) {
+    return reinterpret_cast<F>(address);
+}
+
+}  // namespace
+
+namespace {
+
+template <class F, class Members>
+bool plain(const Members &members) {
+    for (const auto &member : members) {
+        auto *unit = dynamic_cast<F *>(member.unit);
+        if (!unit || !unit->plain()) return false;
+    }
+    return !members.empty();
+}
+
+template <class F>
+DirectCall<F> direct(F &unit, const Indices &references, std::size_t size, std::uint32_t first) {
+    DirectCall<F> call{};
+    call.component = unit.component;
+    call.references = references.data();
+    call.count = static_cast<std::uint32_t>(references.size());
+    call.size = static_cast<std::uint32_t>(size);
+    call.first = first;
+    return call;
+}
+
+}  // namespace
+
+template <class F>
+void Builder::specialise(Instruction &instruction) {
+    auto kept = [&](int number) { return std::find(keepers.begin(), keepers.end(), number) != keepers.end(); };
+    if (auto *couple = dynamic_cast<Couple *>(&instruction); couple && plain<F>(couple->targets))
+        for (const auto &target : couple->targets) {
+            auto &unit = static_cast<F &>(*target.unit);
+            auto call = direct(unit, unit.in, unit.inputs, target.first);
+            call.function.set = unit.set_values;
+            couple->calls.of<F>().push_back(call);
+        }
+    if (auto *step = dynamic_cast<Step *>(&instruction); step && plain<F>(step->units))
+        for (const auto &member : step->units) {
+            auto &unit = static_cast<F &>(*member.unit);
+            auto call = direct(unit, unit.in, 0, 0);
+            call.function.step = unit.do_step;
+            call.tau = member.tau;
+            call.duration = member.duration;
+            // No state from before this step is put back where none is ever saved.
+            call.final_step = !kept(member.number);
+            step->calls.of<F>().push_back(call);
+        }
+    if (auto *read = dynamic_cast<Read *>(&instruction); read && plain<F>(read->sources))
+        for (const auto &source : read->sources) {
+            auto &unit = static_cast<F &>(*source.unit);
+            auto call = direct(unit, unit.out, unit.outputs, source.first);
+            call.function.get = unit.get_values;
+            read->calls.of<F>().push_back(call);
+        }
+}
+
+void Builder::specialise(Sequence &sequence) {
+    for (auto &instruction : sequence) {
+        specialise<Fmi2>(*instruction);
+        specialise<Fmi3>(*instruction);
+        if (auto *keep = dynamic_cast<Keep *>(instruction.get())) keep->all_fmi2 = plain<Fmi2>(keep->members);
+        if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
+            for (Sequence &sweep : repeat->sweeps) specialise(sweep);
+    }
+}
+
+int Builder::linear(Numbers x, Numbers c, std::size_t inputs, Numbers output, std::size_t outputs, bool through) {
+    return add(std::make_unique<Linear>(std::move(x), std::move(c), inputs, std::move(output), outputs, through));
+}
+
+int Builder::linear_map(int unit, Numbers step, Numbers along) {
+    auto &maps = static_cast<Linear &>(*program.units[static_cast<std::size_t>(unit)]).maps;
+    maps.push_back({std::move(step), std::move(along)});
+    return static_cast<int>(maps.size()) - 1;
+}
+
+int Builder::compiled(std::uintptr_t step, std::uintptr_t output, Numbers x, Numbers u, Numbers y) {
+    return add(std::make_unique<Compiled>(function<Compiled::Step>(step), function<Compiled::Output>(output),
+                                          std::move(x), std::move(u), std::move(y), program.machine.start));
+}
+
+int Builder::fmi2(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out) {
+    auto unit = std::make_unique<Fmi2>();
+    unit->component = reinterpret_cast<void *>(component);
+    unit->set_values = function<Fmi2::Set>(f[0]);
+    unit->get_values = function<Fmi2::Get>(f[1]);
+    unit->do_step = function<Fmi2::Step>(f[2]);
+    unit->get_state = function<Fmi2::State>(f[3]);
+    unit->set_state = function<Fmi2::PutState>(f[4]);
+    unit->free_state = function<Fmi2::State>(f[5]);
+    unit->real_status = function<Fmi2::RealStatus>(f[6]);
+    unit->boolean_status = function<Fmi2::BooleanStatus>(f[7]);
+    unit->inputs = in.size();
+    unit->outputs = out.size();
+    unit->in = std::move(in);
+    unit->out = std::move(out);
+    return add(std::move(unit));
+}
+
+void Builder::fmi2_derivatives(int number, std::uintptr_t derive, std::size_t powers, std::vector<int> orders, Numbers scale,
+                          Numbers c) {
+    auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
+    unit.derive = function<Fmi2::Derive>(derive);
+    unit.powers = powers;
+    for (std::size_t j = 1; j < powers; ++j) unit.derived.insert(unit.derived.end(), unit.in.begin(), unit.in.end());
+    unit.orders = std::move(orders);
+    unit.scale = std::move(scale);
+    unit.derivatives.resize(unit.scale.size());
+    unit.c = std::move(c);
+    unit.moved.resize(unit.c.size());
+}
+
+int Builder::fmi2_map(int number, Numbers along) {
+    auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
+    unit.along.insert(unit.along.end(), along.begin(), along.end());
+    return static_cast<int>(unit.along.size() / (unit.powers * unit.powers)) - 1;
+}
+
+int Builder::fmi3(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out, std::size_t inputs,
+             std::size_t outputs) {
+    auto unit = std::make_unique<Fmi3>();
+    unit->component = reinterpret_cast<void *>(component);
+    unit->set_values = function<Fmi3::Set>(f[0]);
+    unit->get_values = function<Fmi3::Get>(f[1]);
+    unit->do_step = function<Fmi3::Step>(f[2]);
+    unit->get_state = function<Fmi3::State>(f[3]);
+    unit->set_state = function<Fmi3::PutState>(f[4]);
+    unit->free_state = function<Fmi3::State>(f[5]);
+    unit->inputs = inputs;
+    unit->outputs = outputs;
+    unit->in = std::move(in);
+    unit->out = std::move(out);
+    return add(std::move(unit));
+}
+
+void Builder::post(int number, int version, std::uintptr_t post_step) {
+    Unit *unit = program.units.at(static_cast<std::size_t>(number)).get();
+    (version == 2 ? static_cast<Fmi2 *>(unit)->post_step : static_cast<Fmi3 *>(unit)->post_step) = function<PostStep>(post_step);
+    auto &away = program.machine.away;
+    away.resize(std::max(away.size(), static_cast<std::size_t>(number) + 1));
+    away[static_cast<std::size_t>(number)] = true;
+}
+
+void Builder::typed(int number, int version, std::uintptr_t component, std::size_t inputs, std::size_t outputs) {
+    auto unit = std::make_unique<Typed>();
+    auto &place = program.units.at(static_cast<std::size_t>(number));
+    unit->base = std::move(place);
+    unit->component = reinterpret_cast<void *>(component);
+    unit->version = version;
+    unit->inputs = inputs;
+    unit->outputs = outputs;
+    place = std::move(unit);
+}
+
+void Builder::typed_group(int number, bool input, int type, Indices references, Indices positions, std::uintptr_t function) {
+    auto &unit = static_cast<Typed &>(*program.units.at(static_cast<std::size_t>(number)));
+    std::vector<unsigned char> buffer(positions.size() * sizeof(double));
+    (input ? unit.in : unit.out)
+        .push_back({static_cast<Type>(type), std::move(references), std::move(positions), function, std::move(buffer)});
+}
+
+void Builder::scale(std::uint32_t target, std::uint32_t source, double gain, double offset) {
+    couple_stage().scaled.push_back({target, source, gain, offset});
+}
+
+void Builder::link(std::uint32_t source, std::uint32_t first, std::uint32_t stride, double gain, double offset,
+              std::uint32_t memory, Numbers ww, Numbers ws, Numbers uw) {
+    const auto history = static_cast<std::uint32_t>(ws.size());
+    if (history > max_history) throw std::invalid_argument("a coupling remembers more numbers than the kernel holds");
+    const auto powers = static_cast<std::uint32_t>(uw.size() / history);
+    couple_stage().links.push_back(
+        {source, first, stride, gain, offset, memory, history, powers, std::move(ww), std::move(ws), std::move(uw)});
+}
+
+void Builder::mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets) {
+    Mix mix{};
+    mix.targets = std::move(targets);
+    mix.memory = memory;
+    mix.size = size;
+    mix.update = std::move(update);
+    mix.input = std::move(input);
+    mix.offsets = std::move(offsets);
+    mix.fresh.resize(size);
+    couple_stage().mixes.push_back(std::move(mix));
+}
+
+void Builder::settle(long long startup, const Pairs &shifts, const Pairs &samples, const Taps &taps) {
+    Mix &mix = couple_stage().mixes.back();
+    mix.startup = startup;
+    for (auto [to, from] : shifts) mix.shifts.push_back({to, from});
+    for (auto [slot, output] : samples) mix.samples.push_back({slot, output});
+    for (const auto &row : taps) {
+        for (auto [slot, gain] : row) mix.taps.push_back({slot, gain});
+        mix.ends.push_back(static_cast<std::uint32_t>(mix.taps.size()));
+    }
+}
+
+void Builder::predict(dmd::Predictor &predictor, const Sources &samples, Indices actions, Indices targets, std::uint32_t stride,
+                 std::uint32_t memory, std::pair<int, bool> node_and_fresh, double phase, double period) {
+    Predict made{};
+    made.predictor = &predictor;
+    for (auto [source, gain, offset] : samples)
+        made.samples.push_back({static_cast<std::uint32_t>(made.samples.size()), source, gain, offset});
+    made.u.resize(actions.size());
+    made.x.resize(targets.size());
+    made.next.resize(targets.size());
+    made.actions = std::move(actions);
+    made.targets = std::move(targets);
+    made.stride = stride;
+    made.memory = memory;
+    std::tie(made.node, made.fresh) = node_and_fresh;
+    made.phase = phase;
+    made.period = period;
+    couple_stage().predictions.push_back(std::move(made));
+}
+
+void Builder::external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit) {
+    couple_stage().externals.push_back({first, target, stride, powers, std::move(fit)});
+}
+
+void Builder::shift(int unit, std::uint32_t first, std::uint32_t inputs, std::uint32_t powers, double tau, Numbers cut) {
+    auto made = std::make_unique<Shift>();
+    made->unit = at(unit);
+    made->number = unit;
+    made->first = first;
+    made->inputs = inputs;
+    made->powers = powers;
+    made->kept = static_cast<std::uint32_t>(cut.size() / powers);
+    made->tau = tau;
+    made->buffer.resize(made->kept * inputs);
+    made->cut = std::move(cut);
+    open.back()->push_back(std::move(made));
+}
+
+void Builder::step(int unit, int map, double tau, double duration) {
+    auto &stage = last<Step>();
+    stage.units.push_back({at(unit), unit, map, tau, duration});
+    stage.cost.push_back(0.0);
+    // One unit alone, or units that need the interpreter lock, are never shared between threads.
+    stage.pool = &program.pool;
+    steps.push_back(&stage);
+}
+
+void Builder::keep(int unit, bool put_back, std::uint32_t first, std::size_t width) {
+    auto &saved = program.saved[static_cast<std::size_t>(unit)];
+    saved.resize(width);
+    Sequence &sequence = *open.back();
+    auto *stage = sequence.empty() ? nullptr : dynamic_cast<Keep *>(sequence.back().get());
+    if (!stage || sequence.back().get() == fence || stage->put_back != put_back) {
+        sequence.push_back(std::make_unique<Keep>());
+        stage = static_cast<Keep *>(sequence.back().get());
+        stage->put_back = put_back;
+    }
+    stage->members.push_back({at(unit), unit, first, &saved});
+    keepers.push_back(unit);
+}
+
+void Builder::begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps) {
+    auto made = std::make_unique<Repeat>();
+    made->times = times;
+    made->tolerance = tolerance;
+    made->limit = limit;
+    made->depth = depth;
+    made->sweeps.resize(sweeps);
+    made->counts = &program.sweep_counts;
+    made->residuals = &program.sweep_residuals;
+    repeats.push_back(made.get());
+    open.back()->push_back(std::move(made));
+}
+
+void Builder::column(std::uint32_t first, std::uint32_t stride, Numbers weights) {
+    const auto powers = static_cast<std::uint32_t>(weights.size());
+    program.columns.push_back({first, stride, powers, std::move(weights), false});
+}
+
+void Builder::watch(const Sources &links, Inputs inputs, const Bonds &bonds, Indices owners, std::vector<Indices> groups, bool stop) {
+    auto made = std::make_unique<Monitor>();
+    const Machine &machine = program.machine;
+    for (double y : machine.y) made->outputs.push_back({y, 0.0, 0.0, Interval{y, -y}});
+    for (auto [source, gain, offset] : links) made->links.push_back({source, gain, offset});
+    for (auto &[first, stride, weights] : inputs) made->inputs.push_back({first, stride, std::move(weights)});
+    for (auto [forward, back, ratio] : bonds) made->bonds.push_back({forward, back, ratio});
+    Numbers start = machine.y;
+    for (std::size_t i = links.size(); i < made->inputs.size(); ++i) start.push_back(machine.c[made->inputs[i].first]);
+    made->growth.begin(start, std::move(owners), std::move(groups));
+    made->stop = stop;
+    made->prepare();
+    program.monitor = std::move(made);
+}
+
+void Builder::finish(unsigned threads, int mode, double interval) {
+    if (interval > 0) program.ticker = std::make_unique<Ticker>(interval);
+    bool any = false;
+    for (Step *stage : steps) {
+        // With units in Python this thread keeps the interpreter lock, for which a unit on another thread (a logger
+        // written in Python, say) would wait forever.
+        bool possible = stage->units.size() > 1 && threads > 1 && !program.with_python;
+        stage->parallel = possible ? mode : 0;
+        stage->posted.clear();
+        for (const Stepped &member : stage->units)
+            if (stage->units.size() > 1 && member.unit->posts()) stage->posted.push_back(member);
+        // What other processes do needs no thread here.
+        if (stage->posted.size() + 1 >= stage->units.size() && mode < 1) stage->parallel = 0;
+        any = any || stage->parallel != 0;
+    }
+    specialise(program.instructions);
+    if (any) {
+        program.own_pool = std::make_unique<Pool>(threads - 1);
+        program.pool = program.own_pool.get();
+    }
+}
+
+void Builder::release() {
+    steps.clear();
+    program.instructions.clear();
+    program.units.clear();
+    program.pool = nullptr;
+    program.own_pool.reset();
+    program.ticker.reset();
+}
+
+bool Builder::shared() const {
+    for (const Step *stage : steps)
+        if (stage->parallel == 1) return true;
+    return false;
+}
+
+int Builder::add(std::unique_ptr<Unit> unit) {
+    program.with_python = program.with_python || unit->needs_python();
+    program.units.push_back(std::move(unit));
+    program.saved.resize(program.units.size());
+    program.saved.reserve(1 << 16);  // addresses of saved inputs are kept in instructions
+    return static_cast<int>(program.units.size()) - 1;
+}
+
+}  // namespace cosimo
