@@ -14,7 +14,7 @@ import pytest
 import processes
 from cosimo.core.errors import CheckpointError, OutputError
 from cosimo.execution import recording
-from cosimo.execution.recording import Position, Recorder
+from cosimo.execution.recording import Position, Recorder, checked_batches
 from cosimo.formats.results import ResultFile, convert, read_result
 
 NAMES = ("truck.x", "truck.v")
@@ -70,12 +70,14 @@ def test_messages_show_the_path_as_it_was_given(tmp_path: Path, monkeypatch: pyt
 
 def test_a_stream_that_cannot_be_converted_is_kept(tmp_path: Path) -> None:
     def damaged(stream: Path, target: Path, document: object) -> None:
-        os.truncate(stream, stream.stat().st_size - 600)
+        os.truncate(stream, stream.stat().st_size - 700)
         convert(stream, target, {})
 
     recorder = Recorder(tmp_path / "o.parquet", NAMES, convert=damaged)
     recorder.record(rows(3))
-    with pytest.raises(OutputError, match=r"o\.parquet': .*; all rows are kept in '.*o\.parquet\.partial'"):
+    recorder.flush()
+    recorder.record(rows(3))
+    with pytest.raises(OutputError, match=r"o\.parquet': .*; 3 of 6 rows can be read from '.*o\.parquet\.partial'"):
         recorder.close(complete=True)
     assert [file.name for file in tmp_path.iterdir()] == ["o.parquet.partial"]
 
@@ -229,3 +231,101 @@ def test_no_other_run_begins_while_the_final_file_is_made(tmp_path: Path) -> Non
         recorder.close(complete=True)
     assert told == [True]
     assert len(read_result(path)) == 3
+
+
+# ---- streams that are changed ----------------------------------------------------------------------------------------
+
+
+def flip(path: Path, value: float) -> None:
+    """Change one bit of the first number of this value."""
+    data = bytearray(path.read_bytes())
+    place = data.index(np.float64(value).tobytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_flipped_bit_is_noticed_on_reading(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "o.arrows", NAMES) as recorder:
+        for part in np.split(rows(40), 4):
+            recorder.record(part)
+            recorder.flush()
+        recorder.close(complete=True)
+    assert read_result(tmp_path / "o.arrows").complete
+    flip(tmp_path / "o.arrows", 61.0)  # in the third batch
+    found = read_result(tmp_path / "o.arrows")
+    assert len(found) == 20
+    assert not found.complete
+    assert "row 20 and those after it were changed" in found.warnings[-1].message
+
+
+def test_a_flipped_bit_is_noticed_on_resuming(tmp_path: Path) -> None:
+    position = interrupted(path := tmp_path / "o.arrows")
+    flip(tmp_path / "o.arrows.partial", 61.0)
+    with pytest.raises(CheckpointError, match="row 20 and those after it were changed"):
+        going_on(path, position)
+
+
+def test_a_flipped_bit_does_not_get_into_the_final_file(tmp_path: Path) -> None:
+    def damaged(stream: Path, target: Path, document: object) -> None:
+        flip(stream, 61.0)
+        convert(stream, target, {})
+
+    recorder = Recorder(tmp_path / "o.parquet", NAMES, convert=damaged)
+    recorder.record(rows(10))
+    recorder.flush()
+    recorder.record(rows(40)[10:])
+    with pytest.raises(OutputError, match=r"checksum differs; 10 of 40 rows can be read from '.*o\.parquet\.partial'"):
+        recorder.close(complete=True)
+    assert not (tmp_path / "o.parquet").exists()
+
+
+def test_a_batch_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    import pyarrow
+
+    with Recorder(tmp_path / "o.arrows", NAMES) as recorder:
+        for part in np.split(rows(40), 4):
+            recorder.record(part)
+            recorder.flush()
+        recorder.close(complete=True)
+    reader = pyarrow.ipc.open_stream((tmp_path / "o.arrows").read_bytes())
+    with pyarrow.OSFile(str(tmp_path / "less.arrows"), "wb") as sink, pyarrow.ipc.new_stream(sink, reader.schema) as to:
+        for batch, carried in [entry for number, entry in enumerate(checked_batches(reader)) if number != 2]:
+            to.write_batch(batch, carried)
+    assert len(found := read_result(tmp_path / "less.arrows")) == 10
+    assert not found.complete
+
+
+@pytest.mark.parametrize(
+    ("disturb", "says"),
+    [
+        (lambda path: path.unlink(), "was removed while the run went on; no rows are left"),
+        (lambda path: os.truncate(path, 1000), "was changed by somebody else while the run went on; "),
+        (lambda path: (path.unlink(), path.touch()), "was replaced while the run went on; no rows are left"),
+        (
+            lambda path: path.write_bytes(path.read_bytes() + b"x"),
+            "changed by somebody else .*; 20 of 40 rows can be read",
+        ),
+    ],
+)
+def test_a_stream_that_somebody_touches_is_noticed(
+    disturb: Callable[[Path], object], says: str, tmp_path: Path
+) -> None:
+    recorder = Recorder(tmp_path / "o.csv", NAMES, convert=convert)
+    recorder.record(rows(20))
+    recorder.flush()
+    disturb(tmp_path / "o.csv.partial")
+    recorder.record(rows(40)[20:])
+    with pytest.raises(OutputError, match=says):
+        recorder.flush()
+    assert recorder.close(complete=False) is None  # nothing more is written
+
+
+@pytest.mark.parametrize("which", ["_sink", "_claim"])
+def test_a_descriptor_that_leads_elsewhere_is_noticed(which: str, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "o.csv", NAMES, convert=convert)
+    recorder.record(rows(20))
+    nothing = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(nothing, getattr(recorder._store, which).fileno())
+    os.close(nothing)
+    with pytest.raises(OutputError, match=r"while the run went on; no rows are left"):
+        recorder.flush()

@@ -274,6 +274,13 @@ static void *works_on(void *given) {
     for (;;) sink++;
     return given;
 }
+static int redirects_descriptors(Unit *unit) {
+    const int nothing = open("/dev/null", O_RDWR);
+    if (unit->now.allowed++) return OK;
+    for (int fd = FIRST_DESCRIPTOR; fd < DESCRIPTORS; fd++)
+        if (fcntl(fd, F_GETFD) >= 0) dup2(nothing, fd);
+    return OK;
+}
 static int starts_a_thread(Unit *unit) {
     pthread_t thread;
     if (unit->now.allowed++) return OK;
@@ -358,6 +365,7 @@ static const Fault faults[] = {
     {"fork_return", STEP, forks_and_returns},
     {"quick_exit", STEP, exits_quickly},
     {"exec", STEP, becomes_another},
+    {"redirect", STEP, redirects_descriptors},
     {"thread", STEP, starts_a_thread},
     {"crash_handler", STEP, handles_crashes},
     {"error_terminate", TERMINATE, fails_to_end},

@@ -318,6 +318,61 @@ def in_workplace(judge: Callable[[Path], Seen], line: str = "") -> Trial:
     return trial
 
 
+def redirected(folder: Path, mode: str, number: int) -> Seen:
+    """The unit points all open descriptors elsewhere: of its own worker, or of the process that writes the rows."""
+    write(folder, "redirect")
+    if mode != IN_PROCESS:
+        require_completed(folder, *OPTIONS[mode])
+        return Seen("201 rows: its descriptors are not the master's")
+    # Without --json: the descriptor that the document would go to is one of them.
+    outcome = contract.command(folder, "run", "s.toml", "--output-file", "rows.csv", *OPTIONS[mode])
+    require_contract(outcome, code=7, names=["rows.csv.partial", "while the run went on"])
+    assert not (folder / "rows.csv").exists()
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+def touched(how: str) -> Trial:
+    """Somebody removes or cuts off the stream while the run goes on."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        endless(folder)
+        ready = once_recording(folder / "rows.csv")
+
+        def disturb(process: subprocess.Popen[str]) -> None:
+            ready(process)
+            stream = folder / "rows.csv.partial"
+            stream.unlink() if how == "removed" else os.truncate(stream, 100)
+
+        outcome, *_ = observe(folder, "--output-file", "rows.csv", *OPTIONS[mode], disturb=disturb)
+        require_contract(outcome, code=7, names=["rows.csv.partial", "while the run went on; no rows are left"])
+        return Seen(outcome.line.removeprefix("cosimo: "))
+
+    return trial
+
+
+def flipped(folder: Path, mode: str, number: int) -> Seen:
+    """A bit of the rows that a killed run left flips; the run is not resumed from them."""
+    options = ("--set", "damping=1", "--step-size", "1e-4", "--stop-time", "1e5", "--every", "1000")
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        while not (folder / "cut.csv.checkpoint.earlier").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.kill()
+
+    contract.command(
+        folder, "run", "two-mass", *options, "--output-file", "cut.csv", "--checkpoint-every", "0.2", disturb=disturb
+    )
+    stream = folder / "cut.csv.partial"
+    data = bytearray(stream.read_bytes())
+    place = data.index(np.float64(1e-4 * 1000).tobytes()) + random.Random(number).randrange(8)  # the second row's time
+    data[place] ^= 1 << random.Random(number).randrange(8)
+    stream.write_bytes(data)
+    outcome = contract.command(folder, "resume", "cut.csv", "--json")
+    require_contract(outcome, code=2, names=["cut.csv.partial", "checksum"])
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
 # ---- the sandbox -----------------------------------------------------------------------------------------------------
 
 

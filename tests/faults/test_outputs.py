@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import suite_cases as case
 from contract import COSIMO, command, note, require_contract, require_rows
 
 RUN = ("run", "two-mass", "--step-size", "1e-3", "--stop-time", "1e5", "--json")
@@ -50,6 +51,16 @@ def test_a_full_disk(suffix: str, tmp_path: Path) -> None:
     rows = require_rows(where / name, at_least=10_000)
     assert np.array_equal(rows.time, 1e-3 * np.arange(len(rows)))
     note("disk full", rows=len(rows), wall=outcome.wall)
+
+
+@pytest.mark.parametrize("mode", ["in-process", "isolated"])
+def test_descriptors_that_a_unit_redirects(mode: str, tmp_path: Path) -> None:
+    case.redirected(tmp_path, mode, 0)
+
+
+@pytest.mark.parametrize("how", ["removed", "cut off"])
+def test_rows_that_are_lost_while_the_run_goes_on(how: str, tmp_path: Path) -> None:
+    case.touched(how)(tmp_path, "in-process", 0)
 
 
 @pytest.mark.mounts  # the size of one file cannot tell the two apart: then the rows fail first, as above

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,13 +26,14 @@ CAN_LOCK = fcntl is not None
 
 
 @contextmanager
-def writing(path: Path, remedy: str, *, what: str = "results") -> Iterator[None]:
-    """Turn a failed write into an error that names the file, the cause and the remedy."""
+def writing(path: Path, remedy: str | Callable[[], str], *, what: str = "results") -> Iterator[None]:
+    """Turn a failed write into an error that names the file, the cause and the remedy (or what finds it out)."""
     try:
         yield
     except OSError as error:
         cause = os.strerror(error.errno) if error.errno else str(error)
-        raise OutputError(f"cannot write {what} to '{path}': {cause}; {remedy}.") from None
+        told = remedy if isinstance(remedy, str) else remedy()
+        raise OutputError(f"cannot write {what} to '{path}': {cause}; {told}.") from None
 
 
 @contextmanager

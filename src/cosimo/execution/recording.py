@@ -17,7 +17,8 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -44,6 +45,9 @@ STREAM_SUFFIX = ".partial"
 
 METADATA_KEY = b"cosimo"
 """Where Arrow and Parquet files keep the JSON document that describes the run."""
+
+CHECK_KEY = b"rows"
+"""Where a batch says the number of its first row, how many it has, and their CRC-32, column after column."""
 
 Convert = Callable[[Path, Path, Mapping[str, Any]], None]
 """Turns a finished stream (first path) into the final file (second) that carries the document."""
@@ -281,6 +285,38 @@ def _versions() -> dict[str, str]:
 # ---- the Arrow IPC stream that rows go to; what it holds survives the end of the process -----------------------------
 
 
+class DamagedRows(ValueError):
+    """Rows of a stream that are not those that were written."""
+
+
+def _check(first: int, columns: Iterable[Array]) -> dict[bytes, bytes]:
+    """What a batch tells about its rows."""
+    count = check = 0
+    for column in columns:
+        count, check = len(column), zlib.crc32(np.ascontiguousarray(column).data, check)
+    return {CHECK_KEY: f"{first} {count} {check}".encode()}
+
+
+def checked_batches(reader: Any) -> Iterator[tuple[Any, Mapping[bytes, bytes]]]:
+    """The batches of a stream with what they carry; raises `DamagedRows` at the first that was changed or is missing.
+
+    Streams of earlier versions say nothing about their rows, and are taken as they are.
+    """
+    rows = 0
+    while True:
+        try:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+        except StopIteration:
+            return
+        carried = dict(metadata or {})
+        if (told := carried.get(CHECK_KEY)) is not None:
+            columns = [column.to_numpy() for column in batch.columns]
+            if told != _check(rows, columns)[CHECK_KEY]:
+                raise DamagedRows(f"row {rows} and those after it were changed or are missing: the checksum differs")
+        rows += batch.num_rows
+        yield batch, carried
+
+
 class Stream:
     """The Arrow IPC stream beside the final file.
 
@@ -318,6 +354,7 @@ class Stream:
             self._sink = arrow.OSFile(str(self._path), "ab")
             self._writer = arrow.ipc.new_stream(self._sink, schema)
             self._writer.write_batch(self._batch.slice(0, 0))  # so that the stream can be read from now on
+            self._size = self._length()
 
     def _go_on(self, schema: Any, position: Position) -> None:
         """A fresh stream with the rows of the old one up to the position; it takes its place when it has them all."""
@@ -335,13 +372,14 @@ class Stream:
             self._sink = undo.enter_context(arrow.OSFile(str(new), "ab"))
             self._writer = arrow.ipc.new_stream(self._sink, schema)
             for batch in self._before(position):
-                self._writer.write_batch(batch)
+                self._writer.write_batch(batch, _check(self.written, (part.to_numpy() for part in batch.columns)))
                 self.written += batch.num_rows
             self._writer.write_batch(self._batch.slice(0, 0))
             os.fsync(self._claim.fileno())  # the rows that it replaces are on the disk already
             os.replace(new, self._path)
             bring_names_to_disk(self._path.parent)
             undo.pop_all()  # held as long as the recording goes on
+            self._size = self._length()
 
     def _before(self, position: Position) -> Iterator[Any]:
         """The batches of the old stream up to the position; refuses one that has not all of them."""
@@ -354,10 +392,14 @@ class Stream:
                 found = json.loads((reader.schema.metadata or {}).get(METADATA_KEY, b"{}"))
                 if found.get("run") != position.run or not reader.schema.equals(self._batch.schema):
                     raise CheckpointError(f"'{self.path}' has the rows of another run; give the file of this one.")
-                while missing > 0:
-                    batch = reader.read_next_batch().slice(0, missing)
+                for whole, _ in checked_batches(reader):
+                    if missing <= 0:
+                        break
+                    batch = whole.slice(0, missing)
                     missing -= batch.num_rows
                     yield batch
+                if missing > 0:
+                    raise StopIteration
         except (StopIteration, OSError, ValueError) as problem:  # those of Arrow are among them
             reason = str(problem).rstrip(".") or f"it has {position.written - missing} of {position.written}"
             raise CheckpointError(f"'{self.path}' has not all rows before the checkpoint: {reason}.") from None
@@ -375,8 +417,8 @@ class Stream:
 
     def flush(self) -> None:
         if self._used:
-            with self._guard():
-                self._writer.write_batch(self._batch.slice(0, self._used))
+            columns = (column[: self._used] for column in self._buffer)
+            self._write(self._batch.slice(0, self._used), _check(self.written, columns))
             self.written += self._used
             self._used = 0
         self._flushed = time.monotonic()
@@ -384,10 +426,57 @@ class Stream:
     def close(self, document: Mapping[str, Any]) -> None:
         """Write what waits, then the end."""
         self.flush()
+        nothing = self._batch.slice(0, 0)
+        self._write(
+            nothing, {METADATA_KEY: dump(document), **_check(self.written, (part.to_numpy() for part in nothing))}
+        )
         with self._guard():
-            self._writer.write_batch(self._batch.slice(0, 0), {METADATA_KEY: dump(document)})
             self._writer.close()
             self._sink.close()
+
+    def _write(self, batch: Any, carried: Mapping[bytes, bytes]) -> None:
+        """Write a batch; nobody may have touched the stream since the last one, and this one must have arrived."""
+        self._require_whole()
+        with self._guard():
+            self._writer.write_batch(batch, carried)
+        before, self._size = self._size, self._length()
+        if self._size < before + batch.nbytes:
+            raise self._lost("did not take what was written to it")
+
+    def _length(self) -> int:
+        """Bytes in the file that was opened, wherever it is now."""
+        return os.fstat(self._claim.fileno()).st_size
+
+    def _require_whole(self) -> None:
+        try:
+            if not os.path.samestat(os.fstat(self._claim.fileno()), self._path.stat()):
+                raise self._lost("was replaced")
+        except OSError as problem:
+            raise self._lost("was removed" if problem.errno == errno.ENOENT else "was closed") from None
+        if self._length() != self._size:
+            raise self._lost("was changed by somebody else")
+
+    def _lost(self, how: str) -> OutputError:
+        """The error for a stream that is no longer what was written."""
+        self.failed = True
+        self._release()
+        return OutputError(
+            f"cannot write results to '{self.final}': '{self.path}' {how} while the run went on; {self._kept()}. "
+            f"Leave it alone until the run has ended."
+        )
+
+    def _kept(self) -> str:
+        """What can be read of the rows now."""
+        import pyarrow as arrow
+
+        found = 0
+        with suppress(OSError, ValueError), arrow.memory_map(str(self._path)) as source:
+            for batch, _ in checked_batches(arrow.ipc.open_stream(source)):
+                found += batch.num_rows
+        given = self.written + self._used
+        if found == given:
+            return f"all rows are kept in '{self.path}', which can be read as it is"
+        return f"{found} of {given} rows can be read from '{self.path}'" if found else "no rows are left"
 
     def sync(self) -> Callable[[], None]:
         """See `Recorder.sync`; the stream may be closed meanwhile."""
@@ -403,7 +492,7 @@ class Stream:
 
     def finish(self, document: Mapping[str, Any], convert: Convert | None, *, keep: bool) -> None:
         """Put the final file in place and remove the stream, or keep it; no other run may take its place meanwhile."""
-        with self._claim, writing(self.final, f"all rows are kept in '{self.path}', which can be read as it is"):
+        with self._claim, writing(self.final, self._kept):
             if convert is not None:
                 convert(self._path, self._final, document)
                 if not keep:
@@ -427,8 +516,9 @@ class Stream:
             raise
 
     def _release(self) -> None:
-        self._sink.close()
-        self._claim.close()
+        for file in (self._sink, self._claim):
+            with suppress(OSError):  # a unit may have closed it
+                file.close()
 
 
 def _claim(path: Path, shown: Path) -> IO[bytes]:

@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,10 @@ from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
     METADATA_KEY,
     STREAM_SUFFIX,
+    DamagedRows,
     Position,
     Recorder,
+    checked_batches,
     dump,
 )
 from cosimo.formats.matfile import read_mat, write_mat
@@ -110,11 +112,11 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
             with pyarrow.OSFile(str(stream)) as source:
                 reader = pyarrow.ipc.open_stream(source)
                 schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
-                form.write(_chunks(reader), schema, new)
+                form.write(_chunks(batch for batch, _ in checked_batches(reader)), schema, new)
             if form.sidecar:
                 sidecar(target).write_bytes(dump(document) + b"\n")
                 bring_to_disk(sidecar(target))
-    except pyarrow.ArrowInvalid as problem:
+    except (pyarrow.ArrowInvalid, DamagedRows) as problem:
         raise OSError(str(problem).rstrip(".")) from problem
 
 
@@ -177,20 +179,6 @@ def _reading(path: Path) -> Iterator[None]:
 # ---- Arrow ----------------------------------------------------------------------------------------------------------
 
 
-def _intact(reader: Any) -> Iterator[tuple[pyarrow.RecordBatch, Mapping[str, Any] | None]]:
-    """The batches of a stream with the documents they carry, up to its end or to the first one that is cut off."""
-    import pyarrow
-
-    while True:
-        try:
-            batch, metadata = reader.read_next_batch_with_custom_metadata()
-        except StopIteration:
-            return
-        except (pyarrow.ArrowInvalid, OSError):  # killed, or out of space, while this batch was being written
-            return
-        yield batch, _document(metadata)
-
-
 def _chunks(batches: Batches) -> Iterator[pyarrow.RecordBatch]:
     """The same rows in larger pieces: a slow run flushes few rows at a time."""
     import pyarrow
@@ -251,15 +239,29 @@ def _read_arrow(path: Path) -> Read:
 
 
 def _read_stream(path: Path) -> Read:
-    """Complete is what says so in its last batch."""
+    """Up to its end or to the first batch that is cut off or changed; complete is what says so in its last batch."""
     import pyarrow
 
     with pyarrow.memory_map(str(path)) as source:
         reader = pyarrow.ipc.open_stream(source)
-        found = list(_intact(reader))
-        documents = [_document(reader.schema.metadata), *(document for _, document in found)]
-        newest = next((document for document in reversed(documents) if document is not None), {"complete": False})
-        return Read(reader.schema.names, _rows((batch for batch, _ in found), len(reader.schema)), newest)
+        batches, documents, damage = [], [_document(reader.schema.metadata)], ""
+        try:
+            for batch, metadata in checked_batches(reader):
+                batches.append(batch)
+                documents.append(_document(metadata))
+        except DamagedRows as problem:
+            damage = str(problem)
+        except (pyarrow.ArrowInvalid, OSError):  # killed, or out of space, while this batch was being written
+            pass
+        known = [document for document in documents if document is not None]
+        newest: dict[str, Any] = known[-1] if known else {"complete": False}
+        rows = _rows(batches, len(reader.schema))
+        if damage:
+            told = Warned(
+                f"'{path.name}' is damaged, and is read up to here: {damage}", rows[-1, 0] if len(rows) else 0.0
+            )
+            newest |= {"complete": False, "warnings": [*newest.get("warnings", ()), asdict(told)]}
+        return Read(reader.schema.names, rows, newest)
 
 
 def _write_parquet(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
