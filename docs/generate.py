@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cosimo.formats.scenario import scenario_schema
+from cosimo.formats.scenario_tables import scenario_schema
 from cosimo.papers import reproduce
 
 SCALARS = ("boolean", "integer", "number", "string")

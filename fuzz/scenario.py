@@ -77,7 +77,7 @@ def large() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     """The file as it is."""
     from cosimo.formats import scenario_units
-    from cosimo.formats.findings import Findings
+    from cosimo.formats.findings import FileFindings
     from cosimo.formats.scenario_building import load_scenario
 
     _files()
@@ -85,5 +85,5 @@ def check(data: bytes) -> None:
     path.write_bytes(data)
     # A mutated name could be any module of Python's library.
     with patch.object(scenario_units, "_import", _refuse):
-        loaded = load_scenario(path, Findings())
+        loaded = load_scenario(path, FileFindings())
     loaded.system.loops()

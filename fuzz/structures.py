@@ -97,14 +97,14 @@ def large() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """Description, parameter set and mapping, in files of their own."""
-    from cosimo.formats.findings import Findings
+    from cosimo.formats.findings import FileFindings
     from cosimo.formats.ssp import load_ssp
 
     there = _files()
     parts = [*data.split(CUT, 2), b"", b""]
     for name, content in zip(("s.ssd", "p.ssv", "m.ssm"), parts, strict=False):
         (there / name).write_bytes(content)
-    findings = Findings()
+    findings = FileFindings()
     loaded = load_ssp(there / "s.ssd", findings)
     loaded.system.loops()
     [str(finding) for finding in findings.all]

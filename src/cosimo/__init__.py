@@ -69,6 +69,9 @@ _HOMES = {
     "Scenario": "cosimo.scenario",
     "run": "cosimo.execution.running",
     "tune": "cosimo.tuning",
+    # Not public: what scenarios need of packages that a plain run never loads.
+    "Memory": "cosimo.analysis.memory",
+    "tuning": "cosimo.tuning",
 }
 
 __all__ = [
@@ -101,9 +104,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cosimo' has no attribute '{name}'")
-    home, _, attribute = _HOMES[name].partition(":")
-    module = importlib.import_module(home)
-    return module if home == f"cosimo.{name}" else getattr(module, attribute or name)
+    module = importlib.import_module(_HOMES[name])
+    return module if module.__name__ == f"cosimo.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -15,23 +15,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cosimo.analysis.memory import Memory
-from cosimo.analysis.recommendation import Recommendation
-from cosimo.analysis.trust import TARGET
+import cosimo
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
-from cosimo.core.result import Result
+from cosimo.core.result import TARGET, Result
 from cosimo.core.system import System
-from cosimo.formats.loaded import Loaded
+from cosimo.formats.loading import Loaded
 from cosimo.formats.loading import load as load_file
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
 
 if TYPE_CHECKING:
+    from cosimo.analysis.recommendation import Recommendation
     from cosimo.analysis.verdict import Verdict
     from cosimo.reporting.report import Report
     from cosimo.tuning import Space, Tuned
 
+_face: Any = cosimo
+"""What the package offers, loaded when it is first used: who only runs never loads the analysis."""
 FEW = 60
 """States up to which a run makes its own verdict where all equations are known: it takes about a second."""
 
@@ -98,12 +99,10 @@ class Scenario:
 
     def analyse(self, master: Master | Recommendation | None = None, **options: Any) -> Verdict:
         """Judge the coupling (`cosimo.analyse`); the verdict is remembered."""
-        from cosimo.analysis.analysing import analyse
-
         chosen = self._chosen(master)
         options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
-        verdict = analyse(self.system, chosen, **options)
-        Memory().remember(verdict, self.system, chosen, options["start"])
+        verdict: Verdict = _face.analyse(self.system, chosen, **options)
+        _face.Memory().remember(verdict, self.system, chosen, options["start"])
         return verdict
 
     def known_verdict(self, master: Master | None = None, stop: float | None = None) -> Verdict | None:
@@ -111,7 +110,7 @@ class Scenario:
         chosen, horizon = self._chosen(master), self.horizon if stop is None else stop - self.start
         if horizon is None or horizon <= 0:
             return None
-        found = Memory().recall(self.system, chosen, self.start, horizon, self.target)
+        found: Verdict | None = _face.Memory().recall(self.system, chosen, self.start, horizon, self.target)
         units = self.system.units.values()
         known = all(unit.linear() is not None for unit in units)
         if found is None and known and sum(len(unit.initial_state) for unit in units) <= FEW:
@@ -122,8 +121,6 @@ class Scenario:
         self, master: Master | Recommendation | None = None, *, stop: float | None = None, **options: Any
     ) -> Result:
         """Run the system (`cosimo.run`); the result carries the verdict where it is known."""
-        from cosimo.execution.running import run
-
         stop = self.stop if stop is None else stop
         if stop is None:
             raise ConfigurationError(f"'{self.system.name}' does not say when to stop; give --stop-time or stop=.")
@@ -133,34 +130,31 @@ class Scenario:
         verdict = scenario.known_verdict(chosen, stop) if options.get("adaptive") is None else None  # of fixed steps
         known = {} if verdict is None else {"verdict": verdict.brief()}
         options["metadata"] = {**self.provenance, **known, **options.get("metadata", {})}
-        return run(self.system, chosen, stop=stop, **options)
+        return cosimo.run(self.system, chosen, stop=stop, **options)
 
     def tune(self, space: Space | None = None, **options: Any) -> Tuned:
         """Search for the master (`cosimo.tune`), the present one among them."""
-        from cosimo.tuning import Settings, Wanted, tune
-
-        settings = options.pop("settings", None) or Settings(wanted=Wanted(self.target))
+        tuning = _face.tuning
+        settings = options.pop("settings", None) or tuning.Settings(wanted=tuning.Wanted(self.target))
         if settings.identify_at is None:
             settings = replace(settings, identify_at=self.step)
         options = {"horizon": self.horizon, "start": self.start, "present": self._present(), **options}
-        return tune(self.system, space, settings=settings, **options)
+        return cosimo.tune(self.system, space, settings=settings, **options)
 
     def report(self, path: str | Path | None = None, *things: Any, **options: Any) -> Report:
         """The page about this scenario and more `things` (`cosimo.report`), written to `path` where it is given."""
-        from cosimo.reporting.report import report
-
         options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
-        page = report(self.system, self.master, *things, **options)
+        page = cosimo.report(self.system, self.master, *things, **options)
         if path is not None:
             page.write(path)
         return page
 
     def _chosen(self, master: Master | Recommendation | None) -> Master:
-        if isinstance(master, Recommendation):
-            if master.master is None:
-                raise ConfigurationError(f"there is no master to use: {master.text}")
-            return master.master
-        return self.master if master is None else master
+        if master is None or isinstance(master, Master):
+            return master or self.master
+        if master.master is None:
+            raise ConfigurationError(f"there is no master to use: {master.text}")
+        return master.master
 
     def _present(self) -> Master | None:
         return self.master if self.step is not None else None

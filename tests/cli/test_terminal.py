@@ -14,9 +14,9 @@ import pytest
 import typer.main
 
 import processes
-from cosimo.cli import app, completing, main
+from cosimo.cli import app, completion, main
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
-from cosimo.masters import words as masters
+from cosimo.couplings import parse_coupling
 from cosimo.papers import PAPERS
 from cosimo.problems import CATALOGUE
 from processes import PLAIN, at_terminal
@@ -168,24 +168,23 @@ def test_the_shell_completes_what_is_known(tmp_path: Path) -> None:
 
 
 def test_completed_words_are_those_that_exist(tmp_path: Path) -> None:
-    assert completing.problems() == list(CATALOGUE)
-    assert completing.papers() == list(PAPERS)
-    assert set(completing.MASTERS) == set(masters.MASTERS)
-    for word in completing.COUPLINGS:
-        masters.parse_coupling(word + {"nepce:": "0.5", "dmd:": "100"}.get(word, ""))
+    assert completion.problems() == list(CATALOGUE)
+    assert completion.papers() == sorted(PAPERS)
+    for word in completion.couplings():
+        parse_coupling(word + {"nepce:": "0.5", "dmd:": "100"}.get(word, ""))
     (tmp_path / ".hidden.fmu").write_text("", encoding="utf-8")
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.fmu").write_text("", encoding="utf-8")
-    assert completing.complete_files(f"{tmp_path}/", (".fmu",)) == [f"{tmp_path}/a.fmu", f"{tmp_path}/folder/"]
-    assert completing.complete_files(f"{tmp_path}/nowhere/", (".fmu",)) == []
-    assert list(completing.variables(tmp_path / "missing.parquet")) == []
+    assert completion.complete_files(f"{tmp_path}/", (".fmu",)) == [f"{tmp_path}/a.fmu", f"{tmp_path}/folder/"]
+    assert completion.complete_files(f"{tmp_path}/nowhere/", (".fmu",)) == []
+    assert list(completion.variables(tmp_path / "missing.parquet")) == []
 
 
 def test_variables_are_completed_from_every_format(tmp_path: Path, cosimo: Cosimo) -> None:
     for suffix in ("parquet", "csv", "arrow", "arrows"):
         file = f"r.{suffix}"
         assert cosimo("run", "two-mass", "--stop-time", "0.01", "-o", file).returncode == 0
-        assert list(completing.variables(tmp_path / file))[:3] == ["one.f", "two.x", "two.v"], suffix
+        assert list(completion.variables(tmp_path / file))[:3] == ["one.f", "two.x", "two.v"], suffix
 
 
 # ---- a newcomer ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import resource
@@ -17,7 +16,7 @@ import pytest
 
 import processes
 from cosimo.analysis.verdict import BRIEF
-from cosimo.cli.tune_options import space_of
+from cosimo.cli.tune import SpaceOptions
 from cosimo.formats.results import read_result
 from cosimo.tuning import Space
 
@@ -86,8 +85,7 @@ def test_advice_is_written_into_the_scenario(tmp_path: Path) -> None:
 
 def test_without_options_tune_has_the_whole_space() -> None:
     """Only then it tries what `analyse` recommends."""
-    defaults = {name: option.default for name, option in inspect.signature(space_of).parameters.items()}
-    assert space_of(**defaults) == Space()
+    assert SpaceOptions().space() == Space()
 
 
 def test_run_writes_rows_that_read_back(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.system import Connection, System, Table
 from cosimo.execution.running import run
-from cosimo.formats.export import Experiment, export_ssp, export_system, export_unit
-from cosimo.formats.model_description import identifier, state_names
+from cosimo.formats.export import SuggestedExperiment, export_ssp, export_system, export_unit, identifier, state_names
 from cosimo.units import Exact, Mechanical, PythonUnit, StateSpace
 
 BOTH = pytest.mark.parametrize("fmi", [2, 3])
@@ -39,7 +38,9 @@ UNITS = {
 @BOTH
 @pytest.mark.parametrize("name", UNITS)
 def test_validation_finds_no_problems(tmp_path, fmi, name):
-    path = export_unit(UNITS[name], tmp_path / "unit.fmu", name=name, fmi=fmi, experiment=Experiment(1e-3, 10.0))
+    path = export_unit(
+        UNITS[name], tmp_path / "unit.fmu", name=name, fmi=fmi, experiment=SuggestedExperiment(1e-3, 10.0)
+    )
     assert validate_fmu(str(path)) == []
     read = fmpy.read_model_description(str(path))
     assert read.fmiVersion == f"{fmi}.0"

@@ -12,7 +12,7 @@ from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError
 from cosimo.formats.export import export_ssp
-from cosimo.formats.findings import Finding, Findings, Place
+from cosimo.formats.findings import FileFindings, Finding, Place
 from cosimo.formats.loading import load, load_with
 from cosimo.problems import find
 
@@ -70,7 +70,7 @@ def test_settings_belong_to_problems(tmp_path: Path) -> None:
 
 
 def test_findings_are_kept_and_not_repeated() -> None:
-    findings, place = Findings(), Place("a.ssd", 3)
+    findings, place = FileFindings(), Place("a.ssd", 3)
     for _ in range(2):
         findings.warn("odd.", place)
         with findings.collect(place):
@@ -93,7 +93,7 @@ def test_findings_are_kept_and_not_repeated() -> None:
 
 def test_findings_of_a_failed_load_can_be_seen(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("x = 1\ny = 2\n")
-    findings = Findings()
+    findings = FileFindings()
     with pytest.raises(FileError):
         load_with(tmp_path / "a.toml", findings)
     assert [finding.line for finding in findings.errors] == [1, 2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from cosimo.formats.matfile import read_mat, write_mat
+from cosimo.formats.results import read_mat, write_mat
 
 NAMES = ["time", "truck.x", "größe.v"]
 ROWS = np.array([[0.5, 1.0, -2.0], [0.6, 1.5, 1e-300], [0.7, np.pi, np.inf], [0.8, -0.0, 7.0]])

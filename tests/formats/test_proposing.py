@@ -8,11 +8,10 @@ import pytest
 
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.unit import UnitOfMeasure
-from cosimo.formats.export import Experiment, export_unit
+from cosimo.formats.export import SuggestedExperiment, export_unit
 from cosimo.formats.information import validate
 from cosimo.formats.loading import load
-from cosimo.formats.proposing import Proposals, propose
-from cosimo.formats.scaffolding import name_units, scaffold
+from cosimo.formats.scaffolding import Proposals, name_units, propose, scaffold
 from cosimo.problems import CATALOGUE
 from cosimo.units import StateSpace
 from cosimo.units.fmi.fmu import Fmu
@@ -121,14 +120,14 @@ def test_the_file_loads_says_why_and_takes_the_fmus_times(tmp_path: Path) -> Non
         tmp_path / "parts" / "mass.fmu",
         name="mass",
         fmi=3,
-        experiment=Experiment(step=0.01, stop=4.0),
+        experiment=SuggestedExperiment(step=0.01, stop=4.0),
     )
     fast = export_unit(
         unit(["position"], ["force"]),
         tmp_path / "parts" / "spring.fmu",
         name="spring",
         fmi=2,
-        experiment=Experiment(step=0.002, stop=2.0),
+        experiment=SuggestedExperiment(step=0.002, stop=2.0),
     )
     path = tmp_path / "system.toml"
     made = scaffold(path, [slow, fast])

@@ -18,9 +18,9 @@ from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, FileError
 from cosimo.core.system import Table
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import Findings
-from cosimo.formats.scenario import scenario_schema
+from cosimo.formats.findings import FileFindings
 from cosimo.formats.scenario_building import load_scenario
+from cosimo.formats.scenario_tables import scenario_schema
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import find
 from cosimo.units import Exact, ForwardEuler, Mechanical, PythonUnit, StateSpace, SymplecticEuler
@@ -379,7 +379,7 @@ def test_start_values_of_python_units_are_checked(tmp_path: Path) -> None:
 
 def test_all_errors_are_found_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = 'stop-time = "x"\nstepsize = 1\n' + FREE.replace("C = 1.0", "C = 'c'\nD = []\nK = 1") + "[master]\nfoo = 1\n"
-    findings = Findings()
+    findings = FileFindings()
     with pytest.raises(FileError, match=r"\(4 more; 'cosimo validate' lists all\)"):
         load_scenario(write(tmp_path, text), findings)
     assert [f.line for f in findings.errors] == [1, 2, 7, 9, 14]
@@ -403,7 +403,7 @@ def test_the_schema_in_the_documentation_is_current() -> None:
     written = (ROOT / "docs" / "scenario.schema.json").read_text(encoding="utf-8")
     now = json.dumps(scenario_schema(), indent=2, ensure_ascii=False) + "\n"
     assert written == now, (
-        "write it anew: python -c 'import json; from cosimo.formats.scenario import scenario_schema; "
+        "write it anew: python -c 'import json; from cosimo.formats.scenario_tables import scenario_schema; "
         "print(json.dumps(scenario_schema(), indent=2, ensure_ascii=False))' > docs/scenario.schema.json"
     )
 

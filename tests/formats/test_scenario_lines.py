@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cosimo.formats.scenario_lines import PARTS, Lines, deep_key
+from cosimo.formats.scenario_reading import PARTS, Lines, deep_key
 
 AWKWARD = '''# comment with [brackets] and "quotes
 "quoted key" = 1

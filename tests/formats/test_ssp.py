@@ -32,11 +32,13 @@ from ssp_builder import (
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.core.system import Connection, System
-from cosimo.formats import ssp_structure
+from cosimo.formats import ssp_files, ssp_structure
 from cosimo.formats.export import export_ssp
 from cosimo.formats.loading import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.problems import find
+from cosimo.units.archives import ArchiveLimits, check_archive
+from cosimo.units.fmi import archive as fmu_archive
 from cosimo.units.fmi.fmu import Fmu
 
 PAIR = component("a") + component("b")
@@ -77,6 +79,25 @@ def test_an_exported_problem_runs_as_it_does_here(tmp_path: Path, fmi: int) -> N
     ours, theirs = (run(s, masters.gauss_seidel(s, 1e-3), stop=0.5) for s in (problem, loaded.system))
     scale = np.abs(ours.values).max()
     assert np.abs(ours.values - theirs.values).max() <= 1e-12 * scale
+
+
+def test_every_archive_is_opened_and_checked_once_to_describe_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = export_ssp(find("two-mass").system(), tmp_path / "m.ssp", fmi=2, step=1e-3, stop=1.0)
+    opened: list[str] = []
+
+    def count(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits) -> int:
+        opened.append(Path(label).name)
+        return check_archive(archive, label, limits)
+
+    monkeypatch.setattr(fmu_archive, "check_archive", count)
+    monkeypatch.setattr(ssp_files, "check_archive", count)
+    loaded = load_ssp(path)
+    assert sorted(opened) == ["m.ssp", "one.fmu", "two.fmu"]
+    for unit in loaded.system.units.values():
+        unit.instantiate(0.0).close()
+    assert sorted(opened[3:]) == ["one.fmu", "two.fmu"], "checked again before anything is extracted"
 
 
 def test_hand_written_descriptions_are_valid(tmp_path: Path) -> None:

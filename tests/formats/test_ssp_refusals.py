@@ -33,7 +33,7 @@ from ssp_builder import (
 
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, FileError, UnsafeInputError
-from cosimo.formats.findings import Findings
+from cosimo.formats.findings import FileFindings
 from cosimo.formats.ssp import load_ssp
 from cosimo.units.archives import ArchiveLimits
 
@@ -160,7 +160,7 @@ def test_parameters_computed_by_others_are_refused(tmp_path: Path) -> None:
 def test_all_errors_are_found_at_once(tmp_path: Path) -> None:
     elements = component("a") + component("b", source="g.fmu") + component("c", connectors("nothing input"))
     wires = wire("a.real_out", "b.real_in") + wire("a.nothing", "c.real_in") + wire("a.text_out", "c.text_in")
-    findings = Findings()
+    findings = FileFindings()
     with pytest.raises(FileError, match=r"\(3 more"):
         load_ssp(write(tmp_path, document(system(elements, wires))), findings)
     assert sorted(f.line or 0 for f in findings.errors) == [6, 7, 11, 12]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from cosimo.cli.isolating import spell_out
+from cosimo.cli.application import spell_out
 from cosimo.formats.loading import load
 
 

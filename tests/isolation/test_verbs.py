@@ -15,7 +15,7 @@ import pytest
 from faulty import build
 
 import processes
-from cosimo.cli.isolating import _REQUEST, _request, isolate_units
+from cosimo.cli.isolation_options import IsolationOptions, isolate_units
 from cosimo.formats.loading import load
 from cosimo.units.fmi.fmu import Fmu
 
@@ -177,12 +177,8 @@ def test_a_sweep_isolates_too(fmu: Path, tmp_path: Path) -> None:
 @pytest.mark.sandbox
 def test_a_sandbox_leaves_no_fmu_out(fmu: Path, tmp_path: Path) -> None:
     system = load(tmp_path / scenario(tmp_path, fmu)).system
-    limits = {"unit_timeout": None, "unit_memory": None}
-    token = _REQUEST.set(_request(isolate=["sick"], sandbox=True, output=None, **limits))  # type: ignore[arg-type]
-    try:
+    with IsolationOptions(isolate=["sick"], sandbox=True).around({}):
         isolate_units(system)
-    finally:
-        _REQUEST.reset(token)
     assert [isinstance(u, Fmu) and u.isolation and u.isolation.sandbox for u in system.units.values()] == [True, True]
 
 

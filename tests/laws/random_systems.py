@@ -8,10 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cosimo import masters
+from cosimo.core.coupling import Coupling
 from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import Connection, System, Table
-from cosimo.couplings import Hold, Nepce
+from cosimo.couplings import COUPLINGS, Hold, Nepce, parse_coupling
+from cosimo.masters import MASTERS
 from cosimo.units import Exact, ForwardEuler, Mechanical, RungeKutta4, StateSpace, SymplecticEuler
 
 MATRIX_SEEDS = st.integers(0, 2**32 - 1)
@@ -81,8 +83,10 @@ def systems(draw: st.DrawFn) -> System:
 
 
 @st.composite
-def couplings(draw: st.DrawFn) -> Hold | Nepce:
-    return draw(st.one_of(st.builds(Hold, st.integers(0, 2)), st.builds(Nepce, st.floats(0, 0.9))))
+def couplings(draw: st.DrawFn) -> Coupling:
+    """Of every kind that has matrices: those of the registry, and NEPCE with any gain."""
+    known = [parse_coupling(word.example) for word in COUPLINGS.values() if word.tuned]
+    return draw(st.one_of(st.sampled_from(known), st.builds(Nepce, st.floats(0, 0.9))))
 
 
 @st.composite
@@ -135,8 +139,9 @@ def cases(draw: st.DrawFn) -> tuple[System, Master]:
         multiples = {name: draw(st.integers(1, 3)) for name in system.names}
         inputs = draw(st.sampled_from(["held", "interpolated"]))
         return system, masters.multirate(system, step, multiples=multiples, inputs=inputs, couplings=chosen)
-    if kind == 1:
-        return system, masters.jacobi_early_read(system, step, couplings=chosen)
+    if kind == 1:  # every master that needs no options, beyond the most usual one
+        word = draw(st.sampled_from([name for name, word in MASTERS.items() if not word.options and name != "jacobi"]))
+        return system, MASTERS[word].build(system, step, couplings=chosen)
     if kind == 2:
         order = draw(st.permutations(system.names))
         return system, masters.iterative(system, step, sweeps=draw(st.integers(1, 4)), order=order, couplings=chosen)

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cosimo import compensate, masters
-from cosimo.cli import app
+from cosimo.cli import app, completion
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import Dmd, Hold, Nepce, parse_coupling
+from cosimo.couplings import COUPLINGS, Dmd, Hold, Nepce, coupling_forms, parse_coupling, tuned_couplings
 from cosimo.formats.scenario_building import load_scenario
+from cosimo.formats.scenario_tables import scenario_schema
 from cosimo.masters import MASTERS, Convergence
 from cosimo.masters.words import (
     MasterOptions,
@@ -31,10 +32,12 @@ from cosimo.masters.words import (
     scenario_lines,
 )
 from cosimo.problems import find, two_mass
+from cosimo.tuning import Space
+from cosimo.tuning.space import FAMILIES, parse_kinds
 from cosimo.units import StateSpace
 from thinning import examples
 
-COUPLINGS = [Hold(0), Hold(1), Hold(2), Nepce(0.25), Dmd(), Dmd(window=100), Dmd(window=30, method="recursive")]
+SEVERAL = [Hold(0), Hold(1), Hold(2), Nepce(0.25), Dmd(), Dmd(window=100), Dmd(window=30, method="recursive")]
 TARGETS = ("one.x2", "one.v2", "two.f")
 
 
@@ -65,7 +68,7 @@ def again(system: System, master: Master) -> Master:
     return build_master(system, base_step(master), options)
 
 
-@pytest.mark.parametrize("coupling", [None, *COUPLINGS], ids=str)
+@pytest.mark.parametrize("coupling", [None, *SEVERAL], ids=str)
 def test_every_master_with_every_coupling_is_read_as_it_was_written(coupling: Coupling | None) -> None:
     system = two_mass()
     special = {"two.f": Nepce(0.5)} if not isinstance(coupling, Dmd) else {}
@@ -247,3 +250,41 @@ def test_words_that_mean_nothing_are_refused() -> None:
             build_master(system, 1e-3, MasterOptions(**{name: value}))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="not both"):
         build_master(system, 1e-3, MasterOptions("iterative", sweeps=2, tolerance=1e-3))
+
+
+# ---- one registry ----------------------------------------------------------------------------------------------------
+
+
+def test_every_word_is_in_help_completion_schema_and_tuning() -> None:
+    """What a user can read or press the tab key for is what the registries hold."""
+    shown = {verb: " ".join(_help(verb)) for verb in ("run", "compare", "tune")}
+    described = json.dumps(scenario_schema()["$defs"]["MasterTable"], ensure_ascii=False)
+    for word in MASTERS:
+        assert word in shown["run"]
+        assert word in shown["compare"]
+        assert word in described
+        assert word in completion.masters()
+    for form in coupling_forms():
+        assert form in shown["run"]
+        assert form in shown["compare"]
+        assert form in described
+        assert "".join(form.partition(":")[:2]) in completion.couplings()
+    assert [word in shown["tune"] for word in tuned_couplings()] == [True] * len(tuned_couplings())
+    assert set(Space().kinds) <= set(parse_kinds(tuned_couplings()))
+    assert set(FAMILIES) == {word for word in MASTERS if MASTERS[word].tuned}
+
+
+def test_tune_builds_every_master_and_coupling_that_it_offers() -> None:
+    system = find("chain").system({"n": 3})
+    space = Space(steps=1e-3, families=FAMILIES, sweeps=(2,), kinds=parse_kinds(tuned_couplings()))
+    structures = space.resolve(system, fastest=10.0, horizon=1.0).structures
+    built = [structure.master(system, 1e-3) for structure in structures]
+    assert {master.name.partition("(")[0] for master in built} == set(FAMILIES)
+    used = {type(coupling) for master in built for coupling in (master.coupling, *master.couplings.values())}
+    assert used == {type(parse_coupling(COUPLINGS[word].example)) for word in tuned_couplings()}
+
+
+def _help(verb: str) -> list[str]:
+    """The help of a verb as words, without the frame around it."""
+    text = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "400"}).stdout
+    return text.replace("│", " ").split()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.formats.scenario_lines import Lines
+from cosimo.formats.scenario_reading import Lines
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
 from cosimo.units.archives import ArchiveLimits, check_archive

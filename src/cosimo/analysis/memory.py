@@ -15,15 +15,17 @@ import sys
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cosimo.analysis.verdict import Verdict
 from cosimo.core.document import plain
 from cosimo.core.master import Master
 from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import MASTERS
+
+if TYPE_CHECKING:
+    from cosimo.analysis.verdict import Verdict
 
 ENVIRONMENT = "COSIMO_CACHE"
 """A folder for the memory, or "off"."""
@@ -78,6 +80,8 @@ class Memory:
             entry = json.loads(path.read_text(encoding="utf-8"))
             if entry["key"] != key:
                 return None
+            from cosimo.analysis.verdict import Verdict  # a run of which nothing is remembered does not load it
+
             verdict = Verdict.from_brief(entry["verdict"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None

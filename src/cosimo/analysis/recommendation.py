@@ -25,11 +25,11 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
 from cosimo.analysis.stability import is_stable
-from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import OutputErrors
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text
 from cosimo.core.master import Master
+from cosimo.core.result import TARGET
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
 from cosimo.couplings import Hold

@@ -16,12 +16,11 @@ from typing import Literal
 from cosimo.analysis.truth import OutputErrors
 from cosimo.core.document import Mark
 from cosimo.core.formatting import DIVERGED, percent
+from cosimo.core.result import TARGET as TARGET
 
 Trust = Literal["yes", "with care", "no", "not assessed"]
 Evidence = Literal["proved", "confirmed", "measured", "none"]
 """proved: all equations are known; confirmed: units were identified and pilot runs agree; measured: pilot runs only."""
-TARGET = 0.01
-"""The error that is small enough unless told otherwise: 1 % of the largest value of an output."""
 CARE = 5.0
 """Errors up to this many targets are used with care: 5 % at the usual target, the accuracy of many parameters."""
 WORDS: dict[Trust, str] = {

@@ -1,7 +1,9 @@
-"""The command line: arguments in, objects out. One module per verb; everything heavy is imported inside the verbs."""
+"""The command line: arguments in, objects out. Everything heavy is imported inside the verbs."""
 
-# Importing a module adds its verbs, in the order in which `cosimo --help` lists them.
-from cosimo.cli import new, analyse, run, resume, plot, compare, tune, sweep, report, files, papers  # noqa: F401, I001
+from cosimo.cli import analyse, files, papers, plot, report, run, studies, tune  # noqa: F401  each adds its verbs
 from cosimo.cli.application import app, main
 
 __all__ = ["app", "main"]
+
+_VERBS = "new analyse run resume plot compensate compare tune sweep report info validate export problems reproduce"
+app.registered_commands.sort(key=lambda command: _VERBS.split().index(command.callback.__name__))  # type: ignore[union-attr]

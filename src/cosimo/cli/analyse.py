@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from cosimo.cli.application import Json, app
-from cosimo.cli.arguments import Scenario, with_system
-from cosimo.cli.isolating import isolating
-from cosimo.cli.voice import hint, present, warn
+from cosimo.cli.application import ALONG, app
+from cosimo.cli.console_output import hint, present, warn
+from cosimo.cli.isolation_options import IsolationOptions
+from cosimo.cli.option_groups import Json, SystemName, numbers
+from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
-ALONG = 12
-"""Times of a run at which `analyse --along` looks, unless it is told."""
+if TYPE_CHECKING:
+    from cosimo.scenario import Scenario
 
 
-class _Analyse(TyperCommand):
-    """Lets `--along` stand alone: as many times of the run as are usual."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given: list[str] = []
-        for word, following in zip(args, [*args[1:], ""], strict=False):
-            given += [word, str(ALONG)] if word == "--along" and not following.lstrip("-").isdigit() else [word]
-        return super().parse_args(ctx, given)
-
-
-@app.command(cls=_Analyse)
-@isolating
-@with_system
+@app.command()
 def analyse(
-    described: Scenario,
+    system: SystemName,
+    master: MasterChoice,
+    isolation: IsolationOptions,
     stop_time: Annotated[float | None, typer.Option(help="Until when errors are followed, in seconds.")] = None,
     at: Annotated[str | None, typer.Option(help="Also at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
@@ -57,7 +47,8 @@ def analyse(
 
     Units whose equations are not known are identified by small experiments, and short pilot runs confirm what follows.
     """
-    scenario = described if stop_time is None else described.changed(stop=stop_time)
+    scenario = master.scenario(system)
+    scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if stop_time is not None and not stop_time > scenario.start:
         raise ConfigurationError(
             f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
@@ -69,19 +60,20 @@ def analyse(
         require_file(scenario)
     allowed = Budget.parse(budget) if budget is not None else None
     with show_on_terminal(PilotProgress(), shown=not json_) as progress:
-        verdict = scenario.analyse(at=_times(at), along=along, pilots=pilots, budget=allowed, progress=progress)
+        times = numbers("--at", at, form="times in seconds separated by commas") if at else ()
+        verdict = scenario.analyse(at=times, along=along, pilots=pilots, budget=allowed, progress=progress)
     present(verdict.document, as_fields=json_, details=details)
-    advice, name = verdict.recommendation, described.provenance["scenario"]["system"]
+    advice = verdict.recommendation
     if write:
         write_advice(scenario, advice)
     if json_:
         return
     if advice is not None and advice.options:
-        hint(f"cosimo run {name} {advice.options}")
+        hint(f"cosimo run {system} {advice.options}")
     elif verdict.trust in ("yes", "with care"):
-        hint(f"cosimo run {name} --output-file {scenario.system.name}.parquet")
+        hint(f"cosimo run {system} --output-file {scenario.system.name}.parquet")
     else:
-        hint(f"cosimo report {name}")
+        hint(f"cosimo report {system}")
 
 
 def require_file(scenario: Scenario) -> Path:
@@ -106,10 +98,3 @@ def write_advice(scenario: Scenario, advice: Any) -> None:
     path = require_file(scenario)
     kept = write_master(path, advice.point.master, scenario.system)
     warn(f"'{path}' now has the recommended master; the old file is '{kept}'")
-
-
-def _times(text: str | None) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in (text or "").split(",") if word.strip())
-    except ValueError:
-        raise ConfigurationError(f"--at wants times in seconds separated by commas, not '{text}'.") from None

@@ -1,4 +1,4 @@
-"""The application that the verbs join: `@app.command()` gives each what all have (voice.py, completing.py)."""
+"""The application that the verbs join: `@app.command()` gives each what all have (option_groups.py, completion.py)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,54 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from cosimo.cli.completing import completing
-from cosimo.cli.isolating import spell_out
-from cosimo.cli.voice import Json, complain, say, speaking
+from cosimo.cli.completion import SYSTEMS, add_completion
+from cosimo.cli.console_output import Loudness, complain, say
+from cosimo.cli.option_groups import ALL, compose, known_words
 from cosimo.core.errors import CosimoError, Interrupted, RunError
 
-__all__ = ["Json", "app", "main", "say", "words"]
+ALONG = 12
+"""Times of a run at which `analyse --along` looks, unless it is told."""
+
+
+class _Verb(TyperCommand):
+    """Reads options that may stand alone, and fills the words of masters and couplings into its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spell_out(args))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        options: list[Any] = [option for option in self.params if "{" in (getattr(option, "help", None) or "")]
+        for option in options:
+            for mark, words in known_words():
+                option.help = option.help.replace(mark, words)
+        super().format_help(ctx, formatter)
+
+
+def spell_out(words: list[str]) -> list[str]:
+    """Give options that stand alone the value that this means: `--isolate` all units, `--along` 12 times.
+
+    >>> spell_out(["--isolate", "truck.toml", "--isolate", "motor", "--along"])
+    ['--isolate=*', 'truck.toml', '--isolate', 'motor', '--along=12']
+    """
+    spelled = []
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        last = not following or following.startswith("-")
+        if word == "--isolate" and (last or Path(following).suffix.lower() in SYSTEMS):
+            word = f"--isolate={ALL}"
+        if word == "--along" and not following.lstrip("-").isdigit():
+            word = f"--along={ALONG}"
+        spelled.append(word)
+    return spelled
 
 
 class _Verbs(TyperGroup):
     """Says what an interrupt means, wherever it comes; typer itself would end without a word."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spell_out(args))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -38,14 +68,14 @@ class _Verbs(TyperGroup):
 
 
 class _Application(typer.Typer):
-    """Adds to every verb `--quiet`, `--verbose`, and what the shell can complete."""
+    """Adds to every verb its groups of options, `--quiet` and `--verbose`, and what the shell can complete."""
 
     def command(self, *names: Any, **options: Any) -> Callable[[Any], Any]:
         """As typer's; the function itself stays as it was."""
-        register = super().command(*names, **options)
+        register = super().command(*names, cls=_Verb, **options)
 
         def join(verb: Any) -> Any:
-            register(completing(speaking(verb)))
+            register(add_completion(compose(verb, Loudness)))
             return verb
 
         return join
@@ -84,20 +114,16 @@ def common(
     ] = False,
 ) -> None:
     """Options before the verb."""
+    if not no_validate and archive_limits is None:
+        return
+    from cosimo.units.archives import ENVIRONMENT, VALIDATE, ArchiveLimits
+
+    # Processes that the run starts read the same files.
     if no_validate:
-        from cosimo.units.fmi.archive import VALIDATE
-
-        os.environ[VALIDATE] = "off"  # as below
+        os.environ[VALIDATE] = "off"
     if archive_limits is not None:
-        from cosimo.units.archives import ENVIRONMENT, ArchiveLimits
-
         ArchiveLimits.parse(archive_limits)
-        os.environ[ENVIRONMENT] = archive_limits  # processes that the run starts read the same files
-
-
-def words(text: str) -> tuple[str, ...]:
-    """What stands between the commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+        os.environ[ENVIRONMENT] = archive_limits
 
 
 def _terminate(number: int, frame: object) -> NoReturn:

@@ -1,19 +1,97 @@
-"""The verbs that look at files and write them: `info`, `validate`, `export`."""
+"""The verbs that look at files and write them: `new`, `info`, `validate`, `export`."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import SYSTEM
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.cli.application import app
+from cosimo.cli.console_output import say, warn
+from cosimo.cli.option_groups import SYSTEM, Json, SystemName
+from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from cosimo.formats.scaffolding import Scaffold
+
+FileName = Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)]
 
 
 @app.command()
-def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+def new(
+    scenario: Annotated[Path, typer.Argument(metavar="SYSTEM.toml", help="The scenario file to write.")],
+    fmus: Annotated[list[str], typer.Argument(metavar="FMU…", help="The FMUs to couple; named after their files.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")] = False,
+    json_: Json = False,
+) -> None:
+    """Write a scenario for FMUs, with connections proposed by name, type and unit of measure; then check it.
+
+    Every proposed line says why. What is ambiguous is written as a comment to choose from.
+    """
+    from cosimo.formats.information import validate
+    from cosimo.formats.scaffolding import scaffold
+
+    if scenario.exists() and not force:
+        raise ConfigurationError(f"'{scenario}' is there already; give another name, or --force to replace it.")
+    made = scaffold(scenario, fmus)
+    _write(scenario, made.text)
+    problems = [str(problem) for problem in validate(scenario)]
+    if json_:
+        say(_fields(scenario, made, problems))
+        return
+    say("\n".join(_lines(scenario, made)))
+    for problem in problems:
+        warn(problem)
+    say(f"next: look through {scenario}, then: cosimo analyse {shlex.quote(str(scenario))}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(
+            f"cannot write '{path}': {reason}; choose a folder that exists and can be written to."
+        ) from None
+
+
+def _lines(path: Path, made: Scaffold) -> list[str]:
+    found, times = made.proposals, made.times
+    lines = [f"{path}: {len(made.units)} units, macro step {times.step:g} s, until {times.stop:g} s"]
+    lines += [f"  {one.source} → {one.target}  ({one.reason})" for one in found.connections]
+    for open_ in found.undecided:
+        choices = f": {', '.join(one.source for one in open_.candidates)}" if open_.candidates else ""
+        lines.append(f"  ? → {open_.target}  ({open_.reason}{choices})")
+    signed = [one.target for one in found.connections if one.signed]
+    if signed:
+        lines.append(f"  check the sign of {', '.join(signed)}: what acts on one unit may act back on the other")
+    return lines
+
+
+def _fields(path: Path, made: Scaffold, problems: list[str]) -> dict[str, Any]:
+    found = made.proposals
+
+    def plain(one: Any) -> dict[str, Any]:
+        return {"source": one.source, "target": one.target, "reason": one.reason, "check_sign": one.signed}
+
+    return {
+        "file": str(path),
+        "units": {name: str(unit.path) for name, unit in made.units.items()},
+        "step_size": made.times.step,
+        "stop_time": made.times.stop,
+        "connections": [plain(one) for one in found.connections],
+        "undecided": [
+            {"target": o.target, "reason": o.reason, "candidates": [plain(c) for c in o.candidates]}
+            for o in found.undecided
+        ],
+        "problems": problems,
+    }
+
+
+@app.command()
+def info(target: FileName, json_: Json = False) -> None:
     """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
     from cosimo.formats.information import describe
 
@@ -22,7 +100,7 @@ def info(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], js
 
 
 @app.command()
-def validate(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)], json_: Json = False) -> None:
+def validate(target: FileName, json_: Json = False) -> None:
     """Check an FMU or a system without running it: one line per problem; exit code 2 if there are any, 8 if unsafe."""
     from cosimo.formats.information import validate as find_problems
 
@@ -37,7 +115,7 @@ def validate(target: Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)]
 
 @app.command()
 def export(
-    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
+    target: SystemName,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .fmu or .ssp file, or a folder for all units.")],
     unit: Annotated[str | None, typer.Option(help="Which unit to write as an FMU.")] = None,
     fmi: Annotated[int, typer.Option(help="Version of FMI: 2 or 3.")] = 2,
@@ -51,9 +129,8 @@ def export(
 
 def _export(target: str, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
     """The files written for a system: one FMU of `unit`, an SSP package, or the FMUs of all units in a folder."""
-    from cosimo.formats.export import export_ssp, export_system, export_unit
+    from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit
     from cosimo.formats.loading import load
-    from cosimo.formats.model_description import Experiment, Fmi
 
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs are written for FMI 2 or 3, not {fmi}.")
@@ -64,7 +141,7 @@ def _export(target: str, output: Path, *, unit: str | None, fmi: int, ssp: bool)
     step, stop = loaded.step or 1e-3, loaded.stop or 1.0
     if ssp:
         return [export_ssp(loaded.system, output, fmi=version, step=step, stop=stop)]
-    experiment = Experiment(step=step, stop=stop)
+    experiment = SuggestedExperiment(step=step, stop=stop)
     if unit is None:
         return list(export_system(loaded.system, output, fmi=version, experiment=experiment).values())
     if unit not in loaded.system.units:

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cosimo.cli.application import Json, app, say
+from cosimo.cli.application import app
+from cosimo.cli.console_output import say
+from cosimo.cli.option_groups import Json
 
 
 @app.command()

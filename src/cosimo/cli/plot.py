@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.completing import RESULTS
+from cosimo.cli.application import app
+from cosimo.cli.completion import RESULTS
+from cosimo.cli.console_output import say
+from cosimo.cli.option_groups import Json
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import Scenario, with_targets
-from cosimo.cli.isolating import isolating
+from cosimo.cli.application import app
+from cosimo.cli.completion import RESULTS
+from cosimo.cli.console_output import say
+from cosimo.cli.isolation_options import IsolationOptions
+from cosimo.cli.option_groups import Json
+from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cosimo.core.system import System
     from cosimo.reporting.report import Variation
+    from cosimo.scenario import Scenario
 
 
 @app.command()
-@isolating
-@with_targets
 def report(
-    described: Scenario | None,
     targets: Annotated[
         list[str],
         typer.Argument(metavar="SYSTEM|RESULT…", help="A system, result files of 'cosimo run', or both."),
     ],
+    master: MasterChoice,
+    isolation: IsolationOptions,
     output_file: Annotated[Path, typer.Option("--output-file", "-o", help="The page to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="The heading; default: the name of the system.")] = None,
     run: Annotated[
@@ -50,11 +53,12 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
-    from cosimo.analysis.trust import TARGET
+    from cosimo.core.result import TARGET
     from cosimo.reporting.report import report as make
     from cosimo.reporting.report.computation import Asked, Prepared, prepare, read_runs
 
-    things: list[Any] = [*read_runs(targets)]
+    described = _system(targets, master)
+    things: list[Any] = [*read_runs([name for name in targets if Path(name).suffix in RESULTS])]
     ready, source, variation, horizon = Prepared(), {}, None, stop_time
     if described is None:
         if run or tune or compensate or parameter:
@@ -96,6 +100,16 @@ def report(
         say({"output_file": str(written), "bytes": size, "sections": parts})
     else:
         say(f"{written} ({size / 1e6:.2g} MB): {', '.join(parts)}")
+
+
+def _system(targets: list[str], master: MasterChoice) -> Scenario | None:
+    """The one system among result files, None where there is none."""
+    systems = [target for target in targets if Path(target).suffix not in RESULTS]
+    if len(systems) > 1:
+        raise ConfigurationError(f"'{systems[0]}' and '{systems[1]}' are two systems; give one, and results of it.")
+    if not systems and master.named:
+        raise ConfigurationError(f"{master.named[0]} describes how a system is run; give the system as well.")
+    return master.scenario(systems[0]) if systems else None
 
 
 def _variation(described: Scenario, text: str) -> Variation:

@@ -1,57 +1,91 @@
-"""The verb `run`."""
+"""The verbs that run a system: `run`, and `resume`, which goes on with an interrupted run."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import time
-from collections.abc import Callable
-from dataclasses import Field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import MANY, Scenario, stop_of, with_system
-from cosimo.cli.isolating import isolating
-from cosimo.cli.voice import detail, hint, warn
+from cosimo.cli.application import app
+from cosimo.cli.console_output import detail, hint, say, warn
+from cosimo.cli.isolation_options import IsolationOptions, isolate_units
+from cosimo.cli.option_groups import MANY, Json, OptionGroup, StartTime, StopTime, SystemName
+from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
+    from cosimo.formats.results import ResultFile
+    from cosimo.scenario import Scenario
 
-Said = dict[type, dict[str, Any]]
-"""By class of options, the fields that were given."""
+FILE = "A checkpoint, or the output file of a run with --checkpoint-every."
 
 
-def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb an option for every field that the options of a run offer, and hand it those given, as `said`."""
-    described, _, *own = inspect.signature(verb, eval_str=True).parameters.values()
-    places = {
+@dataclass(frozen=True)
+class Recording(OptionGroup):
+    """What a run writes, and where."""
+
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output-file", "-o", help="Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat."),
+    ] = None
+    variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None
+    every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1
+
+    def build(self, usual: tuple[str, ...] | None) -> ResultFile | None:
+        """The file, None where rows stay in memory; `usual` are the variables that a scenario names."""
+        from cosimo.formats.results import ResultFile
+
+        if self.output_file is None and (self.variable or self.every != 1):
+            raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
+        names = tuple(self.variable) if self.variable else usual
+        return ResultFile(self.output_file, variables=names, every=self.every) if self.output_file else None
+
+
+class RunChoice(OptionGroup):
+    """An option for every field that the options of a run offer (`execution/options.py`)."""
+
+    places: ClassVar[dict[str, tuple[type, Field[Any]]]] = {
         option.metadata["word"] or option.name: (kind, option)
         for kind in (EngineOptions, RunOptions, Checkpoint, Adaptive)
         for option in fields(kind)
         if "help" in option.metadata
     }
 
-    @functools.wraps(verb)
-    def wrapped(described: Scenario, **given: Any) -> None:
-        said: Said = {kind: {} for kind, _ in places.values()}
-        for word, (kind, option) in places.items():
-            if (value := given.pop(word)) is not None:
-                said[kind][option.name] = value
-        verb(described, said, **given)
+    def __init__(self, **given: Any) -> None:
+        self.said: dict[type, dict[str, Any]] = {kind: {} for kind, _ in self.places.values()}
+        for word, (kind, option) in self.places.items():
+            if given.get(word) is not None:
+                self.said[kind][option.name] = given[word]
 
-    added = [_parameter(word, get_type_hints(kind)[option.name], option) for word, (kind, option) in places.items()]
-    wrapped.__signature__ = inspect.Signature([described, *own, *added])  # type: ignore[attr-defined]
-    del wrapped.__wrapped__
-    return wrapped
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Each is None where it is not given; texts are checked by the class that takes them."""
+        return [_parameter(word, get_type_hints(kind)[o.name], o) for word, (kind, o) in cls.places.items()]
+
+    def build(self, **values: Any) -> RunOptions:
+        """The options of the run, with further `values`."""
+        said, steps = self.said, self.said[Adaptive]
+        if steps and "kind" not in steps:
+            raise ConfigurationError(
+                "tolerances and lengths of steps belong to an adaptive run; give --adaptive as well."
+            )
+        return RunOptions(
+            engine=EngineOptions(**said[EngineOptions]),
+            adaptive=Adaptive(**steps) if steps else None,
+            checkpoint=Checkpoint(**said[Checkpoint]) if said[Checkpoint] else None,
+            **said[RunOptions],
+            **values,
+        )
 
 
 def _parameter(word: str, hint: Any, option: Field[Any]) -> inspect.Parameter:
-    """An option that is None where it is not given; texts are checked by the class that takes them."""
     parts = [part for part in get_args(hint) if part is not type(None)]
     kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
     flags = [f"--{word.replace('_', '-')}"] if kind is bool and option.default is False else []
@@ -60,20 +94,14 @@ def _parameter(word: str, hint: Any, option: Field[Any]) -> inspect.Parameter:
 
 
 @app.command()
-@isolating
-@with_system
-@with_run_options
 def run(
-    described: Scenario,
-    said: Said,
-    start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
-    stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
-    output_file: Annotated[
-        Path | None,
-        typer.Option("--output-file", "-o", help="Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat."),
-    ] = None,
-    variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None,
-    every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1,
+    system: SystemName,
+    master: MasterChoice,
+    recording: Recording,
+    choice: RunChoice,
+    isolation: IsolationOptions,
+    start_time: StartTime = None,
+    stop_time: StopTime = None,
     power_pair: Annotated[
         list[str] | None, typer.Option(help=f"UNIT.INPUT,UNIT.OUTPUT whose product is a power. {MANY}")
     ] = None,
@@ -84,34 +112,48 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
-    from cosimo.formats.results import ResultFile
+    from cosimo.execution.running import execute
+    from cosimo.masters.words import command_options
 
-    start = described.start if start_time is None else start_time
-    stop = stop_of(described, stop_time)
-    described = described.changed(start=start, stop=stop)
+    scenario = master.scenario(system)
+    start, stop = scenario.start if start_time is None else start_time, stop_of(scenario, stop_time)
+    scenario = scenario.changed(start=start, stop=stop)
     if anyway and not check:
         raise ConfigurationError("--anyway belongs to --check; give both, or leave it out.")
-    adaptive = _adaptive(said[Adaptive])
-    if check and adaptive is not None:
+    pairs = [*scenario.power_pairs, *map(_pair, power_pair or ())]
+    output = recording.build(scenario.outputs)
+    options = choice.build(start=start, stop=stop, record="all", output=output, power_pairs=pairs)
+    if check and options.adaptive is not None:
         raise ConfigurationError("--check assesses runs with a fixed step; leave out --adaptive or --check.")
-    if output_file is None and (variable or every != 1):
-        raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
-    patterns = tuple(variable) if variable else described.outputs
-    output = ResultFile(output_file, variables=patterns, every=every) if output_file else None
-    options = RunOptions(
-        start=start,
-        stop=stop,
-        record="all",
-        output=output,
-        engine=EngineOptions(**said[EngineOptions]),
-        adaptive=adaptive,
-        power_pairs=[*described.power_pairs, *map(_pair, power_pair or ())],
-        checkpoint=Checkpoint(**said[Checkpoint]) if said[Checkpoint] else None,
-        **said[RunOptions],
-    )
-    verdict = _assessed(described, check, anyway) if options.adaptive is None else None
-    described = described.changed(provenance={**described.provenance, "verdict": verdict})
-    _run(described, replace(options, metadata=described.provenance), json_)
+    verdict = _assessed(scenario, check, anyway) if options.adaptive is None else None
+    metadata = {**scenario.provenance, "verdict": verdict}
+    detail(f"from {start:g} s to {stop:g} s by the {'adaptive' if options.adaptive else options.engine.kind} engine")
+
+    def go(progress: Any) -> Result:
+        return execute(scenario.system, scenario.master, replace(options, metadata=metadata, progress=progress))
+
+    asking = f"cosimo analyse {system} {command_options(scenario.master, scenario.system)}".rstrip()
+    _run_and_report(go, (start, stop, scenario.master.step), options.path, json_, asking, metadata)
+
+
+@app.command()
+def resume(
+    file: Annotated[Path, typer.Argument(metavar="CHECKPOINT|OUTPUT", help=FILE)],
+    isolation: IsolationOptions,
+    json_: Json = False,
+) -> None:
+    """Go on with an interrupted run from its last checkpoint, as if nothing had happened.
+
+    The macro step after the checkpoint is made again first and must give the same values, bit by bit.
+    """
+    from cosimo.formats.resuming import resumable
+
+    found = resumable(file)
+    isolate_units(found.system)
+    start = found.options.start + found.saved["step"] * found.master.step
+    detail(f"going on from t = {start:g} s to {found.options.stop:g} s")
+    span = (start, found.options.stop, found.master.step)
+    _run_and_report(lambda progress: found.run(progress=progress), span, found.options.path, json_)
 
 
 def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] | None:
@@ -125,12 +167,6 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
     return verdict.brief()
 
 
-def _adaptive(said: dict[str, Any]) -> Adaptive | None:
-    if said and "kind" not in said:
-        raise ConfigurationError("tolerances and lengths of steps belong to an adaptive run; give --adaptive as well.")
-    return Adaptive(**said) if said else None
-
-
 def _pair(text: str) -> tuple[str, str]:
     into, _, out = text.partition(",")
     if not into or not out:
@@ -138,53 +174,49 @@ def _pair(text: str) -> tuple[str, str]:
     return into.strip(), out.strip()
 
 
-def _run(described: Scenario, options: RunOptions, as_json: bool) -> None:
-    from cosimo.execution.running import execute
-    from cosimo.masters.words import command_options
+def _run_and_report(
+    go: Callable[[Any], Result],
+    span: tuple[float, float, float],
+    path: Path | None,
+    as_json: bool,
+    asking: str = "cosimo analyse",
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Run with a bar from start to stop by a step (`span`), and say what came out, also where the run fails.
+
+    `asking` is the command that would assess the run; `metadata` is what a result without a file does not carry.
+    """
     from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
     begin = time.perf_counter()
     failure: RunError | None = None
-    system, master = described.system, described.master
-    kind = "adaptive" if options.adaptive else options.engine.kind
-    detail(f"from {options.start:g} s to {options.stop:g} s by the {kind} engine")
     try:
-        with show_on_terminal(RunProgress(options.start, options.stop, master.step), delay=DELAY) as progress:
-            result = execute(system, master, replace(options, progress=progress))
+        with show_on_terminal(RunProgress(*span), delay=DELAY) as progress:
+            result = go(progress)
     except RunError as error:
         if error.result is None:
             raise
         failure, result = error, error.result
-    result.info.setdefault("verdict", described.provenance.get("verdict"))
-    result.info.setdefault("scenario", described.provenance.get("scenario"))
-    asking = f"{described.provenance['scenario']['system']} {command_options(master, system)}"
-    wall = time.perf_counter() - begin
-    report_run(result, wall, options.path, as_json, failure, asking=f"cosimo analyse {asking.rstrip()}")
+    for key in ("verdict", "scenario") if metadata is not None else ():
+        result.info.setdefault(key, (metadata or {}).get(key))
+    _report_run(result, time.perf_counter() - begin, path, as_json, failure, asking)
     if failure is not None:
         raise failure
 
 
-def report_run(
-    result: Result,
-    wall: float,
-    path: object,
-    as_json: bool,
-    failure: RunError | None,
-    *,
-    asking: str = "cosimo analyse",
+def _report_run(
+    result: Result, wall: float, path: Path | None, as_json: bool, failure: RunError | None, asking: str
 ) -> None:
-    """Say what came out of a run, also of one that failed; `asking` is the command that would assess it."""
     from cosimo.reporting.documents import run_fields
 
     fields = run_fields(result, wall, str(path) if path else None)
-    verdict = fields["verdict"]
     detail(f"stepping the units took {result.info.get('stepping_time', 0.0):.3g} s of {wall:.3g} s")
     if as_json:
         if failure is not None:
             fields |= {"error": str(failure), "exit_code": failure.exit_code, **failure.fields()}
         say(fields)
         return
-    _say_trust(verdict, asking)
+    _say_trust(fields["verdict"], asking)
     for warned in result.warnings:
         warn(warned)
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"

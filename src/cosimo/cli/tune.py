@@ -1,52 +1,171 @@
-"""The verb `tune`."""
+"""The verb `tune`, and its options: the space that is searched, and how."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from cosimo.cli.analyse import require_file, write_advice
-from cosimo.cli.application import Json, app, say
-from cosimo.cli.arguments import MANY, SYSTEM, load_target
-from cosimo.cli.isolating import isolating
-from cosimo.cli.tune_options import Plan, assembled, plan_of, space_of
-from cosimo.cli.voice import present
-from cosimo.core.errors import Interrupted
+from cosimo.cli.application import app
+from cosimo.cli.console_output import present, say
+from cosimo.cli.isolation_options import IsolationOptions
+from cosimo.cli.option_groups import MANY, Json, OptionGroup, Settings, SystemName, number, numbers, pairs, split
+from cosimo.cli.system_options import load_target
+from cosimo.core.errors import ConfigurationError, Interrupted
 
 if TYPE_CHECKING:
     from cosimo.scenario import Scenario
+    from cosimo.tuning import Settings as SearchSettings
     from cosimo.tuning import Space, Tuned
+    from cosimo.tuning.space import Steps
+
+
+@dataclass(frozen=True)
+class SpaceOptions(OptionGroup):
+    """What is open, and the limits."""
+
+    step_size: Annotated[
+        str | None, typer.Option(help="Macro step: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
+    ] = None
+    masters: Annotated[str, typer.Option(help="Families to try, separated by commas: {tuned masters}.")] = (
+        "jacobi,gauss-seidel,iterative"
+    )
+    order: Annotated[str | None, typer.Option(help="A fixed calling order, 'a,b,c'; default: all that differ.")] = None
+    groups: Annotated[
+        list[str] | None, typer.Option(help=f"Also try these groups, 'a,b;c': a and b step together. {MANY}")
+    ] = None
+    multiple: Annotated[
+        list[str] | None, typer.Option(help=f"Also try these multiples of the step, 'UNIT=N,UNIT=N'. {MANY}")
+    ] = None
+    sweeps: Annotated[str, typer.Option(help="Numbers of sweeps of iterative masters.")] = "2,3"
+    couplings: Annotated[str, typer.Option(help="Couplings to try, separated by commas: {tuned couplings}.")] = (
+        "hold0,hold1,hold2,nepce"
+    )
+    coupling: Annotated[
+        list[str] | None, typer.Option(help=f"Other couplings for one input, 'UNIT.INPUT=hold0,hold1'. {MANY}")
+    ] = None
+    gains: Annotated[str, typer.Option(help="Range of the gains of nepce.")] = "0:0.95"
+    cannot_restore: Annotated[
+        list[str] | None, typer.Option(metavar="UNIT", help=f"A unit that must not be rolled back. {MANY}")
+    ] = None
+    compensation: Annotated[
+        bool, typer.Option("--compensation", help="Also try corrected inputs, as by 'compensate'.")
+    ] = False
+    budget: Annotated[float | None, typer.Option(help="The most that a simulated second may cost.")] = None
+
+    def space(self) -> Space:
+        """The space that these options describe."""
+        from cosimo.tuning import Range, Space
+        from cosimo.tuning.space import parse_kinds
+
+        low, high = numbers("--gains", self.gains, ":", "LOW:HIGH", 2)
+        kinds = {t: parse_kinds(split(words)) for t, _, words in (text.partition("=") for text in self.coupling or ())}
+        return Space(
+            steps=self._steps(),
+            families=split(self.masters),
+            order=split(self.order) if self.order else None,
+            groups=tuple([split(group) for group in text.split(";")] for text in self.groups or ()),
+            multiples=tuple(_by_unit("--multiple", text, int) for text in self.multiple or ()),
+            sweeps=tuple(number("--sweeps", word, int, several=True) for word in split(self.sweeps)),
+            kinds=parse_kinds(split(self.couplings)),
+            couplings=kinds,
+            gains=Range(low, high),
+            cannot_restore=tuple(self.cannot_restore or ()),
+            compensation=self.compensation,
+            budget=self.budget,
+        )
+
+    def _steps(self) -> Steps:
+        from cosimo.tuning import Range
+
+        if self.step_size is None:
+            return None
+        if ":" in self.step_size:
+            low, high = numbers("--step-size", self.step_size, ":", "LOW:HIGH", 2)
+            if not low > 0:
+                raise ConfigurationError(f"--step-size wants a range of positive numbers, not '{self.step_size}'.")
+            return Range(low, high)
+        given = numbers("--step-size", self.step_size)
+        return given[0] if len(given) == 1 else given
+
+
+@dataclass(frozen=True)
+class SearchOptions(OptionGroup):
+    """How to search, and what counts."""
+
+    objectives: Annotated[str, typer.Option(help="Separated by commas: error, robustness, cost, radius, defect.")] = (
+        "error,robustness,cost"
+    )
+    target_error: Annotated[
+        float | None,
+        typer.Option("--target-error", "--max-error", help="The error that is small enough, a share: 0.01 is 1 %."),
+    ] = None
+    min_robustness: Annotated[
+        float, typer.Option(help="The change of units that it must bear, a share: 0.25 is ± 25 %.")
+    ] = 0.25
+    evaluations: Annotated[int, typer.Option(help="Candidates to try at most.")] = 2000
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0
+    method: Annotated[str, typer.Option(help="auto, nsga2, nsga3 or grid (every point of a grid).")] = "auto"
+    weight: Annotated[list[str] | None, typer.Option(help=f"UNIT=COST of one step of a unit; default 1. {MANY}")] = None
+    workers: Annotated[int, typer.Option(help="Units that step side by side share the cost.")] = 1
+    measure_cost: Annotated[
+        bool, typer.Option("--measure-cost", help="Time the units: cost in seconds per simulated second.")
+    ] = False
+    backend: Annotated[str, typer.Option(help="Arrays of the batches: numpy, torch, cupy or auto.")] = "numpy"
+    resume: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep evaluations here and go on from it.")] = None
+
+    def settings(self, scenario: Scenario, step: float | None) -> SearchSettings:
+        """For units that are identified at `step`; with `--measure-cost`, they are timed here."""
+        from cosimo.tuning import Cost, Settings, Wanted, measured_weights
+
+        weights = {unit: cost for text in self.weight or () for unit, cost in _by_unit("--weight", text).items()}
+        if self.measure_cost:
+            weights = {**measured_weights(scenario.system, step or 1e-3), **weights}
+        error = scenario.target if self.target_error is None else self.target_error
+        return Settings(
+            method=cast(Any, self.method),
+            cost=Cost(weights, self.workers),
+            wanted=Wanted(error, self.min_robustness),
+            backend=self.backend,
+            resume=self.resume,
+            identify_at=step,
+        )
+
+
+def _by_unit(option: str, text: str, kind: type[Any] = float) -> dict[str, Any]:
+    """Numbers by unit, as 'UNIT=N,UNIT=N'."""
+    given = pairs(option, split(text) or [text], "UNIT=NUMBER")
+    return {unit: number(option, value, kind, several=True) for unit, value in given.items()}
 
 
 @app.command()
-@isolating
-@assembled(space=space_of, plan=plan_of)
 def tune(
-    target: Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)],
-    space: Space,
-    plan: Plan,
+    target: SystemName,
+    space: SpaceOptions,
+    search: SearchOptions,
+    isolation: IsolationOptions,
     verify: Annotated[int, typer.Option(metavar="N", help="Run the N best and show predicted beside measured.")] = 0,
     stop_time: Annotated[float | None, typer.Option(help="Horizon of the errors in seconds.")] = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the front, such as front.png.")] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Put the recommended master into the scenario file; keep the old beside it.")
     ] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")] = None,
+    set_: Settings = None,
     json_: Json = False,
 ) -> None:
     """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
-    from dataclasses import replace
-
     from cosimo.reporting.pictures import draw_front
     from cosimo.scenario import Scenario
 
-    scenario = Scenario.of(load_target(target, set_))
+    searched = space.space()
+    scenario = Scenario.of(load_target(target, set_)[0])
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)
-    found = _tuned(scenario, space, plan, shown=not json_)
+    found = _tuned(scenario, searched, search, shown=not json_)
     found = replace(found, verified=found.verify(verify)) if verify else found
     drawn = str(draw_front(found, figure)) if figure else None
     if json_:
@@ -57,27 +176,21 @@ def tune(
         write_advice(scenario, found.recommendation)
 
 
-def _tuned(scenario: Scenario, space: Space, plan: Plan, *, shown: bool) -> Tuned:
-    from dataclasses import replace
-
+def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bool) -> Tuned:
     from cosimo.reporting.progress import SearchProgress, show_on_terminal
 
-    step = max(space.given, default=scenario.step)
-    plan = plan.timed(scenario.system, step or 1e-3)
-    if plan.target is None:
-        wanted = replace(plan.settings.wanted, error=scenario.target)
-        plan = replace(plan, settings=replace(plan.settings, wanted=wanted))
+    settings = search.settings(scenario, max(space.given, default=scenario.step))
     try:
-        with show_on_terminal(SearchProgress(plan.evaluations), shown=shown) as report:
+        with show_on_terminal(SearchProgress(search.evaluations), shown=shown) as report:
             return scenario.tune(
                 space,
-                objectives=plan.objectives,
-                seed=plan.seed,
-                evaluations=plan.evaluations,
-                settings=replace(plan.settings, identify_at=step),
+                objectives=split(search.objectives),
+                seed=search.seed,
+                evaluations=search.evaluations,
+                settings=settings,
                 progress=report,
             )
     except KeyboardInterrupt:
-        kept = plan.settings.resume
+        kept = search.resume
         text = f"all evaluations are kept, the same command goes on from '{kept}'" if kept else "nothing was kept"
         raise Interrupted(f"interrupted; {text}{'' if kept else '; --resume FILE keeps evaluations'}.") from None

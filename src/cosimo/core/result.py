@@ -18,6 +18,9 @@ from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 if TYPE_CHECKING:
     import pandas
 
+TARGET = 0.01
+"""The error that is small enough unless told otherwise: 1 % of the largest value of an output."""
+
 
 @dataclass(frozen=True)
 class Warned:

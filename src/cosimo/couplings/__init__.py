@@ -93,6 +93,16 @@ class Nepce(Coupling):
     def __str__(self) -> str:
         return f"nepce:{self.alpha:g}"
 
+    @classmethod
+    def parse(cls, argument: str) -> Nepce:
+        """From the text after `nepce:`."""
+        try:
+            return cls(float(argument))
+        except ValueError:
+            raise ConfigurationError(
+                f"coupling 'nepce:{argument}' needs its gain as a number, such as 'nepce:0.6'."
+            ) from None
+
     @property
     def word(self) -> str:
         """With all digits of the gain."""
@@ -110,16 +120,14 @@ class Nepce(Coupling):
 class CouplingWord:
     """How a coupling is written, as `hold1` or `nepce:0.6`, and what it is called.
 
-    `build` makes it from what follows the colon (empty where nothing does) and raises ValueError where that makes no
-    sense; `wanted` then ends the sentence "coupling 'nepce:x' …". `forms` are what help shows, `example` is what
-    `compare` tries, `title` is what people read. `tuned`: `tune` can try it, a gain by numbers of its own.
+    `build` makes it from what follows the colon (empty where nothing does). `forms` are what help shows, `example` is
+    what `compare` tries, `title` is what people read. `tuned`: `tune` can try it, a gain by numbers of its own.
     """
 
     build: Callable[[str], Coupling]
     forms: tuple[str, ...]
     example: str
     title: str = ""
-    wanted: str = ""
     tuned: bool = True
 
 
@@ -127,20 +135,9 @@ COUPLINGS: Mapping[str, CouplingWord] = {
     "hold0": CouplingWord(lambda _: Hold(0), ("hold0",), "hold0"),
     "hold1": CouplingWord(lambda _: Hold(1), ("hold1",), "hold1", "linear extrapolation"),
     "hold2": CouplingWord(lambda _: Hold(2), ("hold2",), "hold2", "quadratic extrapolation"),
-    "nepce": CouplingWord(
-        lambda gain: Nepce(float(gain)),
-        ("nepce:GAIN",),
-        "nepce:0.5",
-        wanted="needs its gain as a number, such as 'nepce:0.6'",
-    ),
-    "dmd": CouplingWord(
-        Dmd.parse,
-        ("dmd", "dmd:WINDOW"),
-        "dmd",
-        "data-driven extrapolation",
-        "is not understood; write dmd, dmd:100 or dmd:100:recursive",
-        tuned=False,  # it has no matrices before it has run
-    ),
+    "nepce": CouplingWord(Nepce.parse, ("nepce:GAIN",), "nepce:0.5"),
+    # It has no matrices before it has run: nothing to tune.
+    "dmd": CouplingWord(Dmd.parse, ("dmd", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False),
 }
 
 
@@ -163,7 +160,4 @@ def parse_coupling(text: str) -> Coupling:
     name, colon, argument = text.strip().partition(":")
     if name not in COUPLINGS or (colon and COUPLINGS[name].forms == (name,)):
         raise UnknownNameError("coupling", text, coupling_forms())
-    try:
-        return COUPLINGS[name].build(argument)
-    except ValueError:
-        raise ConfigurationError(f"coupling '{text}' {COUPLINGS[name].wanted}.") from None
+    return COUPLINGS[name].build(argument)

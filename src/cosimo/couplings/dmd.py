@@ -72,12 +72,14 @@ class Dmd(JointCoupling):
 
     @classmethod
     def parse(cls, argument: str) -> Dmd:
-        """From the text after `dmd:`, as `100` or `100:recursive`; ValueError where it is neither."""
+        """From the text after `dmd:`, as `100` or `100:recursive`."""
         window, _, method = argument.partition(":")
         if window in ("", "auto") and not method:
             return cls()
         if not window.isdigit() or method not in ("", "robust", "recursive"):
-            raise ValueError(argument)
+            raise ConfigurationError(
+                f"coupling 'dmd:{argument}' is not understood; write dmd, dmd:100 or dmd:100:recursive."
+            )
         return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
 
     def predictor(self, joint: Joint, period: float) -> Any:

@@ -56,7 +56,7 @@ class Finding:
         return one_line(f"{where + ': ' if where else ''}{kind}{self.message}")
 
 
-class Findings:
+class FileFindings:
     """Errors and warnings in the order in which they were found; reading ends when there are too many errors."""
 
     def __init__(self) -> None:

@@ -13,9 +13,8 @@ import numpy as np
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import Finding, Findings
-from cosimo.formats.loaded import Loaded
-from cosimo.formats.loading import load, load_with
+from cosimo.formats.findings import FileFindings, Finding
+from cosimo.formats.loading import Loaded, load, load_with
 from cosimo.units.fmi.fmu import Fmu
 
 
@@ -155,7 +154,7 @@ def validate(target: str | Path) -> list[Finding]:
 
     A problem in the file never raises, it is in the list.
     """
-    findings = Findings()
+    findings = FileFindings()
     try:
         loaded = load_with(target, findings)
     except ConfigurationError as error:

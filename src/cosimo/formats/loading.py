@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
 from cosimo.core.system import System
-from cosimo.formats.findings import Findings
-from cosimo.formats.loaded import Loaded
+from cosimo.formats.findings import FileFindings, Finding
+from cosimo.masters import MasterOptions
 from cosimo.units.archives import ArchiveLimits
 
 __all__ = ["SUFFIXES", "Loaded", "load", "load_with"]
 
 SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A system with its default experiment; what the file does not say is None.
+
+    `step`, `start` and `stop` are in seconds. `outputs` are patterns such as `"truck.*"` on the names to record.
+    `warnings` tell what was odd in the file and how it was taken. `power_pairs` are pairs (input, output) of one unit
+    whose product is the power that enters it; `target` the error that is small enough.
+    """
+
+    system: System
+    master: MasterOptions | None = None
+    step: float | None = None
+    start: float | None = None
+    stop: float | None = None
+    outputs: tuple[str, ...] | None = None
+    source: Path | None = None
+    warnings: tuple[Finding, ...] = ()
+    power_pairs: tuple[tuple[str, str], ...] = ()
+    target: float | None = None
 
 
 def load(
@@ -33,12 +55,12 @@ def load(
     >>> load("two-mass").system.names
     ('one', 'two')
     """
-    return load_with(target, Findings(), settings=settings, limits=limits, validate=validate)
+    return load_with(target, FileFindings(), settings=settings, limits=limits, validate=validate)
 
 
 def load_with(
     target: str | Path,
-    findings: Findings,
+    findings: FileFindings,
     *,
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,

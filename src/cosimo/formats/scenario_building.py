@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import importlib
+import importlib.util
+import inspect
 import itertools
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file
 from cosimo.core.system import Connection, System, Table
 from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import Findings, Place
-from cosimo.formats.loaded import Loaded
-from cosimo.formats.scenario import ConnectionTable, MasterTable, Scenario
+from cosimo.formats.findings import FileFindings, Place
+from cosimo.formats.loading import Loaded
 from cosimo.formats.scenario_reading import Source, read_scenario, show_key
-from cosimo.formats.scenario_units import build_unit
+from cosimo.formats.scenario_tables import (
+    ConnectionTable,
+    FmuTable,
+    MasterTable,
+    MechanicalTable,
+    PythonTable,
+    ScenarioTable,
+    StateSpaceTable,
+)
 from cosimo.masters.words import MasterOptions, build_master
+from cosimo.units import Mechanical, PythonUnit, StateSpace
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.isolation import Isolation
 from cosimo.units.fmi.variables import VariableInfo, check_connection
+from cosimo.units.linear import INTEGRATORS
 
 
 def load_scenario(
     path: str | Path,
-    findings: Findings | None = None,
+    findings: FileFindings | None = None,
     *,
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
 ) -> Loaded:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
-    path, findings = Path(path), findings or Findings()
+    path, findings = Path(path), findings or FileFindings()
     limits = limits or ArchiveLimits.from_environment()
     scenario, source = read_scenario(path, findings, limits)
     if scenario.problem is not None:
@@ -79,7 +94,7 @@ def master_options(table: MasterTable) -> MasterOptions:
     return MasterOptions(**fields)
 
 
-def _problem(scenario: Scenario, source: Source, settings: Mapping[str, float]) -> Loaded:
+def _problem(scenario: ScenarioTable, source: Source, settings: Mapping[str, float]) -> Loaded:
     from cosimo.problems import find
 
     table = scenario.problem
@@ -93,7 +108,7 @@ def _problem(scenario: Scenario, source: Source, settings: Mapping[str, float]) 
 
 
 def _system(
-    scenario: Scenario, source: Source, findings: Findings, limits: ArchiveLimits, validate: bool | None
+    scenario: ScenarioTable, source: Source, findings: FileFindings, limits: ArchiveLimits, validate: bool | None
 ) -> System:
     units: dict[str, Unit] = {}
     for name, table in scenario.units.items():
@@ -131,7 +146,7 @@ def _connection(entry: str | ConnectionTable) -> Connection:
     return Connection(start.strip(), end.strip())
 
 
-def _outputs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[str, ...] | None:
+def _outputs(scenario: ScenarioTable, source: Source, system: System, findings: FileFindings) -> tuple[str, ...] | None:
     from cosimo.execution.recording import choose
 
     if scenario.outputs is None:
@@ -143,7 +158,9 @@ def _outputs(scenario: Scenario, source: Source, system: System, findings: Findi
     return tuple(scenario.outputs)
 
 
-def _power_pairs(scenario: Scenario, source: Source, system: System, findings: Findings) -> tuple[tuple[str, str], ...]:
+def _power_pairs(
+    scenario: ScenarioTable, source: Source, system: System, findings: FileFindings
+) -> tuple[tuple[str, str], ...]:
     from cosimo.execution.power_bonds import power_bonds
 
     pairs = tuple((into, out) for into, out in scenario.power_pairs)
@@ -236,3 +253,98 @@ def combine(connection: Connection, gives: VariableInfo, takes: VariableInfo) ->
         offset=connection.gain * conversion.offset + connection.offset,
         convert=False,
     )
+
+
+# ---- the units of a scenario: tables of the file become objects ------------------------------------------------------
+
+
+_LINEAR = ("initial", "micro_steps", "inputs", "outputs", "start")
+_MECHANICAL = ("B", "displacement", "velocity", "acceleration", "feedthrough")
+
+
+def build_unit(
+    name: str,
+    table: FmuTable | StateSpaceTable | MechanicalTable | PythonTable,
+    source: Source,
+    start_time: float,
+    limits: ArchiveLimits | None = None,
+    validate: bool | None = None,
+) -> Unit:
+    """The unit that a table describes; `validate` counts for FMUs whose table does not switch it off."""
+    if isinstance(table, FmuTable):
+        options = FmuOptions(
+            exact_difference=table.exact_difference,
+            logging=table.logging,
+            validate=validate if table.validate_ else False,
+            limits=limits,
+        )
+        return _fmu(name, table, source, start_time, options)
+    if isinstance(table, PythonTable):
+        return _python(table, source)
+    given: dict[str, Any] = {name: getattr(table, name) for name in _LINEAR}
+    if table.integrator is not None:
+        given["integrator"] = INTEGRATORS[table.integrator]()
+    if isinstance(table, StateSpaceTable):
+        return StateSpace(table.A, table.B, table.C, table.D, **given)
+    given |= {name: getattr(table, name) for name in _MECHANICAL}
+    return Mechanical(table.M, table.C, table.K, **given)
+
+
+def _fmu(name: str, table: FmuTable, source: Source, start_time: float, options: FmuOptions) -> Unit:
+    path = source.near(table.fmu)
+    if not os.path.exists(path) and os.path.isdir(path.parent):
+        near = [file.name for file in path.parent.glob("*.fmu")]
+        if near:
+            raise UnknownNameError(f"FMU in '{path.parent}'", path.name, near)
+    isolation = Isolation(timeout=table.timeout, memory=table.memory, sandbox=table.sandbox)
+    if not (table.isolate or table.sandbox) and (table.timeout or table.memory):
+        raise ConfigurationError("'timeout' and 'memory' limit isolated units only; add 'isolate = true'.")
+    return Fmu(
+        path,
+        name=name,
+        parameters=table.parameters,
+        start=table.start,
+        isolate=isolation if table.isolate or table.sandbox else False,
+        experiment=Experiment(start_time=start_time),
+        options=options,
+    )
+
+
+def _python(table: PythonTable, source: Source) -> Unit:
+    where, _, class_name = table.class_.rpartition(":")
+    module = _import(source.near(where) if where.endswith(".py") else where)
+    kinds = {key: value for key, value in vars(module).items() if isinstance(value, type)}
+    if class_name not in kinds:
+        raise UnknownNameError(f"class in '{where}'", class_name, kinds)
+    kind = kinds[class_name]
+    unit = PythonUnit(kind, **table.parameters)
+    try:
+        inspect.signature(kind).bind(**table.parameters)
+    except TypeError as error:
+        raise ConfigurationError(f"class {class_name} does not take these parameters: {error}.") from None
+    for name in table.start:
+        if name not in unit.inputs:
+            raise UnknownNameError(f"input of class {class_name}", name, unit.inputs)
+    unit.start = {**unit.start, **table.start}
+    return unit
+
+
+def _import(where: Path | str) -> Any:
+    """A module by its name, or from a file, which is run anew each time."""
+    try:
+        if isinstance(where, str):
+            return importlib.import_module(where)
+        if not os.path.isfile(where):
+            raise no_such_file(where, (".py",))
+        name = f"cosimo_scenario_{hashlib.sha256(str(where.resolve()).encode()).hexdigest()[:16]}"
+        spec = importlib.util.spec_from_file_location(name, where)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # classes look themselves up there when they are copied or pickled
+        # Not by the loader: it takes compiled code of a file of the same second and size, and leaves such code behind.
+        exec(compile(where.read_bytes(), str(where), "exec"), vars(module))
+        return module
+    except CosimoError:
+        raise
+    except Exception as error:  # whatever the user's file raises
+        raise ConfigurationError(f"'{where}' cannot be imported: {type(error).__name__}: {error}.") from error

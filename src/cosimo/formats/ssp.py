@@ -7,22 +7,30 @@ written.
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from cosimo.core.system import System
-from cosimo.formats.findings import Findings, Place
-from cosimo.formats.loaded import Loaded
-from cosimo.formats.ssp_files import discard
-from cosimo.formats.ssp_flattening import Flattening
-from cosimo.formats.ssp_network import components
-from cosimo.formats.ssp_structure import open_structure
-from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmi.fmu import FmuOptions
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.system import Connection, System
+from cosimo.core.unit import UnitOfMeasure, convert
+from cosimo.formats.findings import FileFindings, Place
+from cosimo.formats.loading import Loaded
+from cosimo.formats.ssp_documents import BoundValue, Scalar
+from cosimo.formats.ssp_files import Files, discard
+from cosimo.formats.ssp_structure import Binding, Connector, SspComponent, SspStructure, Subsystem, Wire, open_structure
+from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.fmi.archive import listing
+from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
+from cosimo.units.fmi.variables import INTEGERS, MANTISSA, VariableInfo, check_connection, parse_value
 
 
 def load_ssp(
     path: str | Path,
-    findings: Findings | None = None,
+    findings: FileFindings | None = None,
     *,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
@@ -31,7 +39,7 @@ def load_ssp(
 
     SSP says nothing about the step: the smallest that an FMU suggests is taken.
     """
-    path, findings = Path(path), findings or Findings()
+    path, findings = Path(path), findings or FileFindings()
     limits = limits or ArchiveLimits.from_environment()
     structure, files = open_structure(path, findings, limits)
     try:
@@ -56,3 +64,406 @@ def load_ssp(
         source=path,
         warnings=tuple(findings.warnings),
     )
+
+
+# ---- from a description to units and connections ---------------------------------------------------------------------
+
+
+class PackedFmu(Fmu):
+    """An FMU from a package, called `label`; it keeps the folder alive into which it was copied out of the package."""
+
+    def __init__(self, component: SspComponent, **given: Any) -> None:
+        self.files: Files = component.files
+        try:
+            super().__init__(component.path, **given)
+            self.label = component.label
+        except ConfigurationError as error:
+            message = str(error).replace(str(component.path), component.label)
+            raise component.place.error(message) from None
+        except UnsafeInputError as error:
+            raise UnsafeInputError(str(error).replace(str(component.path), component.label)) from None
+
+
+class Flattening:
+    """Looks into all FMUs of a structure, distributes values, and yields units and connections."""
+
+    def __init__(self, structure: SspStructure, findings: FileFindings, options: FmuOptions) -> None:
+        self.structure, self.findings, self.options = structure, findings, options
+        self.fmus: dict[Route, Fmu] = {}
+        self._read: dict[Path, PackedFmu] = {}
+        self.components: dict[Route, SspComponent] = dict(components(structure.root))
+        self.experiment = Experiment(start_time=structure.start or 0.0)
+        connectors: dict[Port, Connector] = {}
+        for route, component in self.components.items():
+            with findings.collect(component.place):
+                self.fmus[route] = fmu = self._open(route, component)
+                connectors |= {(route, name): c for name, c in self._describe(fmu, component).items()}
+        self.network = Network(structure.root, connectors, findings)
+        self.values: defaultdict[Route, dict[str, BoundValue]] = defaultdict(dict)
+        self._require_room(options.limits or ArchiveLimits.from_environment())
+        self._bind(structure.root, (), {})
+
+    def _open(self, route: Route, component: SspComponent) -> Fmu:
+        """The FMU of a component; one that many components share is read once."""
+        name, read = ".".join(route), self._read.get(component.path)
+        if read is None:
+            read = PackedFmu(component, name=name, experiment=self.experiment, options=self.options)
+            self._read[component.path] = read
+            return read
+        same = copy.copy(read)
+        same.name, same.label, same.files = name, component.label, component.files
+        return same
+
+    def _require_room(self, limits: ArchiveLimits) -> None:
+        """All FMUs together must stay below the limit that each of them keeps: a package may hold thousands."""
+        total = sum(listing(path, limits).unpacked for path in {fmu.path for fmu in self.fmus.values()})
+        if total > limits.total_size:
+            raise UnsafeInputError(
+                f"the FMUs of '{self.structure.root.place.file}' would take {total:,} bytes unpacked, more than "
+                f"{limits.total_size:,}; {remedy('total_size')}."
+            )
+
+    def units(self) -> dict[str, Fmu]:
+        """The FMUs with their parameters and start values, by their names joined with dots."""
+        units: dict[str, Fmu] = {}
+        for route, fmu in self.fmus.items():
+            component, name = self.components[route], ".".join(route)
+            with self.findings.collect(component.place):
+                if name in units:
+                    raise component.place.error(f"two components come out as '{name}'; rename one.")
+                units[name] = self._with_values(fmu, component, self._given(route, fmu))
+        return units
+
+    def connections(self) -> list[Connection]:
+        """One connection for each input of a component that an output of a component feeds."""
+        found = []
+        for route, fmu in self.fmus.items():
+            for name in fmu.left_out:
+                if (feed := self.network.feeds.get((route, name))) is not None:
+                    with self.findings.collect(feed.wire.place):
+                        raise _refused((route, name), fmu)
+            for info in fmu.variables.values():
+                feed = self.network.feeds.get((route, info.name))
+                if feed is not None and info.causality == "input":
+                    with self.findings.collect(feed.wire.place):
+                        found.append(self._connection((route, info.name), info))
+        return [connection for connection in found if connection is not None]
+
+    # ---- what the FMUs say ---------------------------------------------------------------------------------------
+
+    def _describe(self, fmu: Fmu, component: SspComponent) -> dict[str, Connector]:
+        """The connectors of a component: as declared where that agrees with the FMU, else as the FMU says."""
+        found = {
+            name: Connector(name, info.causality, component.place, unit=info.unit)
+            for name, info in fmu.variables.items()
+        }
+        found |= {name: Connector(name, other.causality, component.place) for name, other in fmu.left_out.items()}
+        for name, declared in component.connectors.items():
+            with self.findings.collect(declared.place):
+                if name in fmu.left_out:
+                    continue
+                if name not in fmu.variables:
+                    raise declared.place.error(
+                        str(UnknownNameError(f"variable of '{component.label}'", name, fmu.variables))
+                    )
+                found[name] = self._agree(declared, fmu.variables[name])
+        return found
+
+    def _agree(self, declared: Connector, info: VariableInfo) -> Connector:
+        if declared.kind != info.causality:
+            raise declared.place.error(
+                f"connector '{declared.name}' is declared as {declared.kind}, but the FMU has the causality "
+                f"{info.causality}; correct its kind."
+            )
+        if declared.type is not None and declared.type != _type(info):
+            self.findings.warn(
+                f"connector '{declared.name}' is declared as {declared.type}, but the FMU has {info.type}; "
+                f"that of the FMU counts.",
+                declared.place,
+            )
+        between = convert(declared.unit, info.unit)
+        if between is None or not between.identity:
+            raise declared.place.error(
+                f"connector '{declared.name}' is declared in '{declared.unit}', but the FMU has '{info.unit}'; correct "
+                f"the unit of the connector or leave it out."
+            )
+        known = info.unit if info.unit is not None and info.unit.exponents is not None else None
+        return replace(declared, unit=known or declared.unit or info.unit)
+
+    # ---- values --------------------------------------------------------------------------------------------------
+
+    def _bind(self, element: Subsystem | SspComponent, route: Route, above: Mapping[str, BoundValue]) -> set[str]:
+        """Give values to an element and all in it, and return the names that meant something.
+
+        A later binding counts before an earlier one, one of an outer system before one of an inner.
+        """
+        given = {name: value for binding in element.bindings for name, value in binding.values.items()} | dict(above)
+        if isinstance(element, SspComponent):
+            matched = self._bind_component(route, given)
+        else:
+            matched = {name for name in given if name in element.connectors}
+            self.values[route] |= {name: given[name] for name in matched}
+            for child, inner in element.elements.items():
+                passed = {name[len(child) + 1 :]: v for name, v in given.items() if name.startswith(child + ".")}
+                if passed or inner.bindings or isinstance(inner, Subsystem):
+                    matched |= {f"{child}.{name}" for name in self._bind(inner, (*route, child), passed)}
+        for binding in element.bindings:
+            self._tell_unmatched(binding, matched)
+        return matched
+
+    def _bind_component(self, route: Route, given: Mapping[str, BoundValue]) -> set[str]:
+        fmu = self.fmus.get(route)
+        if fmu is None:  # reported already; whether the names would have fitted is not known
+            return set(given)
+        matched = {name for name in given if name in fmu.variables}
+        self.values[route] |= {name: given[name] for name in matched}
+        return matched
+
+    def _tell_unmatched(self, binding: Binding, matched: set[str]) -> None:
+        ignored = sorted(set(binding.values) - matched)
+        if ignored:
+            names = ", ".join(ignored[:10]) + (" …" if len(ignored) > 10 else "")
+            self.findings.warn(f"values for unknown names are ignored: {names}.", binding.place)
+
+    def _given(self, route: Route, fmu: Fmu) -> dict[str, Scalar]:
+        """The values of a component: bound to its own names, or coming from a connector of a system around it."""
+        given: dict[str, Scalar] = {}
+        for name, bound in self.values[route].items():
+            with bound.place.blame(show((route, name))):
+                value = bound.resolve(self.network.connectors[route, name].unit)
+                given[name] = parse_value(fmu.variables[name], value)
+        for name, info in fmu.variables.items():
+            if (route, name) in self.network.feeds and info.causality in ("parameter", "input"):
+                value_there = self._arriving((route, name), info)
+                if value_there is not None:
+                    given[name] = value_there
+        return given
+
+    @staticmethod
+    def _with_values(fmu: Fmu, component: SspComponent, given: Mapping[str, Scalar]) -> Fmu:
+        if not given:
+            return fmu
+        parameters = {name: v for name, v in given.items() if fmu.variables[name].causality == "parameter"}
+        start = {name: value for name, value in given.items() if name not in parameters}
+        return PackedFmu(
+            component,
+            name=fmu.name,
+            experiment=fmu.experiment,
+            parameters=parameters,
+            start=start,
+            options=fmu.options,
+        )
+
+    def _arriving(self, port: Port, info: VariableInfo) -> Scalar | None:
+        origin, way = self.network.trace(port)
+        if origin[0] in self.components:
+            if info.causality == "parameter":
+                raise self.network.feeds[port].wire.place.error(
+                    f"parameter {show(port)} is fed by {show(origin)}; parameters computed by another component are "
+                    f"not supported. Give the value in a parameter set."
+                )
+            return None
+        bound = self.values[origin[0]].get(origin[1])
+        if bound is None:
+            return None
+        unit = self.network.connectors[origin].unit
+        value = bound.resolve(unit)
+        passage = self.network.follow(unit or bound.unit, way)
+        if (passage.gain, passage.offset) == (1.0, 0.0):
+            return value
+        if isinstance(value, str | bool):
+            raise bound.place.error(
+                f"the value {value!r} for {show(port)} cannot be transformed like a number; remove the transformation."
+            )
+        return passage.gain * value + passage.offset
+
+    # ---- connections ---------------------------------------------------------------------------------------------
+
+    def _connection(self, port: Port, info: VariableInfo) -> Connection | None:
+        origin, way = self.network.trace(port)
+        if origin[0] not in self.components:
+            return None
+        giver, taker = self.fmus[origin[0]], self.fmus[port[0]]
+        if origin[1] in giver.left_out:
+            raise _refused(origin, giver)
+        source, target = self._primary(giver, origin[1]), self._primary(taker, port[1])
+        for end, found, kind in ((origin, source, "output"), (port, target, "input")):
+            info_there = self.fmus[end[0]].variables[found]
+            if info_there.causality != kind or not info_there.numeric or info_there.alias:
+                variable = self.fmus[end[0]].variables[end[1]]
+                raise ConfigurationError(
+                    f"{show(end)} ({variable.type}, {variable.causality}) cannot be exchanged while running; only "
+                    f"numbers from outputs to inputs can."
+                )
+        passage = self.network.follow(self.network.connectors[origin].unit, way)
+        # Units of measure were converted on the way: what is left to check are the types.
+        check_connection(
+            replace(giver.variables[source], name=show(origin), unit=None), replace(info, name=show(port), unit=None)
+        )
+        ends = show((origin[0], source)), show((port[0], target))
+        return Connection(*ends, passage.gain, passage.offset, convert=False)
+
+    @staticmethod
+    def _primary(fmu: Fmu, name: str) -> str:
+        """The variable that `name` is, or that it is a further name of."""
+        info = fmu.variables[name]
+        if not info.alias:
+            return name
+        same = (o for o in fmu.variables.values() if not o.alias and o.value_reference == info.value_reference)
+        return next((other.name for other in same if other.element == info.element), name)
+
+
+def _refused(port: Port, fmu: Fmu) -> ConfigurationError:
+    """The error for a variable that is not exchanged."""
+    name, reason = show(port), fmu.refusal(port[1])
+    return ConfigurationError(f"{name} {reason}")
+
+
+def _type(info: VariableInfo) -> str:
+    """The type as SSP 1.0 calls it."""
+    if info.type in MANTISSA:
+        return "Real"
+    return "Integer" if info.type in INTEGERS and info.type != "Enumeration" else info.type
+
+
+# ---- nested systems made flat: which connector is fed by which, through all levels -----------------------------------
+# Each connector is a port, written as the path of its element and its name. Seen from inside a system, its own inputs
+# and its elements' outputs give values, its own outputs and its elements' inputs take them; so every port is fed at
+# most once, and following the feeds backwards from an input ends at the output of a component, or at one nobody feeds.
+
+
+Route = tuple[str, ...]
+Port = tuple[Route, str]
+
+_GIVING, _TAKING = ("output", "calculatedParameter"), ("input", "parameter")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A port is given the value of `source` through `wire`."""
+
+    source: Port
+    wire: Wire
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What happens to a value on its way: gain · v + offset, then in `unit`."""
+
+    gain: float
+    offset: float
+    unit: UnitOfMeasure | None
+
+
+def show(port: Port) -> str:
+    """`"element.element.connector"`.
+
+    >>> show((("truck", "axle"), "force"))
+    'truck.axle.force'
+    """
+    return ".".join((*port[0], port[1]))
+
+
+def components(system: Subsystem, route: Route = ()) -> Iterator[tuple[Route, SspComponent]]:
+    """All components at all levels."""
+    for name, element in system.elements.items():
+        if isinstance(element, SspComponent):
+            yield (*route, name), element
+        else:
+            yield from components(element, (*route, name))
+
+
+class Network:
+    """The feeds of all ports; `connectors` are those of the components, systems bring their own."""
+
+    def __init__(self, root: Subsystem, connectors: Mapping[Port, Connector], findings: FileFindings) -> None:
+        self.connectors: dict[Port, Connector] = dict(connectors)
+        self.feeds: dict[Port, Feed] = {}
+        self._findings = findings
+        self._add(root, ())
+
+    def trace(self, port: Port) -> tuple[Port, list[tuple[Port, Wire]]]:
+        """Where the port's value comes from, and the wires from there with the ports they lead to, in this order."""
+        way: list[tuple[Port, Wire]] = []
+        seen = {port}
+        while (feed := self.feeds.get(port)) is not None:
+            way.append((port, feed.wire))
+            port = feed.source
+            if port in seen:
+                raise feed.wire.place.error(
+                    f"the connections through {show(port)} form a circle without a component; remove one."
+                )
+            seen.add(port)
+        return port, way[::-1]
+
+    def follow(self, unit: UnitOfMeasure | None, way: list[tuple[Port, Wire]]) -> Passage:
+        """The transformations and unit conversions along the wires, one after the other.
+
+        A connector without a unit of measure takes the value as it comes, and passes its unit on.
+        """
+        gain, offset = 1.0, 0.0
+        for port, wire in way:
+            target = self.connectors[port].unit
+            if wire.suppress_conversion:
+                unit = target
+            elif target is not None:
+                conversion = convert(unit, target)
+                if conversion is None:
+                    raise wire.place.error(
+                        f"values in '{unit}' cannot be converted to '{target}' of {show(port)}; correct the units, or "
+                        f"set suppressUnitConversion."
+                    )
+                gain, offset = conversion.gain * gain, conversion.gain * offset + conversion.offset
+                unit = target
+            then = wire.transformation
+            gain, offset = then.factor * gain, then.factor * offset + then.offset
+        return Passage(gain, offset, unit)
+
+    def _add(self, system: Subsystem, route: Route) -> None:
+        self.connectors |= {(route, name): connector for name, connector in system.connectors.items()}
+        for name, element in system.elements.items():
+            if isinstance(element, Subsystem):
+                self._add(element, (*route, name))
+        for wire in system.wires:
+            if not system.broken.isdisjoint(element for element, _ in wire.ends if element is not None):
+                continue
+            with self._findings.collect(wire.place):
+                self._connect(system, route, wire)
+
+    def _connect(self, system: Subsystem, route: Route, wire: Wire) -> None:
+        first, second = (self._end(system, route, wire, *end) for end in wire.ends)
+        if first is None or second is None:
+            return
+        # The direction follows from the kinds, not from what is called start and end.
+        (source, gives), (target, takes) = (first, second) if first[1] else (second, first)
+        if gives == takes:
+            kinds = " and ".join(f"{show(port)} ({self.connectors[port].kind})" for port in (first[0], second[0]))
+            raise wire.place.error(
+                f"{kinds} {'both give' if gives else 'both take'} a value; connect an output to an input."
+            )
+        if target in self.feeds:
+            other = show(self.feeds[target].source)
+            raise wire.place.error(f"{show(target)} is fed twice: by {other} and by {show(source)}; remove one.")
+        self.feeds[target] = Feed(source, wire)
+
+    def _end(
+        self, system: Subsystem, route: Route, wire: Wire, element: str | None, connector: str
+    ) -> tuple[Port, bool] | None:
+        """One end of a wire, and whether it gives a value inside this system; None when its element is broken."""
+        if element is not None and element not in system.elements:
+            raise wire.place.error(
+                str(UnknownNameError(f"element of system '{system.name}'", element, system.elements))
+            )
+        port = (route if element is None else (*route, element), connector)
+        found = self.connectors.get(port)
+        if found is None:
+            known = [name for owner, name in self.connectors if owner == port[0]]
+            if not known and element is not None and isinstance(system.elements[element], SspComponent):
+                return None
+            owner = f"system '{system.name}'" if element is None else f"element '{element}'"
+            raise wire.place.error(str(UnknownNameError(f"connector of {owner}", connector, known)))
+        if found.kind not in (*_GIVING, *_TAKING):
+            raise wire.place.error(
+                f"{show(port)} is of kind {found.kind}, which cannot be connected; remove the connection."
+            )
+        return port, found.kind in (_TAKING if element is None else _GIVING)

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
-from cosimo.formats.findings import Findings, Place
+from cosimo.formats.findings import FileFindings, Place
 from cosimo.units.archives import ArchiveLimits, check_archive, remedy
 from cosimo.units.fmi.archive import DAMAGE, TemporaryFolder, open_zip
 
@@ -232,7 +232,7 @@ class ArchiveFiles(Files):
             raise ConfigurationError(f"'{self._name}' cannot be read: {error.strerror or error}.") from None
 
 
-def main_structure(files: ArchiveFiles, findings: Findings) -> str:
+def main_structure(files: ArchiveFiles, findings: FileFindings) -> str:
     """The description to start from: SystemStructure.ssd, or the only one there is."""
     if files.holds(STRUCTURE):
         return STRUCTURE

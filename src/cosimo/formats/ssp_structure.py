@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cosimo.core.errors import UnknownNameError, UnsafeInputError
-from cosimo.formats.findings import Findings
-from cosimo.formats.ssp_elements import Binding, Component, Connector, Structure, Subsystem, Wire
-from cosimo.formats.ssp_files import ArchiveFiles, Files, FolderFiles, discard, main_structure
-from cosimo.formats.ssp_parameters import (
-    Bound,
+from cosimo.core.unit import UnitOfMeasure
+from cosimo.formats.findings import FileFindings, Place
+from cosimo.formats.ssp_documents import (
+    BoundValue,
     Definitions,
+    Element,
+    Transformation,
+    parse,
     read_definitions,
     read_mapping,
     read_parameter_set,
     read_transformation,
 )
-from cosimo.formats.ssp_xml import Element, parse
+from cosimo.formats.ssp_files import ArchiveFiles, Files, FolderFiles, discard, main_structure
 from cosimo.units.archives import ArchiveLimits, remedy
 
 FMU, DEFINITION, PACKAGE = (
@@ -36,7 +39,7 @@ ELEMENTS = 100_000
 class Reading:
     """What has been read so far: findings, the chain of references that led here, the number of elements."""
 
-    findings: Findings
+    findings: FileFindings
     limits: ArchiveLimits
     chain: list[str] = field(default_factory=list)
     elements: int = 0
@@ -63,7 +66,7 @@ class Reading:
             )
 
 
-def read_structure(files: Files, name: str, reading: Reading) -> Structure:
+def read_structure(files: Files, name: str, reading: Reading) -> SspStructure:
     """The description in the file `name`; what can be skipped and reported is, the rest raises."""
     label, findings = files.label(name), reading.findings
     root = parse(files.read(name), label, findings, reading.limits)
@@ -82,7 +85,7 @@ def read_structure(files: Files, name: str, reading: Reading) -> Structure:
         with findings.collect(experiment.place):
             times |= {key: experiment.number(key) for key in times if experiment.get(key) is not None}
     called = root.get("name") or system.get("name") or posixpath.splitext(posixpath.basename(name))[0]
-    return Structure(called, reader.system(system, called), times["startTime"], times["stopTime"])
+    return SspStructure(called, reader.system(system, called), times["startTime"], times["stopTime"])
 
 
 class _StructureReader:
@@ -99,7 +102,7 @@ class _StructureReader:
         """A System element, at the root or nested."""
         for dictionary in element.each("SignalDictionaries", "SignalDictionary"):
             self._refuse(dictionary, "signal dictionary", dictionary.get("name"))
-        elements: dict[str, Component | Subsystem] = {}
+        elements: dict[str, SspComponent | Subsystem] = {}
         for child in (e for group in element.each("Elements") for e in group.children):
             self.reading.count(child)
             with self.findings.collect(child.place):
@@ -117,7 +120,7 @@ class _StructureReader:
         broken = frozenset(named).difference(elements)
         return Subsystem(name, element.place, connectors, bindings, elements, tuple(wires), broken)
 
-    def _element(self, element: Element) -> Component | Subsystem | None:
+    def _element(self, element: Element) -> SspComponent | Subsystem | None:
         if element.tag == "System":
             return self.system(element, element.require("name"))
         if element.tag == "SignalDictionaryReference":
@@ -128,7 +131,7 @@ class _StructureReader:
             self.findings.warn(f"element {element.tag} is unknown; it was left out.", element.place)
         return None
 
-    def _component(self, element: Element) -> Component | Subsystem:
+    def _component(self, element: Element) -> SspComponent | Subsystem:
         name, source = element.require("name"), element.require("source")
         if element.get("implementation") == "ModelExchange":
             raise element.place.error(
@@ -142,7 +145,7 @@ class _StructureReader:
                 path = self.files.on_disk(file)
             bindings = self._bindings(element, path)
             connectors = self._connectors(element)
-            return Component(name, path, self.files.label(file), element.place, connectors, bindings, self.files)
+            return SspComponent(name, path, self.files.label(file), element.place, connectors, bindings, self.files)
         if kind not in (FMU, DEFINITION, PACKAGE):
             raise element.place.error(f"component '{name}' has the type '{kind}'; FMUs, .ssd and .ssp can be read.")
         inner = self._referenced(element, source, kind)
@@ -207,7 +210,7 @@ class _StructureReader:
                 bindings.append(Binding(self._binding(item, component), item.place))
         return tuple(bindings)
 
-    def _binding(self, element: Element, component: Path | None) -> dict[str, Bound]:
+    def _binding(self, element: Element, component: Path | None) -> dict[str, BoundValue]:
         root = self._content(element, "ParameterSet", "ParameterValues", component)
         prefix = element.get("prefix") or ""
         values = {prefix + name: value for name, value in read_parameter_set(root, self.definitions).items()}
@@ -245,7 +248,7 @@ class _StructureReader:
         self.findings.fail(element.place.error(reason), element.place)
 
 
-def open_structure(path: Path, findings: Findings, limits: ArchiveLimits) -> tuple[Structure, Files]:
+def open_structure(path: Path, findings: FileFindings, limits: ArchiveLimits) -> tuple[SspStructure, Files]:
     """The description in an .ssd or the main one of an .ssp, and the files it lives on."""
     if path.suffix.lower() == ".ssd":
         folder = FolderFiles(path.parent, limits)
@@ -266,3 +269,71 @@ def _guess_type(source: str) -> str:
 
 def _descend(element: Element) -> list[Element]:
     return [element, *(e for child in element.children for e in _descend(child))]
+
+
+# ---- a system structure description as data: systems in systems, components, connectors, wires, bound values ---------
+
+
+@dataclass(frozen=True)
+class Connector:
+    """What an element shows to the outside; `type` and `unit` are None where the description is silent."""
+
+    name: str
+    kind: str
+    place: Place
+    type: str | None = None
+    unit: UnitOfMeasure | None = None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A connection as written: two ends (element or None for the system itself, connector), in either direction."""
+
+    ends: tuple[tuple[str | None, str], tuple[str | None, str]]
+    place: Place
+    transformation: Transformation
+    suppress_conversion: bool
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Values for an element by name; `place` is that of the binding."""
+
+    values: Mapping[str, BoundValue]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SspComponent:
+    """An FMU in a system; `label` is the FMU as messages call it, `files` keeps its file on disk alive."""
+
+    name: str
+    path: Path
+    label: str
+    place: Place
+    connectors: Mapping[str, Connector]
+    bindings: tuple[Binding, ...]
+    files: Files
+
+
+@dataclass(frozen=True)
+class Subsystem:
+    """A system: its own connectors, its elements, the wires among them; `broken` elements could not be read."""
+
+    name: str
+    place: Place
+    connectors: Mapping[str, Connector]
+    bindings: tuple[Binding, ...]
+    elements: Mapping[str, SspComponent | Subsystem] = field(default_factory=dict)
+    wires: tuple[Wire, ...] = ()
+    broken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class SspStructure:
+    """A whole description."""
+
+    name: str
+    root: Subsystem
+    start: float | None
+    stop: float | None

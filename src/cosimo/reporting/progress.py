@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from cosimo.core.result import Warned
 
@@ -264,13 +264,11 @@ class SearchProgress:
 
     def __call__(self, standing: SearchStanding | PilotStanding) -> None:
         """Note where the search, or its pilot runs, stand."""
-        from cosimo.analysis.pilots import Standing
-
-        if isinstance(standing, Standing):
+        if not hasattr(standing, "hypervolume"):  # pilot runs; asking for their class would load the analysis
             self._pilots = self._pilots or PilotProgress()
             self._pilots(standing)
         else:
-            self._search, self._pilots = standing, None
+            self._search, self._pilots = cast("SearchStanding", standing), None
 
     @property
     def done(self) -> float:

@@ -28,8 +28,7 @@ from cosimo.core.storage import file_digest
 from cosimo.core.system import Source, System
 from cosimo.core.unit import Unit
 from cosimo.execution.recording import choose
-from cosimo.formats.loaded import Loaded
-from cosimo.formats.loading import SUFFIXES, load
+from cosimo.formats.loading import SUFFIXES, Loaded, load
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.designs import Design, Points
 from cosimo.units.fmi.fmu import Fmu

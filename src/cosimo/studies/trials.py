@@ -20,14 +20,13 @@ from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.memory import Memory
 from cosimo.analysis.model import Measured, Model
 from cosimo.analysis.recommendation import master_cost
-from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.analysis.verdict import Verdict
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_json, as_text
 from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
 from cosimo.core.formatting import cost_text, percent, step_text
 from cosimo.core.master import Master
-from cosimo.core.result import Result
+from cosimo.core.result import TARGET, Result
 from cosimo.core.system import System
 from cosimo.couplings import parse_coupling
 from cosimo.execution.running import run

@@ -23,6 +23,8 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInput
 
 ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
 """The variable with limits for all files that a process reads, as `total-size=8GiB,ratio=1000`."""
+VALIDATE = "COSIMO_VALIDATE"
+"""The variable that switches the validation of descriptions off for a whole process, with the value `off`."""
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 _FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}

@@ -101,6 +101,15 @@ class SymplecticEuler(Integrator):
         return np.concatenate([q + step * v, v], axis=-2)
 
 
+INTEGRATORS: Mapping[str, type[Integrator]] = {
+    "exact": Exact,
+    "forward-euler": ForwardEuler,
+    "runge-kutta-4": RungeKutta4,
+    "symplectic-euler": SymplecticEuler,
+}
+"""The words of scenario files."""
+
+
 def discretise(model: LinearModel, integrator: Integrator, micro_steps: int, duration: float | Array) -> DiscreteModel:
     """The map of `micro_steps` micro steps that together last `duration`; an array of durations gives a stack."""
     n, m = model.B.shape

@@ -9,9 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, OutputError
-from cosimo.core.result import Result
+from cosimo.core.result import TARGET, Result
 from cosimo.reporting.report.contents import Contents, Run, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
 from cosimo.reporting.report.sections import PageSection, sections

@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,9 +29,11 @@ from typing import Any
 from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
 from cosimo.core.guarding import not_temporary, temporary, unwatched
 from cosimo.core.storage import CAN_LOCK, file_digest, hold_path
-from cosimo.units.archives import ArchiveLimits, check_archive, parse_xml, remedy
+from cosimo.units.archives import VALIDATE, ArchiveLimits, check_archive, parse_xml, remedy
 
 DESCRIPTION = "modelDescription.xml"
+LISTED = 1024
+"""Archives whose members are remembered: more than a package holds, and a few megabytes."""
 DAMAGE = (EOFError, zlib.error, NotImplementedError, RuntimeError, ValueError, struct.error, OverflowError)
 """What Python's reader raises on archives that are wrong inside, beside `BadZipFile`."""
 
@@ -46,6 +49,8 @@ def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zi
     try:
         with open_zip(path) as archive:
             check_archive(archive, str(path), limits)
+            unpacked = sum(member.file_size for member in archive.infolist())
+            _note_listing(path, limits, Listing(tuple(archive.namelist()), unpacked))
             yield archive
     except zipfile.BadZipFile as error:
         with path.open("rb") as file:
@@ -68,10 +73,6 @@ def open_zip(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except (ValueError, struct.error, OverflowError, IndexError) as error:
         raise zipfile.BadZipFile(f"its directory makes no sense: {error}") from None
-
-
-VALIDATE = "COSIMO_VALIDATE"
-"""The variable that switches the validation of descriptions off for a whole process, with the value `off`."""
 
 
 def read_description(
@@ -118,16 +119,39 @@ def read_description(
         raise ConfigurationError(f"FMU '{path}': {DESCRIPTION} cannot be understood: {detail.rstrip('.')}.") from None
 
 
-def member_names(path: Path, limits: ArchiveLimits | None = None) -> tuple[str, ...]:
-    """The names of all members."""
-    with open_archive(path, limits) as archive:
-        return tuple(archive.namelist())
+@dataclass(frozen=True)
+class Listing:
+    """The names of all members of an archive, and how many bytes they take once they are extracted."""
+
+    names: tuple[str, ...]
+    unpacked: int
 
 
-def unpacked_size(path: Path, limits: ArchiveLimits) -> int:
-    """How many bytes the FMU takes once it is extracted."""
-    with open_archive(path, limits) as archive:
-        return sum(member.file_size for member in archive.infolist())
+_listings: dict[tuple[object, ...], Listing] = {}
+
+
+def listing(path: Path, limits: ArchiveLimits | None = None) -> Listing:
+    """What is in the archive; one that was opened before, and has not changed since, is not opened again."""
+    limits = limits or ArchiveLimits.from_environment()
+    if (key := _version(path, limits)) not in _listings:
+        with open_archive(path, limits):
+            key = _version(path, limits)
+    return _listings[key]
+
+
+def _note_listing(path: Path, limits: ArchiveLimits, found: Listing) -> None:
+    if len(_listings) >= LISTED:
+        _listings.clear()
+    _listings[_version(path, limits)] = found
+
+
+def _version(path: Path, limits: ArchiveLimits) -> tuple[object, ...]:
+    """Other for every change of a file, and for other limits."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (path, limits)
+    return (path, status.st_size, status.st_mtime_ns, status.st_ino, limits)
 
 
 class Folder:
@@ -264,7 +288,7 @@ def require_whole(library: Path, label: str) -> None:
 
 def _libraries(path: Path, limits: ArchiveLimits | None = None) -> list[str]:
     ends = (".so", ".dll", ".dylib")
-    return [name for name in member_names(path, limits) if name.startswith("binaries/") and name.endswith(ends)]
+    return [name for name in listing(path, limits).names if name.startswith("binaries/") and name.endswith(ends)]
 
 
 # ---- temporary folders of extracted FMUs and packages, also those that a killed process could not remove -------------

@@ -6,7 +6,7 @@ kebab case (`step-size`); snake case is taken too. Keys that nobody knows are re
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
     AfterValidator,
@@ -20,15 +20,22 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from cosimo.couplings import coupling_forms
+from cosimo.masters import MASTERS
+from cosimo.units.linear import INTEGRATORS
+
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 Matrix = float | list[float] | list[list[float]]
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | list[list[Scalar]]
-IntegratorName = Literal["exact", "forward-euler", "runge-kutta-4", "symplectic-euler"]
+if TYPE_CHECKING:
+    IntegratorName = str
+else:
+    IntegratorName = Literal[tuple(INTEGRATORS)]
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of the file; unknown keys are refused."""
 
     model_config = ConfigDict(
@@ -61,7 +68,7 @@ class Table(BaseModel):
         return [field.alias or name for name, field in cls.model_fields.items()]
 
 
-class FmuTable(Table):
+class FmuTable(TomlTable):
     """An FMU for co-simulation."""
 
     fmu: str = Field(description="Path of the FMU, relative to this file.")
@@ -78,7 +85,7 @@ class FmuTable(Table):
     memory: float | None = Field(None, gt=0, description="isolated: megabytes that the FMU may take.")
 
 
-class LinearTable(Table):
+class LinearTable(TomlTable):
     """What state-space and mechanical units share."""
 
     initial: float | list[float] | None = Field(None, description="The state at the start; zero if left out.")
@@ -113,7 +120,7 @@ class MechanicalTable(LinearTable):
     feedthrough: Matrix | None = Field(None, description="Part of the inputs in the outputs, p × m.")
 
 
-class PythonTable(Table):
+class PythonTable(TomlTable):
     """A Python class. Loading the scenario runs the file or module it is in."""
 
     kind: Literal["python"] = Field(description="The kind of unit.")
@@ -125,7 +132,7 @@ class PythonTable(Table):
     start: dict[str, float] = Field({}, description="Values of inputs that are left unconnected.")
 
 
-class ConnectionTable(Table):
+class ConnectionTable(TomlTable):
     """target = gain · source + offset."""
 
     from_: str = Field(description="The output, as 'unit.variable'.")
@@ -134,7 +141,7 @@ class ConnectionTable(Table):
     offset: float = Field(0.0, description="Added after the factor.")
 
 
-class CsvTable(Table):
+class CsvTable(TomlTable):
     """An external input over time."""
 
     csv: str = Field(description="Path of a CSV file with a line of column names, relative to this file.")
@@ -145,22 +152,22 @@ class CsvTable(Table):
     )
 
 
-class ProblemTable(Table):
+class ProblemTable(TomlTable):
     """A built-in problem instead of units."""
 
     name: str = Field(description="Its name; 'cosimo problems' lists them.")
     parameters: dict[str, float] = Field({}, description="Values of its parameters.")
 
 
-class MasterTable(Table):
+class MasterTable(TomlTable):
     """The master algorithm, in the words of the command line."""
 
-    name: str = Field("jacobi", description="jacobi, jacobi-early-read, gauss-seidel, groups, multirate, or iterative.")
+    name: str = Field("jacobi", description=f"One of {', '.join(MASTERS)}.")
     order: str | list[str] | list[list[str]] | None = Field(
         None, description="Units in order: 'a,b,c' or a list; for groups 'a,b;c' or a list of lists."
     )
     couplings: list[str] = Field(
-        [], description="hold0, hold1, hold2, nepce:GAIN, dmd or dmd:WINDOW for all inputs; 'unit.input=hold1' for one."
+        [], description=f"{', '.join(coupling_forms())}: for all inputs; 'unit.input=hold1' for one."
     )
     sweeps: int | None = Field(None, description="iterative: a fixed number of sweeps.")
     tolerance: float | None = Field(None, description="iterative: sweep until outputs change by less.")
@@ -193,13 +200,20 @@ def _two_ends(pair: list[str]) -> list[str]:
     return pair
 
 
-UnitEntry = Annotated[
-    Annotated[FmuTable, Tag("fmu")]
-    | Annotated[StateSpaceTable, Tag("state-space")]
-    | Annotated[MechanicalTable, Tag("mechanical")]
-    | Annotated[PythonTable, Tag("python")],
-    Discriminator(_unit_tag),
-]
+UNITS: dict[str, type[TomlTable]] = {
+    "fmu": FmuTable,
+    "state-space": StateSpaceTable,
+    "mechanical": MechanicalTable,
+    "python": PythonTable,
+}
+"""The kinds of units; an FMU needs no `kind`."""
+if TYPE_CHECKING:
+    UnitEntry = FmuTable | StateSpaceTable | MechanicalTable | PythonTable
+else:
+    UnitEntry = Annotated[
+        Union[tuple(Annotated[table, Tag(kind)] for kind, table in UNITS.items())],  # noqa: UP007
+        Discriminator(_unit_tag),
+    ]
 ConnectionEntry = Annotated[
     Annotated[str, AfterValidator(_arrow), Tag("plain")] | Annotated[ConnectionTable, Tag("table")],
     Discriminator(_table_tag),
@@ -210,10 +224,10 @@ ProblemEntry = Annotated[
 ]
 
 
-class Scenario(Table):
+class ScenarioTable(TomlTable):
     """A coupled system (units and connections, or a built-in problem), its master and its experiment."""
 
-    kinds: ClassVar[tuple[str, ...]] = ("state-space", "mechanical", "python")
+    kinds: ClassVar[tuple[str, ...]] = tuple(kind for kind in UNITS if kind != "fmu")
 
     name: str | None = Field(None, description="Name of the system; the file's name if left out.")
     problem: ProblemEntry | None = Field(None, description="A built-in problem instead of units.")
@@ -235,7 +249,7 @@ class Scenario(Table):
     outputs: list[str] | None = Field(None, description="What to record: names or patterns such as 'truck.*'.")
 
     @model_validator(mode="after")
-    def _whole(self) -> Scenario:
+    def _whole(self) -> ScenarioTable:
         if self.problem is None and not self.units:
             raise PydanticCustomError("whole", "give units, or a built-in problem.")
         if self.problem is not None and (self.units or self.connections or self.inputs):
@@ -247,37 +261,31 @@ class Scenario(Table):
         return self
 
 
-_TABLES: dict[str, type[Table]] = {
+_TABLES: dict[str, type[TomlTable]] = {
     "master": MasterTable,
     "connections": ConnectionTable,
     "inputs": CsvTable,
     "problem": ProblemTable,
-}
-_UNITS: dict[str, type[Table]] = {
-    "fmu": FmuTable,
-    "state-space": StateSpaceTable,
-    "mechanical": MechanicalTable,
-    "python": PythonTable,
 }
 
 
 def known_keys(location: tuple[str | int, ...]) -> list[str]:
     """The keys of the table in which pydantic found an unknown one at `location`."""
     if len(location) == 1:
-        return Scenario.keys()
-    table = _UNITS[str(location[2])] if location[0] == "units" else _TABLES[str(location[0])]
+        return ScenarioTable.keys()
+    table = UNITS[str(location[2])] if location[0] == "units" else _TABLES[str(location[0])]
     return table.keys()
 
 
-def check_scenario(data: dict[str, Any]) -> tuple[Scenario | None, list[dict[str, Any]]]:
+def check_scenario(data: dict[str, Any]) -> tuple[ScenarioTable | None, list[dict[str, Any]]]:
     """The scenario, or what is wrong with it, as pydantic lists it."""
     try:
-        return Scenario.model_validate(data), []
+        return ScenarioTable.model_validate(data), []
     except ValidationError as error:
         return None, [dict(item) for item in error.errors(include_url=False)]
 
 
 def scenario_schema() -> dict[str, Any]:
     """The format as a JSON schema, for editors."""
-    schema = Scenario.model_json_schema(by_alias=True)
+    schema = ScenarioTable.model_json_schema(by_alias=True)
     return {"$schema": SCHEMA, "title": "cosimo scenario", **{k: v for k, v in schema.items() if k != "title"}}

@@ -6,37 +6,38 @@ Whoever presses the tab key waits: nothing heavy is imported, and a file is open
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import cosimo as co
+
 SYSTEMS = (".toml", ".ssp", ".ssd", ".fmu")
 RESULTS = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".partial")
-MASTERS = ("jacobi", "jacobi-early-read", "gauss-seidel", "groups", "multirate", "iterative")
-COUPLINGS = ("hold0", "hold1", "hold2", "nepce:", "dmd", "dmd:")
-WORDS: dict[str, Sequence[str]] = {
-    "master": MASTERS,
-    "coupling": COUPLINGS,
-    "engine": ("kernel", "reference"),
-    "inputs": ("held", "interpolated"),
-    "adaptive": ("energy", "doubling"),
-    "method": ("auto", "nsga2", "nsga3", "grid"),
-    "backend": ("auto", "cupy", "numpy", "torch"),
-    "reference": ("auto", "exact", "fine", "monolithic"),
-    "fmi": ("2", "3"),
+WORDS: dict[str, Callable[[], Iterable[str]]] = {
+    "master": lambda: masters(),
+    "coupling": lambda: couplings(),
+    "engine": lambda: ("kernel", "reference"),
+    "inputs": lambda: ("held", "interpolated"),
+    "adaptive": lambda: ("energy", "doubling"),
+    "method": lambda: ("auto", "nsga2", "nsga3", "grid"),
+    "backend": lambda: ("auto", "cupy", "numpy", "torch"),
+    "reference": lambda: ("auto", "exact", "fine", "monolithic"),
+    "fmi": lambda: ("2", "3"),
+    "papers": lambda: papers(),
 }
 """Options whose values are known words."""
-LISTS: dict[str, Sequence[str]] = {
-    "masters": MASTERS,
-    "couplings": COUPLINGS,
-    "objectives": ("error", "robustness", "cost", "radius", "defect"),
+LISTS: dict[str, Callable[[], Iterable[str]]] = {
+    "masters": lambda: masters(),
+    "couplings": lambda: couplings(),
+    "objectives": lambda: ("error", "robustness", "cost", "radius", "defect"),
 }
 """Options that take such words separated by commas."""
 Completer = Callable[..., list[str]]
 """Takes what is typed (`incomplete`), maybe after the context, and gives what it could become."""
 
 
-def completing(verb: Callable[..., None]) -> Callable[..., None]:
+def add_completion(verb: Callable[..., None]) -> Callable[..., None]:
     """Tell typer how the arguments of a verb are completed, by their names and metavars."""
     for parameter in inspect.signature(verb).parameters.values():
         for info in getattr(parameter.annotation, "__metadata__", ()):
@@ -57,19 +58,17 @@ def _completer(name: str, metavar: str) -> Completer | None:
         return complete_plotted
     if metavar.startswith("FMU"):
         return lambda incomplete: complete_files(incomplete, (".fmu",))
-    if name == "papers":
-        return lambda incomplete: complete_words(incomplete, papers())
     if name in WORDS:
-        return lambda incomplete: complete_words(incomplete, WORDS[name])
-    return (lambda incomplete: complete_list(incomplete, LISTS[name])) if name in LISTS else None
+        return lambda incomplete: complete_words(incomplete, WORDS[name]())
+    return (lambda incomplete: complete_list(incomplete, LISTS[name]())) if name in LISTS else None
 
 
-def complete_words(incomplete: str, known: Sequence[str]) -> list[str]:
+def complete_words(incomplete: str, known: Iterable[str]) -> list[str]:
     """Those that begin so."""
     return [word for word in known if word.startswith(incomplete)]
 
 
-def complete_list(incomplete: str, known: Sequence[str]) -> list[str]:
+def complete_list(incomplete: str, known: Iterable[str]) -> list[str]:
     """The last of several words separated by commas."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
@@ -123,14 +122,21 @@ def variables(path: Path) -> Iterator[str]:
 
 
 def problems() -> list[str]:
-    """The names in the catalogue."""
-    from cosimo.problems import CATALOGUE
+    """The names of built-in problems."""
+    return list(co.problems.CATALOGUE)
 
-    return list(CATALOGUE)
+
+def masters() -> list[str]:
+    """The words of masters."""
+    return list(co.masters.MASTERS)
+
+
+def couplings() -> list[str]:
+    """The words of couplings, up to what must be given: hold0, nepce:, dmd, dmd:"""
+    return ["".join(form.partition(":")[:2]) for form in co.couplings.coupling_forms()]
 
 
 def papers() -> list[str]:
     """The papers that are reproduced."""
-    from cosimo.papers import PAPERS
-
-    return list(PAPERS)
+    # Each is a module named after author and year; importing them would take a second.
+    return sorted(path.stem for path in (Path(__file__).parents[1] / "papers").glob("*[0-9][0-9][0-9][0-9].py"))

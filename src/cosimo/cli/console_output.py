@@ -6,20 +6,20 @@ where somebody sits at a terminal). With `--quiet` only errors are left, and the
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
+from cosimo.cli.option_groups import OptionGroup
 from cosimo.core.document import Document, as_json, as_text
 from cosimo.core.errors import ConfigurationError
 from cosimo.reporting.terminal import paint, paint_mark
@@ -35,41 +35,33 @@ class Level(IntEnum):
 
 _LEVEL: ContextVar[Level] = ContextVar("level", default=Level.USUAL)
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only; the exit code says the rest.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also say what was loaded and chosen, and how long it took.")
-]
 
+@dataclass(frozen=True)
+class Loudness(OptionGroup):
+    """How much a verb says."""
 
-def speaking(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options `--quiet` and `--verbose`, and see to it that they are followed."""
-    own = list(inspect.signature(verb, eval_str=True).parameters.values())
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = [
-        inspect.Parameter(n, kind, default=False, annotation=a) for n, a in (("quiet", Quiet), ("verbose", Verbose))
-    ]
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only; the exit code says the rest.")] = (
+        False
+    )
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also say what was loaded and chosen, and how long it took.")
+    ] = False
+    last: ClassVar[bool] = True
 
-    @functools.wraps(verb)
-    def spoken(*, quiet: bool, verbose: bool, **given: Any) -> None:
-        if quiet and verbose:
+    @contextmanager
+    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
+        if self.quiet and self.verbose:
             raise ConfigurationError("--quiet and --verbose contradict each other; give one of them.")
-        level = Level.QUIET if quiet else Level.VERBOSE if verbose else Level.USUAL
+        level = Level.QUIET if self.quiet else Level.VERBOSE if self.verbose else Level.USUAL
         with speaking_at(level, as_json=bool(given.get("json_"))):
             begin = time.perf_counter()
-            verb(**given)
+            yield
             detail(f"done in {time.perf_counter() - begin:.3g} s")
-
-    parameters = [p.replace(kind=kind) for p in own] + added
-    spoken.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spoken.__annotations__ = {p.name: p.annotation for p in parameters}
-    del spoken.__wrapped__
-    return spoken
 
 
 @contextmanager
 def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
-    """Everything within is said at this level, whoever says it and however."""
+    """Set the output level for all code inside the context."""
     with ExitStack() as stack:
         if level is Level.QUIET:
             nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The verb `sweep`."""
+"""The verbs that run a system many times: `compensate`, `compare`, `sweep`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cosimo.cli.application import Json, app
-from cosimo.cli.arguments import MANY, Scenario, with_system
-from cosimo.cli.isolating import isolating
-from cosimo.cli.voice import present
+from cosimo.cli.application import app
+from cosimo.cli.console_output import present
+from cosimo.cli.isolation_options import IsolationOptions
+from cosimo.cli.option_groups import MANY, Json, Settings, StartTime, StopTime, SystemName, TargetError, pairs
+from cosimo.cli.system_options import MasterChoice, load_target, stop_of, with_experiment
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,10 +19,72 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@isolating
-@with_system
+def compensate(
+    system: SystemName,
+    master: MasterChoice,
+    isolation: IsolationOptions,
+    target: Annotated[str, typer.Option(help="monolithic (the units' own integrator) or exact.")] = "monolithic",
+    stop_time: Annotated[float | None, typer.Option(help="Until when the runs go, in seconds.")] = None,
+    json_: Json = False,
+) -> None:
+    """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
+    from cosimo.compensation import compare
+    from cosimo.compensation import compensate as compensate_system
+    from cosimo.reporting.documents import compensation_document
+
+    scenario = master.scenario(system)
+    stop = stop_of(scenario, stop_time)
+    found = compensate_system(scenario.system, scenario.master, target=cast(Any, target))
+    compared = compare(found, start=scenario.start, stop=stop)
+    present(compensation_document(found, compared), as_fields=json_)
+
+
+@app.command()
+def compare(
+    target: SystemName,
+    isolation: IsolationOptions,
+    couplings: Annotated[
+        str | None, typer.Option(help="Separated by commas: {couplings}; default: one of each.")
+    ] = None,
+    masters: Annotated[str, typer.Option(help="Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
+    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None,
+    stop_time: StopTime = None,
+    reference: Annotated[
+        str, typer.Option(help="exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
+    ] = "auto",
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw error against cost, such as out.png.")
+    ] = None,
+    set_: Settings = None,
+    target_error: TargetError = None,
+    json_: Json = False,
+) -> None:
+    """Run every combination of masters and couplings: trust, error and cost in one table."""
+    from cosimo.analysis.memory import Memory
+    from cosimo.analysis.model import Model
+    from cosimo.couplings import COUPLINGS
+    from cosimo.reporting.pictures import draw_comparison
+    from cosimo.studies.trials import MasterComparison, combinations, try_masters
+    from cosimo.studies.trials import reference as solve
+
+    loaded, _ = load_target(target, set_)
+    scenario = with_experiment(target, loaded, step_size, stop_time=stop_time, target_error=target_error)
+    system, step, stop = scenario.system, scenario.step or 1.0, stop_of(scenario)
+    model = Model(system, step=step, horizon=scenario.horizon, start=scenario.start, identify=False)
+    wanted = solve(system, step=step, start=scenario.start, stop=stop, kind=reference, model=model)
+    words = couplings or ",".join(word.example for word in COUPLINGS.values())
+    candidates = combinations(system, step, masters, words)
+    trials = try_masters(model, candidates, wanted, target=scenario.target, memory=Memory())
+    drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
+    found = MasterComparison(system.name, step, model.horizon, wanted, trials, str(drawn) if drawn else None)
+    present(found.document, as_fields=json_)
+
+
+@app.command()
 def sweep(
-    described: Scenario,
+    system: SystemName,
+    master: MasterChoice,
+    isolation: IsolationOptions,
     vary: Annotated[
         list[str] | None,
         typer.Option(help=f"NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run. {MANY}"),
@@ -42,8 +105,8 @@ def sweep(
     reference: Annotated[
         str, typer.Option(help="For error: exact, fine, monolithic, auto, or a result file to compare with.")
     ] = "auto",
-    start_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
-    stop_time: Annotated[float | None, typer.Option(help="In seconds.")] = None,
+    start_time: StartTime = None,
+    stop_time: StopTime = None,
     stop_on_divergence: Annotated[
         bool, typer.Option("--stop-on-divergence", help="End runs that become unstable.")
     ] = False,
@@ -75,6 +138,7 @@ def sweep(
 
     if workers is not None and scheduler is not None:
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
+    described = master.scenario(system)
     points = _points(vary or [], sample or [], runs, seed, sampling)
     origin = described.provenance["scenario"]
     study = Study(
@@ -103,8 +167,8 @@ def sweep(
 def _points(vary: list[str], sample: list[str], runs: int | None, seed: int, sampling: str) -> Points:
     from cosimo.studies import Grid, Sample, cross, parse_distribution, parse_values
 
-    grids = {name: parse_values(text) for name, text in _named("--vary", vary).items()}
-    laws = {name: parse_distribution(text) for name, text in _named("--sample", sample).items()}
+    grids = {name: parse_values(text) for name, text in _once("--vary", vary).items()}
+    laws = {name: parse_distribution(text) for name, text in _once("--sample", sample).items()}
     if not grids and not laws:
         raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
     if laws and runs is None:
@@ -117,13 +181,10 @@ def _points(vary: list[str], sample: list[str], runs: int | None, seed: int, sam
     return cross(*designs)
 
 
-def _named(option: str, texts: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
-            raise ConfigurationError(f"{option} wants NAME=…, not '{text}'.")
-        if name in found:
-            raise ConfigurationError(f"{option} names '{name}' twice; once is enough.")
-        found[name] = value
+def _once(option: str, texts: list[str]) -> dict[str, str]:
+    found = pairs(option, texts, "NAME=…")
+    if len(found) < len(texts):
+        names = [text.partition("=")[0].strip() for text in texts]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ConfigurationError(f"{option} names '{twice}' twice; once is enough.")
     return found

@@ -1,0 +1,149 @@
+"""The options that keep units apart from the master: `--isolate`, `--sandbox` and the limits of a unit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from cosimo.cli.option_groups import ALL, MANY, OptionGroup
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from cosimo.core.system import System
+    from cosimo.units.fmi.isolation import Isolation
+
+UNUSABLE, LONGEST = '/\\:*?"<>|', 60
+"""Characters that not every system allows in the name of a file, and how many of a unit's name are used in one."""
+
+
+@dataclass(frozen=True)
+class IsolationOptions(OptionGroup):
+    """Which FMUs a verb isolates, and how; all that it runs is guarded."""
+
+    isolate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[UNIT]", help=f"Run an FMU in a process of its own (alone: all of them). {MANY}"),
+    ] = None
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Isolate all FMUs, without network, processes, or files but their own.")
+    ] = False
+    unit_timeout: Annotated[float | None, typer.Option(help="Seconds that one call of a unit may take.")] = None
+    unit_memory: Annotated[float | None, typer.Option(help="Megabytes that an isolated unit may take.")] = None
+    last: ClassVar[bool] = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The units that are isolated. A sandbox is for FMUs that are not trusted: it leaves none out."""
+        return (*(self.isolate or ()), *((ALL,) if self.sandbox else ()))
+
+    @contextmanager
+    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
+        from cosimo.core.guarding import guard_options, guarded
+
+        self.require()
+        token = _CHOSEN.set((self, given.get("output_file")))
+        try:
+            with (
+                own_output(bool(given.get("json_"))) as document,
+                guard_options(exits=True, document=document, timeout=self.unit_timeout),
+                guarded(None),
+            ):
+                yield
+        finally:
+            _CHOSEN.reset(token)
+
+    def require(self) -> None:
+        """Refuse what contradicts itself or cannot be had on this machine."""
+        if self.unit_memory is not None and not self.names:
+            raise ConfigurationError("--unit-memory limits isolated units only; give --isolate as well.")
+        if self.names or self.unit_timeout is not None:
+            from cosimo.units.fmi.isolation import Isolation, require_available
+
+            isolation = Isolation(timeout=self.unit_timeout, memory=self.unit_memory, sandbox=self.sandbox)
+            if self.names:
+                require_available(isolation)
+
+    def refine(self, isolation: Isolation) -> Isolation:
+        """What a scenario says of a unit stays, as far as the command line says nothing."""
+        return replace(
+            isolation,
+            timeout=self.unit_timeout or isolation.timeout,
+            memory=self.unit_memory or isolation.memory,
+            sandbox=self.sandbox or isolation.sandbox,
+        )
+
+
+_CHOSEN: ContextVar[tuple[IsolationOptions, Path | None]] = ContextVar(
+    "isolation",
+    default=(IsolationOptions(), None),
+)
+"""The options of the verb that runs, and its output file, beside which units that fail leave their logs."""
+
+
+@contextmanager
+def own_output(wanted: bool) -> Iterator[int | None]:
+    """Keep standard output for the one document that is written to it: what units print goes to standard error."""
+    if not wanted:
+        yield None
+        return
+    sys.stdout.flush()
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file: nobody else writes to it
+        yield None
+        return
+    kept = os.dup(descriptor)
+    before = sys.stdout
+    os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, descriptor)
+    try:
+        with open(kept, "w", encoding=before.encoding, closefd=False) as sys.stdout:
+            yield kept
+    finally:
+        sys.stdout = before
+        os.dup2(kept, descriptor)
+        os.close(kept)
+
+
+def isolate_units(system: System) -> None:
+    """Isolate the FMUs of a system as the options of the verb say."""
+    from cosimo.units.fmi.fmu import Fmu
+    from cosimo.units.fmi.isolation import Isolation
+
+    options, output = _CHOSEN.get()
+    fmus = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
+    for name in options.names:
+        if name != ALL and name not in system.units:
+            raise UnknownNameError("unit", name, system.units)
+        if name != ALL and name not in fmus:
+            raise ConfigurationError(f"unit '{name}' is no FMU; only FMUs are isolated.")
+    logs = {} if output is None else log_files(output, fmus)
+    for name, fmu in fmus.items():
+        if fmu.isolation is not None or ALL in options.names or name in options.names:
+            fmu.isolation = replace(options.refine(fmu.isolation or Isolation()), log=logs.get(name))
+
+
+def log_files(output: Path, units: Iterable[str]) -> dict[str, Path]:
+    """Where each unit leaves its log beside the output file; what a file name cannot have is replaced.
+
+    >>> [str(path) for path in log_files(Path("rows.csv"), ["motor", "a/b", "a_b"]).values()]
+    ['rows.csv.motor.log', 'rows.csv.a_b.log', 'rows.csv.a_b-2.log']
+    """
+    found: dict[str, Path] = {}
+    taken: set[Path] = set()
+    for name in units:
+        plain = "".join(c if c.isprintable() and c not in UNUSABLE else "_" for c in name)[:LONGEST]
+        path, number = output.parent / f"{output.name}.{plain}.log", 1
+        while path in taken:
+            number += 1
+            path = output.parent / f"{output.name}.{plain}-{number}.log"
+        found[name] = path
+        taken.add(path)
+    return found

@@ -1,0 +1,136 @@
+"""Options of verbs: groups that several verbs share, and how the texts in them are read.
+
+A group is a dataclass derived from `OptionGroup` whose fields are options. A verb that has a parameter of such a class
+gets all its options on the command line (`compose`) and the object in the call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+import typer
+
+from cosimo.core.errors import ConfigurationError
+
+MANY = "Repeatable."
+ALL = "*"
+"""What stands for all units, where `--isolate` is given alone."""
+SYSTEM = "A .toml scenario, an .ssp, .ssd or .fmu file, or a built-in problem (see 'cosimo problems')."
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+SystemName = Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)]
+Settings = Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")]
+TargetError = Annotated[
+    float | None, typer.Option(help="The error that is small enough, a share of the largest value: 0.01 is 1 %.")
+]
+StartTime = Annotated[float | None, typer.Option(help="In seconds.")]
+StopTime = Annotated[float | None, typer.Option(help="In seconds.")]
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """A group of options; `last`: they stand behind the options of the verb itself."""
+
+    last: ClassVar[bool] = False
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """The options as parameters of a function."""
+        return _keywords(cls)
+
+    def around(self, given: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What the verb runs in; `given` are all its options."""
+        return nullcontext()
+
+
+def compose(verb: Callable[..., None], *more: type[OptionGroup]) -> Callable[..., None]:
+    """The function that typer sees: `verb` with the options of all groups among its parameters, and of `more`."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if inspect.isclass(hint) and issubclass(hint, OptionGroup)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in _keywords(verb):
+        group = groups.get(parameter.name)
+        parameters += [parameter] if group is None else [] if group.last else group.parameters()
+    behind = [group for group in (*groups.values(), *more) if group.last]
+    parameters += [parameter for group in behind for parameter in group.parameters()]
+
+    @functools.wraps(verb)
+    def composed(**given: Any) -> None:
+        def take(group: type[OptionGroup]) -> OptionGroup:
+            return group(**{parameter.name: given[parameter.name] for parameter in group.parameters()})
+
+        made = {name: take(group) for name, group in groups.items()}
+        own = {name: given[name] for name in hints if name in given and name not in groups}
+        with ExitStack() as stack:
+            for group in (*map(take, more), *made.values()):
+                stack.enter_context(group.around(given))
+            verb(**made, **own)
+
+    composed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    composed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del composed.__wrapped__
+    return composed
+
+
+def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function or a dataclass, by name only, with annotations that are objects."""
+    hints = get_type_hints(function, include_extras=True)
+    found = inspect.signature(function).parameters.values()
+    return [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in found]
+
+
+def known_words() -> Iterator[tuple[str, str]]:
+    """What stands for the marks in help texts: the words of masters and couplings."""
+    import cosimo as co
+
+    yield "{masters}", ", ".join(co.masters.MASTERS)
+    yield "{couplings}", ", ".join(co.couplings.coupling_forms())
+    yield "{tuned masters}", ", ".join(name for name, word in co.masters.MASTERS.items() if word.tuned)
+    yield "{tuned couplings}", ", ".join(co.couplings.tuned_couplings())
+
+
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+
+def split(text: str, mark: str = ",") -> tuple[str, ...]:
+    """What stands between the marks."""
+    return tuple(word.strip() for word in text.split(mark) if word.strip())
+
+
+def number(option: str, text: str, kind: type[Any] = float, *, several: bool = False) -> Any:
+    """The number that an option has, or one of `several`."""
+    try:
+        return kind(text)
+    except ValueError:
+        whole = "whole " if kind is int else ""
+        wanted = f"{whole}numbers" if several else f"a {whole}number"
+        raise ConfigurationError(f"{option} wants {wanted}, not '{text}'.") from None
+
+
+def numbers(
+    option: str, text: str, mark: str = ",", form: str = "numbers", count: int | None = None
+) -> tuple[float, ...]:
+    """Numbers between marks, `count` of them where that is given; `form` is how they are written."""
+    try:
+        found = tuple(map(float, split(text, mark)))
+    except ValueError:
+        found = ()
+    if not found or count not in (None, len(found)):
+        raise ConfigurationError(f"{option} wants {form}, not '{text}'.")
+    return found
+
+
+def pairs(option: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
+    """NAME=VALUE by name; `form` is how they are written."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigurationError(f"{option} wants {form}, not '{text}'.")
+        found[name] = value
+    return found

@@ -1,0 +1,138 @@
+"""The options that choose a system and its master, and the scenario they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cosimo.cli.console_output import detail, warn
+from cosimo.cli.isolation_options import isolate_units
+from cosimo.cli.option_groups import MANY, OptionGroup, Settings, TargetError, number, pairs
+from cosimo.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cosimo.formats.loading import Loaded
+    from cosimo.masters import MasterOptions
+    from cosimo.scenario import Scenario
+
+SHOWN = 200
+"""Characters of a schedule that `--verbose` shows: about two lines of a terminal."""
+
+
+@dataclass(frozen=True)
+class MasterChoice(OptionGroup):
+    """How a system is run: the macro step, the master with its options, parameters of a built-in problem."""
+
+    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None
+    master: Annotated[str | None, typer.Option(help="{masters}; default: jacobi.")] = None
+    order: Annotated[str | None, typer.Option(help="Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
+    coupling: Annotated[list[str] | None, typer.Option(help=f"{{couplings}}; UNIT.INPUT=… for one. {MANY}")] = None
+    sweeps: Annotated[int | None, typer.Option(help="iterative: a fixed number of sweeps.")] = None
+    tolerance: Annotated[float | None, typer.Option(help="iterative: sweep until outputs change by less.")] = None
+    sweep_limit: Annotated[int | None, typer.Option(help="iterative: give up, and say so, after this many.")] = None
+    anderson: Annotated[int | None, typer.Option(help="iterative: accelerate with this many earlier sweeps.")] = None
+    multiple: Annotated[
+        list[str] | None, typer.Option(help=f"multirate: UNIT=N, the unit steps by N base steps. {MANY}")
+    ] = None
+    inputs: Annotated[str | None, typer.Option(help="multirate: held or interpolated.")] = None
+    set_: Settings = None
+    target_error: TargetError = None
+
+    def scenario(self, target: str) -> Scenario:
+        """The system that a file or a name stands for, with the master that is asked for."""
+        loaded, settings = load_target(target, self.set_)
+        options = self._options(loaded.master)
+        scenario = with_experiment(target, loaded, self.step_size, target_error=self.target_error)
+        how = {"step": scenario.step, "master": asdict(options)}
+        provenance = {"scenario": _origin(target, loaded.source, settings) | how}
+        scenario = scenario.changed(options=options, provenance=provenance)
+        schedule = str(scenario.master)
+        shown = schedule if len(schedule) <= SHOWN else schedule[: SHOWN - 1] + "…"
+        detail(f"master {scenario.master.name}, macro step {scenario.step:g} s, schedule {shown}")
+        return scenario
+
+    @property
+    def named(self) -> list[str]:
+        """The options that were given, as they are written."""
+        given = [field.name for field in fields(self) if getattr(self, field.name)]
+        return [f"--{name.strip('_').replace('_', '-')}" for name in given]
+
+    def _options(self, written: MasterOptions | None) -> MasterOptions:
+        """The master in words: of the file, as far as the command line does not say otherwise."""
+        from cosimo.masters import MasterOptions
+
+        plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")
+        said = {name: value for name in plain if (value := getattr(self, name)) is not None}
+        if self.coupling:
+            said["couplings"] = tuple(self.coupling)
+        if self.multiple:
+            said["multiples"] = {n: number(n, v, int) for n, v in pairs("--multiple", self.multiple).items()}
+        if self.master is not None and (written is None or self.master != written.name):
+            return MasterOptions(name=self.master, **said)
+        return replace(written or MasterOptions(), **said)
+
+
+def load_target(target: str, set_: Sequence[str] | None) -> tuple[Loaded, dict[str, float]]:
+    """What a file or a name stands for, isolated as the verb's options say, and the parameters that were set.
+
+    What was odd in a file goes to standard error; with `--verbose` a summary of the system as well.
+    """
+    from cosimo.formats.loading import load
+
+    settings = {name: number(name, value) for name, value in pairs("--set", set_).items()}
+    loaded = load(target, settings=settings)
+    system = loaded.system
+    isolate_units(system)
+    for finding in loaded.warnings:
+        warn(finding)
+    detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
+    for name, unit in system.units.items():
+        place = f" {unit.path}" if unit.path else ""
+        detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
+    return loaded, settings
+
+
+def with_experiment(
+    target: str,
+    loaded: Loaded,
+    step_size: float | None = None,
+    *,
+    stop_time: float | None = None,
+    target_error: float | None = None,
+) -> Scenario:
+    """The scenario with what the command line says of its experiment; one without a macro step is refused."""
+    from cosimo.scenario import Scenario
+
+    scenario = Scenario.of(loaded)
+    step = loaded.step if step_size is None else step_size
+    if step is None:
+        raise ConfigurationError(f"'{target}' does not say the macro step; give --step-size.")
+    if target_error is not None and not target_error > 0:
+        raise ConfigurationError(f"--target-error wants a positive share, not {target_error}.")
+    error = scenario.target if target_error is None else target_error
+    return scenario.changed(step=step, stop=loaded.stop if stop_time is None else stop_time, target=error)
+
+
+def stop_of(scenario: Scenario, stop_time: float | None = None) -> float:
+    """When a run ends; refused where nobody says."""
+    stop = scenario.stop if stop_time is None else stop_time
+    if stop is None:
+        raise ConfigurationError(f"'{scenario.system.name}' does not say when to stop; give --stop-time.")
+    return stop
+
+
+def _origin(target: str, source: Path | None, settings: Mapping[str, float]) -> dict[str, Any]:
+    """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
+    from cosimo.core.storage import file_digest
+
+    found: dict[str, Any] = {"system": target, "settings": dict(settings)}
+    if source is not None:
+        found["path"] = str(source.absolute())
+        found["sha256"] = file_digest(source)
+        if source.suffix == ".toml":
+            found["text"] = source.read_text(encoding="utf-8")
+    return found
