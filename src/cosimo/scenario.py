@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cosimo
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET, Result
@@ -166,6 +167,7 @@ class Scenario:
         return "\n".join([*lines, f"  {'master':<8} {self.options.name}"])
 
 
+@checked
 def load(
     target: str | Path,
     *,

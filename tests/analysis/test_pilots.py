@@ -982,6 +982,6 @@ class VanDerPol:
 def test_a_limit_cycle_is_no_growth_without_bound(horizon: float, itself: bool) -> None:
     units = {"a": PythonUnit(VanDerPol), "b": StateSpace(-2.0, 1.0, -0.2, inputs=["u"], outputs=["y"])}
     system = System(units, [("a.x", "b.u"), ("b.y", "a.f")])
-    pilot = Pilots(system, start=0.0, horizon=horizon).of(jacobi(system, 0.1))
+    pilot = Pilots(system, start=0.0, horizon=horizon, budget=Budget(seconds=math.inf)).of(jacobi(system, 0.1))
     assert pilot.itself is itself
     assert pilot.bounded is not False

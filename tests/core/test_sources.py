@@ -89,7 +89,7 @@ def test_wrong_tables(times: Any, values: Any, message: str) -> None:
 
 
 def test_unknown_interpolation() -> None:
-    with pytest.raises(ConfigurationError, match="unknown interpolation of a table 'cubic'"):
+    with pytest.raises(ConfigurationError, match="'interpolation' must be 'linear' or 'hold', not 'cubic'"):
         Table([0], [0], interpolation="cubic")  # type: ignore[arg-type]
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.core.errors import ConfigurationError, UnitError
+from cosimo.core.errors import ConfigurationError, RunError, UnitCrashed, UnitError
 from cosimo.core.system import System
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
@@ -219,3 +220,47 @@ def test_the_algebra_says_that_it_cannot_know() -> None:
     system: Any = System({"tank": PythonUnit(Tank)}, inputs={"tank.inflow": 0.0})
     with pytest.raises(ConfigurationError, match="unit 'tank' is a PythonUnit, whose equations are not known"):
         LinearSystem(system, masters.jacobi(system, 0.1))
+
+
+class Quitter(Tank):
+    """Ends the process, as a script does that was never meant to be a unit."""
+
+    def step(self, time: float, duration: float) -> None:
+        if time > 0.35:
+            raise SystemExit(0)
+        super().step(time, duration)
+
+
+@pytest.mark.parametrize("engine", ["kernel", "reference"])
+def test_a_unit_that_exits_does_not_end_the_run_with_success(engine: Any) -> None:
+    system = System({"tank": PythonUnit(Quitter, level=1.0)}, inputs={"tank.inflow": 0.0})
+    with pytest.raises(UnitCrashed, match=r"unit 'tank' ended at t = 0.4 .*it called exit\(0\)") as raised:
+        run(system, masters.jacobi(system, 0.1), stop=1.0, engine=EngineOptions(engine))
+    assert raised.value.exit_code == 4
+    assert raised.value.result is not None
+    assert len(raised.value.result) == 5
+
+
+def test_an_external_input_that_exits_is_named() -> None:
+    def leave(time: float) -> float:
+        raise SystemExit(0)
+
+    system = System({"tank": PythonUnit(Tank)}, inputs={"tank.inflow": leave})
+    with pytest.raises(RunError, match=r"external input tank\.inflow failed at t = 0"):
+        run(system, masters.jacobi(system, 0.1), stop=1.0)
+
+
+class Kind(Tank):
+    """A class with a parameter that the constructor of the unit has too, and one that it changes."""
+
+    def __init__(self, kind: str, levels: list[float]) -> None:
+        super().__init__(levels.pop())
+        self.kind = kind
+
+
+def test_parameters_of_any_name_are_copied_for_every_object() -> None:
+    levels = [1.0, 2.0]
+    unit = PythonUnit(Kind, kind="round", levels=levels)
+    levels[:] = [7.0]
+    assert [unit.instantiate().object.level for _ in range(3)] == [2.0, 2.0, 2.0]
+    assert unit.instantiate().object.kind == "round"

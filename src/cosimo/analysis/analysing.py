@@ -25,6 +25,7 @@ from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
+from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master, joints
@@ -42,6 +43,8 @@ NEGLIGIBLE = 0.1
 T = TypeVar("T")
 
 
+@showing(AnalysisOptions)
+@checked
 def analyse(
     system: System,
     master: Master,

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from cosimo.analysis.truth import (
     undivided,
     worst_start_errors,
 )
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
@@ -80,6 +81,7 @@ class Measured:
         return self.errors.worst if self.errors.outputs else math.nan
 
 
+@partial(checked, owner="analyse")
 @dataclass(frozen=True)
 class AnalysisOptions:
     """What is asked of an analysis: `analyse` and `Model` take these as keywords, or one such object.

@@ -12,6 +12,7 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, value_row
 from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -27,6 +28,7 @@ CALM = 0.9
 """What a design adds should decay at least this much per macro step; otherwise another one is tried."""
 
 
+@checked
 def compensate(
     system: System, master: Master, *, target: Literal["monolithic", "exact"] = "monolithic"
 ) -> Compensation:

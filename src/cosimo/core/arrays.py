@@ -17,14 +17,27 @@ ComplexArray = npt.NDArray[np.complex128]
 BoolArray = npt.NDArray[np.bool_]
 
 
+def frozen(value: npt.ArrayLike) -> Array:
+    """A read-only copy: what a user does to an array later changes no unit, system or result made from it.
+
+    >>> frozen([1, 2]).flags.writeable
+    False
+    """
+    copy = np.array(value, dtype=float)
+    copy.setflags(write=False)
+    return copy
+
+
 def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]) -> Array:
-    """`value` as a finite float matrix of `shape` (None: any), scalars and rows promoted; errors name the matrix.
+    """A read-only copy of `value` as a finite float matrix of `shape` (None: any), scalars and rows promoted.
+
+    Errors name the matrix.
 
     >>> matrix("B", [1.0, 2.0], (1, None))
     array([[1., 2.]])
     """
     try:
-        result = np.atleast_2d(np.asarray(value, dtype=float))
+        result = np.atleast_2d(np.array(value, dtype=float))
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"matrix {name} is not numeric: {error}.") from None
     if np.shape(value) == (0,) and 0 in (shape[0] or 0, shape[1] or 0):
@@ -38,6 +51,7 @@ def matrix(name: str, value: npt.ArrayLike, shape: tuple[int | None, int | None]
         wanted = " × ".join("any" if n is None else str(n) for n in shape)
         raise DimensionError(f"matrix {name} is {' × '.join(map(str, result.shape))}; expected {wanted}.")
     require_finite(name, result)
+    result.setflags(write=False)
     return result
 
 

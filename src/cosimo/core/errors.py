@@ -110,8 +110,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return small[near[0]] if near else None
 
 
+def require_regular(path: Path) -> None:
+    """Refuse what is there but no ordinary file: reading a pipe never ends, and reading a device fills the memory."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file (a device, a pipe or a socket)"
+        raise ConfigurationError(f"'{path}' is {what}; give a file.")
+
+
 def no_such_file(path: Path, suffixes: Iterable[str] = ()) -> ConfigurationError:
     """The error for a file that is not there, with the nearest one beside it, of these kinds where some are given."""
+    require_regular(path)
     kinds = tuple(suffixes)
     try:
         beside = [file.name for file in path.parent.iterdir() if not kinds or file.suffix in kinds]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
@@ -16,6 +17,7 @@ from cosimo.core.schedule import Repeat, Schedule
 from cosimo.core.system import Link, System
 
 
+@checked
 @dataclass(frozen=True)
 class Master:
     """How a system is run: `schedule`, macro step `step`, and a coupling per connection.

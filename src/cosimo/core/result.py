@@ -38,7 +38,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Result:
-    """Rows of a run: `time` (K,), `values` (K, n) with one column per name in `names`.
+    """Rows of a run: `time` (K,), `values` (K, n) with one column per name in `names`, both read-only.
 
     >>> result = Result(("a.x",), np.array([0.0, 0.1]), np.array([[1.0], [0.5]]))
     >>> result["a.x"]
@@ -51,6 +51,12 @@ class Result:
     warnings: tuple[Warned, ...] = ()
     complete: bool = True
     info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("time", "values"):  # views: rows may be many
+            view = getattr(self, name).view()
+            view.setflags(write=False)
+            object.__setattr__(self, name, view)
 
     def __getitem__(self, name: str) -> Array:
         if name == "time":
@@ -82,7 +88,9 @@ class Result:
         """A data frame indexed by time (needs the extra `pandas`)."""
         import pandas
 
-        return pandas.DataFrame(self.values, index=pandas.Index(self.time, name="time"), columns=list(self.names))
+        return pandas.DataFrame(
+            self.values.copy(), index=pandas.Index(self.time, name="time"), columns=list(self.names)
+        )
 
     def write_csv(self, path: str | Path) -> Path:
         """Write all rows with full precision (every number reads back to the same bits)."""

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, ScheduleError, UnknownNameError
 
 
@@ -74,6 +75,7 @@ class Restore:
     unit: str
 
 
+@checked
 @dataclass(frozen=True)
 class Convergence:
     """When an iteration ends: max |Δy| ≤ tolerance · max(1, max |y|), or after `limit` sweeps, which is reported.
@@ -196,7 +198,7 @@ def _decode(data: Any) -> Operation:
             return Repeat(tuple(_decode(inner) for inner in data["repeat"]), times)
         if keys == {"step", "fraction"}:
             return Step(data["step"], Fraction(data["fraction"]))
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (ConfigurationError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ScheduleError(f"the operation {data} cannot be read: {error}.") from None
     if len(keys) == 1 and (word := next(iter(keys))) in _WORDS and isinstance(data[word], str):
         return _WORDS[word](data[word])

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, require_finite
+from cosimo.core.arguments import checked
+from cosimo.core.arrays import Array, frozen, require_finite
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-
-if TYPE_CHECKING:
-    from cosimo.core.unit import Unit
-
+from cosimo.core.unit import Unit
 
 # ---- external inputs: signals that no unit of the system produces, known for all times -------------------------------
 
@@ -35,6 +33,7 @@ class Constant:
         return self.value
 
 
+@checked
 class Table:
     """Values over time, linear in between or held from the left; constant outside the table.
 
@@ -50,8 +49,11 @@ class Table:
     def __init__(
         self, times: npt.ArrayLike, values: npt.ArrayLike, *, interpolation: Literal["linear", "hold"] = "linear"
     ) -> None:
-        self.times: Array = np.asarray(times, dtype=float)
-        self.values: Array = np.asarray(values, dtype=float)
+        try:
+            self.times: Array = frozen(times)
+            self.values: Array = frozen(values)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"a table holds numbers only: {error}.") from None
         self.interpolation = interpolation
         if self.times.ndim != 1 or self.times.shape != self.values.shape or not self.times.size:
             raise ConfigurationError(
@@ -66,8 +68,6 @@ class Table:
             raise ConfigurationError(
                 f"a table has more than two rows of the time {time:g}; keep the values before and after the jump."
             )
-        if interpolation not in ("linear", "hold"):
-            raise UnknownNameError("interpolation of a table", interpolation, ("linear", "hold"))
 
     @property
     def jumps(self) -> Array:
@@ -97,6 +97,7 @@ def as_source(target: str, value: float | Source) -> Source:
 # ---- units and connections -------------------------------------------------------------------------------------------
 
 
+@checked
 @dataclass(frozen=True)
 class Connection:
     """Output → input: target = gain · source + offset, both written `"unit.variable"`.
@@ -159,6 +160,7 @@ PRUNED = 3
 """Rounds in which dependencies that are in no loop are left out before the graph is built: most systems have none."""
 
 
+@checked
 class System:
     """Named units, their connections and external inputs, checked on construction.
 

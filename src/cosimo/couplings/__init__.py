@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -19,6 +20,7 @@ from cosimo.couplings.dmd import Dmd
 __all__ = ["COUPLINGS", "Coupling", "CouplingMatrices", "Dmd", "Hold", "Nepce", "Sampling", "parse_coupling"]
 
 
+@checked
 @dataclass(frozen=True)
 class Hold(Coupling):
     """The polynomial of degree `order` through the last `order` + 1 samples, at the times they really belong to.
@@ -71,6 +73,7 @@ def nepce_matrices(alpha: Array) -> CouplingMatrices:
     return CouplingMatrices(alpha, 1.0 - alpha, np.ones((1, 1)))
 
 
+@checked
 @dataclass(frozen=True)
 class Nepce(Coupling):
     """w' = α w + (1 − α) s, u = w', with 0 ≤ α < 1 (glumac2018, Eq. 45 with F^wy = (I − α) L).
@@ -151,6 +154,7 @@ def tuned_couplings() -> list[str]:
     return [name for name, word in COUPLINGS.items() if word.tuned]
 
 
+@checked
 def parse_coupling(text: str) -> Coupling:
     """`hold0`, `hold1`, `hold2`, `nepce:0.6`, `dmd` (automatic window), `dmd:100`, or `dmd:100:recursive`.
 

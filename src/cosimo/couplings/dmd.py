@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Joint, JointCoupling
 
 Pairs = tuple[tuple[str, str], ...]
 
 
+@checked
 @dataclass(frozen=True)
 class Dmd(JointCoupling):
     """Predicted inputs. Give one object to all inputs of a unit that belong together, or to a whole master.

@@ -230,7 +230,7 @@ class KernelEngine:
         except CosimoError as error:
             found = self._failure()
             raise named(error, found.unit, found.at, PHASES[found.phase]) from error.__cause__
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = self._failure()
             raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
         finally:

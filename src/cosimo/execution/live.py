@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cosimo.core.arrays import Array, loop_is_singular, output_values, product, value_row
-from cosimo.core.errors import AlgebraicLoopError, CosimoError, EndRequested, NonFiniteError, RunError, UnitError
+from cosimo.core.errors import (
+    AlgebraicLoopError,
+    CosimoError,
+    EndRequested,
+    NonFiniteError,
+    RunError,
+    UnitCrashed,
+    UnitError,
+)
 from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
 from cosimo.core.master import Joint, Master, input_degree, joints, segment
 from cosimo.core.result import Warned
@@ -166,7 +174,7 @@ class Live:
         """The value of an external input; the function behind it is the user's, so it may fail in any way."""
         try:
             value = float(source(time))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RunError(
                 f"the external input {target} failed at t = {time:g}: {type(error).__name__}: {error}."
             ) from error
@@ -290,7 +298,7 @@ class Live:
             yield
         except CosimoError as error:
             raise named(error, name, time, doing) from error.__cause__
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise unit_failed(name, doing, time, error) from error
         finally:
             leave()
@@ -339,8 +347,13 @@ def named(error: CosimoError, name: str, time: float, doing: str) -> CosimoError
     return error
 
 
-def unit_failed(name: str, doing: str, time: float, error: Exception) -> UnitError:
-    """The error for whatever a unit raised."""
+def unit_failed(name: str, doing: str, time: float, error: Exception | SystemExit) -> RunError:
+    """The error for whatever a unit raised; one that calls `sys.exit` would end the run as if all were well."""
+    failed: RunError
+    if isinstance(error, SystemExit):
+        detail = f"it called exit({'' if error.code is None else error.code})"
+        failed = UnitCrashed(f"unit '{name}' ended at t = {time:g} while being {doing}: {detail}; it must not.")
+        return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)
     said = " ".join(str(error).split())  # one line
     detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
     failed = UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")

@@ -11,10 +11,12 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import CheckpointError, ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -154,6 +156,7 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+@partial(checked, owner="run")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The keywords of `run`.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol
 from uuid import uuid4
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.guarding import guarded, rescue_with
 from cosimo.core.master import Master
@@ -41,6 +42,7 @@ class _Run(Protocol[Keywords]):
 def _taking_options(options: Callable[Keywords, RunOptions]) -> _Run[Keywords]:
     """`run` with the fields of the options as its keywords: they are written once."""
 
+    @checked
     def run(system: System, master: Master, *given: Keywords.args, **keywords: Keywords.kwargs) -> Result:
         """Run `system` under `master`, with the keywords of `RunOptions`; one row per macro step, the first included.
 

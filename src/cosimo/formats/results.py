@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
+from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, require_regular
 from cosimo.core.result import Result, Warned
 from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
@@ -135,6 +135,7 @@ def read_result(path: str | Path) -> Result:
         path, form = stream, FORMATS[".arrows"]
     else:
         form = _format(path, "read")
+    require_regular(path)
     with _reading(path):
         found = form.read(path)
         if not found.names or found.names[0].lower() != "time":

@@ -346,5 +346,5 @@ def _import(where: Path | str) -> Any:
         return module
     except CosimoError:
         raise
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
         raise ConfigurationError(f"'{where}' cannot be imported: {type(error).__name__}: {error}.") from error

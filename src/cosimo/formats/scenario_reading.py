@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, nearest
+from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, nearest, require_regular
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario_tables import ScenarioTable, check_scenario, known_keys
 from cosimo.units.archives import ArchiveLimits, remedy
@@ -50,6 +50,7 @@ def read_scenario(
 ) -> tuple[ScenarioTable, Source]:
     """The scenario in a file; raises the first of all errors that `findings` then holds."""
     most = (limits or ArchiveLimits.from_environment()).text_size
+    require_regular(path)
     try:
         if path.stat().st_size > most:
             raise UnsafeInputError(f"'{path}' is larger than {most:,} bytes; {remedy('text_size')}.")

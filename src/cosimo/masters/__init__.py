@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from cosimo.core.arguments import checked
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
@@ -34,8 +35,11 @@ __all__ = [
 ]
 
 Couplings = Mapping[str, Coupling]
+MOST_TICKS = 100_000
+"""Base steps after which a multirate schedule must repeat: it is written out, some operations per unit and tick."""
 
 
+@checked
 def jacobi(
     system: System, step: float, *, coupling: Coupling | None = None, couplings: Couplings | None = None
 ) -> Master:
@@ -43,6 +47,7 @@ def jacobi(
     return _master("jacobi", system, step, tuple(_together(system.names)), coupling, couplings)
 
 
+@checked
 def jacobi_early_read(
     system: System, step: float, *, coupling: Coupling | None = None, couplings: Couplings | None = None
 ) -> Master:
@@ -63,6 +68,7 @@ def jacobi_early_read(
     return _master("jacobi-early-read", system, step, operations, coupling, couplings)
 
 
+@checked
 def gauss_seidel(
     system: System,
     step: float,
@@ -77,6 +83,7 @@ def gauss_seidel(
     return _master(f"gauss-seidel({','.join(order)})", system, step, operations, coupling, couplings)
 
 
+@checked
 def groups(
     system: System,
     step: float,
@@ -92,6 +99,7 @@ def groups(
     return _master(name, system, step, operations, coupling, couplings)
 
 
+@checked
 def multirate(
     system: System,
     step: float,
@@ -116,6 +124,11 @@ def multirate(
         raise UnknownNameError("kind of inputs of a multirate master", inputs, ("held", "interpolated"))
     every = {name: multiples.get(name, 1) for name in system.names}
     period = math.lcm(*every.values())
+    if period > MOST_TICKS:
+        raise ConfigurationError(
+            f"a multirate master repeats after {period:,} base steps, the least common multiple of {multiples}; "
+            f"at most {MOST_TICKS:,} are possible: choose multiples that divide each other."
+        )
     operations: list[Operation] = []
     for tick in range(period):
         due = sorted((n for n in every if tick % every[n] == 0), key=lambda n: -every[n])
@@ -131,6 +144,7 @@ def multirate(
     )
 
 
+@checked
 def iterative(
     system: System,
     step: float,

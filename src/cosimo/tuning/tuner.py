@@ -27,6 +27,7 @@ from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
 from cosimo.compensation import compensate
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, OutputError
 from cosimo.core.formatting import MOST_ROBUST
@@ -61,6 +62,7 @@ class Settings:
     identify_at: float | None = None
 
 
+@checked
 def tune(
     system: System,
     space: Space | None = None,

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, one_line
 
 ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
@@ -30,6 +31,7 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 _FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
 
 
+@checked
 @dataclass(frozen=True)
 class ArchiveLimits:
     """What an FMU, a package or a description may be at most; sizes in bytes.

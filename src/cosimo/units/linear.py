@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, BoolArray, matrix, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
@@ -233,6 +234,7 @@ class Names:
         return names
 
 
+@checked
 class StateSpace(LinearUnit):
     """ẋ = A x + B u, y = C x + D u, x(0) = `initial`.
 
@@ -269,6 +271,7 @@ class StateSpace(LinearUnit):
         super().__init__(model, initial, integrator or Exact(), micro_steps, Names(inputs, outputs, start))
 
 
+@checked
 class Mechanical(LinearUnit):
     """M q̈ + C q̇ + K q = B u; y = displacement · q + velocity · q̇ + acceleration · q̈ + feedthrough · u.
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, BoolArray, matrix
+from cosimo.core.arguments import checked
+from cosimo.core.arrays import Array, BoolArray, frozen, matrix
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.unit import Instance, Unit
 
@@ -27,6 +28,7 @@ class BadStatus(Exception):
         super().__init__(f"its function returned {status}")
 
 
+@checked
 class NativeUnit(Unit):
     """Wraps two compiled functions, given by address (see `STEP` and `OUTPUT` for their signatures).
 
@@ -56,7 +58,7 @@ class NativeUnit(Unit):
                 raise ConfigurationError(
                     f"the {what} {', '.join(names)} of a native unit are not all different; rename one."
                 )
-        self.initial: Array = np.atleast_1d(np.asarray(initial, dtype=float)).copy()
+        self.initial: Array = np.atleast_1d(frozen(initial))
         first = np.zeros(len(self.outputs)) if initial_outputs is None else initial_outputs
         self.initial_outputs: Array = matrix("initial_outputs", first, (len(self.outputs), 1))[:, 0]
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.plain import NotPlainError, from_bytes, to_bytes
 from cosimo.core.unit import Instance, Unit
 
 
+@checked
 class PythonUnit(Unit):
     """Wraps a class whose attributes are its variables.
 
@@ -36,13 +38,13 @@ class PythonUnit(Unit):
 
     input_degree = 0
 
-    def __init__(self, kind: type, **parameters: Any) -> None:
+    def __init__(self, kind: type, /, **parameters: Any) -> None:
         for needed in ("inputs", "outputs", "step"):
             if not hasattr(kind, needed):
                 raise ConfigurationError(
                     f"class {kind.__name__} has no '{needed}'; a Python unit needs inputs, outputs, step."
                 )
-        self.kind, self.parameters, self.name = kind, parameters, kind.__name__
+        self.kind, self.parameters, self.name = kind, _copied(parameters), kind.__name__
         given = getattr(kind, "inputs")  # noqa: B009  the type checker knows nothing of the class
         self.start = dict(given) if isinstance(given, Mapping) else {}
         self.inputs = _names(kind, "inputs")
@@ -62,6 +64,12 @@ class PythonUnit(Unit):
     def instantiate(self, start_time: float = 0.0) -> PythonInstance:
         """A fresh object of the class, with its inputs at their start values."""
         return PythonInstance(self)
+
+
+def _copied(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters; of lists, mappings and arrays a copy, which neither the caller nor another object shares."""
+    data = (np.ndarray, list, dict, set)
+    return {name: copy.deepcopy(value) if isinstance(value, data) else value for name, value in parameters.items()}
 
 
 def _names(kind: type, what: str) -> tuple[str, ...]:
@@ -84,7 +92,7 @@ class PythonInstance(Instance):
 
     def __init__(self, unit: PythonUnit) -> None:
         self._inputs, self._outputs = unit.inputs, unit.outputs
-        self.object = unit.kind(**unit.parameters)
+        self.object = unit.kind(**_copied(unit.parameters))
         for name in self._inputs:
             setattr(self.object, name, float(unit.start.get(name, 0.0)))
         self._own_save = hasattr(unit.kind, "save")

@@ -25,6 +25,7 @@ from cosimo.analysis.identification.input_output_models import (
 from cosimo.analysis.identification.models import EPS, Continuous, Identified, Means, Realisation, continuous_model
 from cosimo.analysis.identification.state_models import from_states, linearise
 from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint, Rig, TrialFailed, state_access
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, IdentificationError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, LinearModel, Unit
@@ -248,6 +249,7 @@ STEPS_PER_INPUT = 2000
 """What identification may cost, in unit steps per input, run-up to the operating point not counted."""
 
 
+@checked
 def identify(
     unit: Unit,
     step: float,

@@ -243,7 +243,7 @@ class Rig:
             return function(*arguments)
         except CosimoError as error:
             raise TrialFailed(f"{doing} failed: {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TrialFailed(f"{doing} failed with {type(error).__name__}: {error}") from error
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import TARGET, Result
 from cosimo.reporting.report.contents import Contents, Run, Variation, collect
@@ -63,6 +64,7 @@ class Report:
         return path
 
 
+@checked
 def report(
     *things: Any,
     title: str | None = None,

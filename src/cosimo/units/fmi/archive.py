@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError, require_regular
 from cosimo.core.guarding import not_temporary, temporary, unwatched
 from cosimo.core.storage import CAN_LOCK, file_digest, hold_path
 from cosimo.units.archives import VALIDATE, ArchiveLimits, check_archive, parse_xml, remedy
@@ -46,6 +46,7 @@ def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zi
         raise ConfigurationError(f"'{path}' is a folder, not an FMU; give the .fmu file.")
     if not os.path.exists(path):
         raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
+    require_regular(path)
     try:
         with open_zip(path) as archive:
             check_archive(archive, str(path), limits)
@@ -53,7 +54,8 @@ def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zi
             _note_listing(path, limits, Listing(tuple(archive.namelist()), unpacked))
             yield archive
     except zipfile.BadZipFile as error:
-        with path.open("rb") as file:
+        begins = False
+        with suppress(OSError), path.open("rb") as file:
             begins = file.read(2) == b"PK"
         what = (
             f"is damaged or incomplete ({error}); copy or export it again"
@@ -222,6 +224,7 @@ def _extract(path: Path, limits: ArchiveLimits | None) -> TemporaryFolder:
 def _digest(path: Path) -> str:
     if not os.path.exists(path):
         raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
+    require_regular(path)
     return file_digest(path)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.guarding import unwatched
@@ -73,6 +74,7 @@ class Capabilities:
     early_return: bool
 
 
+@checked
 class Fmu(Unit):
     """An FMI 2.0 or 3.0 co-simulation FMU.
 

@@ -20,11 +20,13 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError
 
 MEGABYTE = 2**20
 
 
+@checked
 @dataclass(frozen=True)
 class Isolation:
     """How a unit is kept apart.
