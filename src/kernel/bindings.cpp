@@ -11,8 +11,10 @@
 #include "builder.hpp"
 #include "dmd.hpp"
 #include "dmd_bindings.hpp"
+#include "fmi.hpp"
 #include "guard_bindings.hpp"
 #include "python_unit.hpp"
+#include "typed.hpp"
 
 namespace nb = nanobind;
 using namespace cosimo;
@@ -56,6 +58,19 @@ void set_memory(Builder &builder, nb::bytes given) {
     const auto *from = reinterpret_cast<const unsigned char *>(given.c_str());
     StateBytes found({from, from + given.size()});
     builder.program.remember(found);
+}
+
+// FMUs whose steps gave a last successful time before their beginning: number, that beginning, the time given.
+nb::list went_back(const Builder &builder) {
+    nb::list found;
+    const auto &units = builder.program.units;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+        const Unit *unit = units[i].get();
+        if (const auto *typed = dynamic_cast<const Typed *>(unit)) unit = typed->base.get();
+        if (const auto *fmu = dynamic_cast<const Fmi3 *>(unit); fmu && fmu->went_back)
+            found.append(nb::make_tuple(i, fmu->back_from, fmu->back_to));
+    }
+    return found;
 }
 
 int run(Builder &builder, long long first, long long count, Given given, Rows rows) {
@@ -118,6 +133,7 @@ NB_MODULE(_kernel, m) {
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())
         .def("release", &Builder::release)
+        .def("went_back", &went_back)
         .def_prop_ro("shared", &Builder::shared)
         .def_prop_ro("made", [](const Builder &b) { return b.program.made; })
         .def_prop_ro("busy", [](const Builder &b) { return b.program.machine.busy.load(std::memory_order_relaxed); })

@@ -163,6 +163,8 @@ struct Fmi3 final : Unit {
     PostStep post_step = nullptr;
     std::vector<std::uint32_t> in, out;
     bool final_step = true;
+    bool went_back = false;  // a step gave a last successful time before its beginning: the first, and the time it gave
+    double back_from = 0.0, back_to = 0.0;
     void *state = nullptr;
 
     ~Fmi3() override {
@@ -186,6 +188,11 @@ struct Fmi3 final : Unit {
     }
     int told(int status, const Said &said, double time, double duration) {
         if (status) return status;
+        if (said.reached < time && !went_back) [[unlikely]] {
+            went_back = true;
+            back_from = time;
+            back_to = said.reached;
+        }
         if (said.terminate) return ends_at(std::isnan(said.reached) ? time + duration : std::clamp(said.reached, time, time + duration));
         return said.event || said.early ? fmi3_returned_early : 0;
     }

@@ -203,7 +203,7 @@ int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi3> &call) {
     Fmi3::Said said;
     const int status = stepped(call.function.step(call.component, time, call.duration, call.final_step != 0, &said.event,
                                                   &said.terminate, &said.early, &said.reached));
-    if (!status && !said.event && !said.terminate && !said.early) [[likely]]
+    if (!status && !said.event && !said.terminate && !said.early && !(said.reached < time)) [[likely]]
         return ok;
     return outcome(m, s, static_cast<Fmi3 *>(s.unit)->told(status, said, time, s.duration));
 }

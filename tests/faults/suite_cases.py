@@ -234,6 +234,19 @@ def alive(pid: int) -> bool:
         return False
 
 
+def ends_badly(fault: str, status: str, says: str) -> Trial:
+    """All rows are there; that the unit was not content with its end is a warning."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        write(folder, fault)
+        outcome, _ = require_completed(folder, *OPTIONS[mode])
+        (told,) = [warned for warned in outcome.document["warnings"] if "fmi2Terminate" in warned]
+        assert f"unit 'sick' returned {status} from fmi2Terminate; it says: {says}" in told, told
+        return Seen(f"warning: {told}")
+
+    return trial
+
+
 def threaded(folder: Path, mode: str, number: int) -> Seen:
     """The unit starts a thread that never ends; its library is not taken from under it."""
     write(folder, "thread")

@@ -86,6 +86,8 @@ UNITS: tuple[Row, ...] = (
     *rows("hang in doStep, limit 3 s", BOTH, HANG),
     *rows("slow but alive, 1,000 steps", BOTH, case.slow),
     *rows("error status", BOTH, Fault("error", 3, ("sick", "no fuel at t = 0.3"))),
+    *rows("error status from terminate", BOTH, case.ends_badly("error_terminate", "fmi2Error", "valve stuck")),
+    *rows("fatal status from terminate", BOTH, case.ends_badly("fatal_terminate", "fmi2Fatal", "valve lost")),
     *rows("fatal status", BOTH, Fault("fatal", 3, ("sick", "engine lost at t = 0.3"), check=case.never_called_again)),
     *rows("illegal status", BOTH, Fault("illegal", 3, ("sick", "42"))),
     *rows(

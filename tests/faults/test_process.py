@@ -93,6 +93,12 @@ def test_a_daemon_ends_with_its_unit(crash: bool, tmp_path: Path) -> None:
     case.with_daemon(crash=crash)(tmp_path, ISOLATED, 0)
 
 
+@pytest.mark.parametrize("mode", [IN_PROCESS, ISOLATED])
+@pytest.mark.parametrize(("word", "says"), [("Error", "valve stuck"), ("Fatal", "valve lost")])
+def test_a_bad_status_from_terminate_is_said(word: str, says: str, mode: str, tmp_path: Path) -> None:
+    case.ends_badly(f"{word.lower()}_terminate", f"fmi2{word}", says)(tmp_path, mode, 0)
+
+
 CRASH_OUTSIDE = """
 import ctypes, faulthandler
 from cosimo.core.guarding import guard_options, guarded

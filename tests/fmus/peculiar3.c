@@ -63,6 +63,9 @@ EXPORT int fmi3DoStep(void *c, double time, double h, bool final, bool *event, b
     *event = *end, *end = false;
     *early = unit->time < time + h;
 #endif
+#ifdef BACKWARDS
+    *last = time - 1.0;
+#endif
     return OK;
 }
 EXPORT int fmi3GetFMUState(void *c, void **state) {

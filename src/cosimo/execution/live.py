@@ -283,6 +283,7 @@ class Live:
                     instance.close()
             except RunError as error:
                 failure = failure or error
+        self.notices(time)  # some have said what went wrong at their end
         if failure is not None:
             raise failure
 

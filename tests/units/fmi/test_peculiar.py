@@ -401,3 +401,12 @@ def test_an_interpreter_closes_what_ended(tmp_path: Path) -> None:
     with pytest.raises(EndRequested):
         Interpreter(live).macro_step(0)
     live.close()
+
+
+def test_a_step_that_goes_back_in_time_is_said(tmp_path: Path) -> None:
+    def make(isolate: bool) -> System:
+        return System({"back": peculiar(tmp_path, 3, isolate=isolate, defines=("BACKWARDS",))})
+
+    result = same_results(make, lambda system: jacobi(system, 0.5), stop=2.0)
+    (told,) = [warned for warned in result.warnings if "last successful time" in warned.message]
+    assert told.message == "unit 'back' gave -1 as the last successful time of its step from t = 0 on; it was ignored"

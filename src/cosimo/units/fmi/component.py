@@ -209,9 +209,14 @@ class Component:
     isolated = False
     """Whether it lives in a process of its own, to which steps can be posted."""
 
-    @cached_property
+    @property
     def notices(self) -> tuple[str, ...]:
-        """What the user of a run should know of it, one sentence each; asked for at its end."""
+        """What the user of a run should know of it, one sentence each."""
+        return (*self._crowded, *self._notes.values())
+
+    @cached_property
+    def _crowded(self) -> tuple[str, ...]:
+        """Asked for at the end of a run."""
         self.log.messages  # noqa: B018  a worker's are counted when they are fetched
         count = self.log.suppressed
         return (f"logged more than is kept ({count} lines suppressed)",) if count else ()
@@ -221,6 +226,7 @@ class Component:
         self.log: Log = Log()
         self.dead = False
         self.initialised = self._running = False
+        self._notes: dict[str, str] = {}
         self.time = 0.0
         """Where it is, for who reports that a call did not return."""
         self._fmu: Any = None
@@ -339,12 +345,27 @@ class Component:
         if status == FATAL:
             self.dead = True
 
+    def tell(self, about: str, notice: str) -> None:
+        """Keep what the user of the run should know; of one kind, the first."""
+        self._notes.setdefault(about, notice)
+
+    def went_back(self, begin: float, last: float) -> None:
+        """A step from `begin` on gave a last successful time before it, or none although it returned early."""
+        self.tell(
+            "time", f"gave {last:g} as the last successful time of its step from t = {begin:g} on; it was ignored"
+        )
+
     def fail(self, function: str, status: int, doing: str) -> NoReturn:
         """Raise the error for a bad status."""
+        where = f"{function}{' ' + doing if doing else ''}"
+        raise UnitError(f"{self} returned {self._label(status)} from {where}{self.said}.")
+
+    def _label(self, status: int) -> str:
+        """A status as the standard names it."""
+        if status == ILLEGAL:
+            return "a negative status"
         label = status_label(status)
-        label = f"the unknown status {label}" if label.isdigit() else f"fmi{self.version}{label}"
-        label = "a negative status" if status == ILLEGAL else label
-        raise UnitError(f"{self} returned {label} from {function}{' ' + doing if doing else ''}{self.said}.")
+        return f"the unknown status {label}" if label.isdigit() else f"fmi{self.version}{label}"
 
     def symbol(self, name: str) -> int:
         """The address of an exported function."""
@@ -356,8 +377,8 @@ class Component:
     def release(self) -> None:
         """Free the component and the library; a component with a fatal error is left alone, as the standard demands."""
         with suppress(UnitError):  # a component without this function can still be freed
-            if self.running:
-                self.status(f"fmi{self.version}Terminate")
+            if self.running and (status := self.status(f"fmi{self.version}Terminate")) > WARNING:
+                self.tell("end", f"returned {self._label(status)} from fmi{self.version}Terminate{self.said}")
         fmu, self._fmu = self._fmu, None
         if fmu is not None and not self.dead:
             if fmu.component:

@@ -227,6 +227,10 @@ class FmuInstance(Instance):
         """Initialised, and without an error since."""
         return self._component.running
 
+    def went_back(self, begin: float, last: float) -> None:
+        """See `Component.went_back`; compiled code met it."""
+        self._component.went_back(begin, last)
+
     @property
     def notices(self) -> tuple[str, ...]:
         """What a sandbox kept the FMU from, one sentence each."""

@@ -245,9 +245,10 @@ class Fmi3(Version):
         if terminate.value:
             end = time + duration
             self.ended = end if math.isnan(last) else min(max(last, time), end)
-        if not early.value:
-            return event.value, None
-        return event.value, time if math.isnan(last) else last
+        if not last >= time and (early.value or not math.isnan(last)):
+            self.component.went_back(time, last)
+            last = time
+        return event.value, last if early.value else None
 
     def _update(self, time: float) -> None:
         """Update discrete states until they settle."""
