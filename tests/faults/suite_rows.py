@@ -131,6 +131,7 @@ OTHERS: tuple[Row, ...] = (
     *rows("hang-up, and the unit ignores it", BOTH, case.deaf(signal.SIGHUP, 129), 129),
     *rows("disk full (Parquet)", NOWHERE, by_test(test_outputs.test_a_full_disk, "parquet"), 7),
     *rows("disk full (CSV)", NOWHERE, by_test(test_outputs.test_a_full_disk, "csv"), 7),
+    *rows("disk full in a study, resumed", NOWHERE, by_test(test_outputs.test_a_full_disk_in_a_study), 0),
     *rows("unit redirects all descriptors", (IN_PROCESS,), case.redirected, 7),
     *rows("unit redirects all descriptors", (ISOLATED,), case.redirected),
     *rows("rows removed while the run goes on", (IN_PROCESS,), case.touched("removed"), 7),

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
 import cosimo as co
-from cosimo.core.errors import ConfigurationError, Interrupted
+from cosimo.core.errors import ConfigurationError, Interrupted, OutputError
 from cosimo.studies import Grid, Outcome, Sample, Study, StudyStanding, Uniform, pools, read_study, run_study, runner
 from cosimo.studies.pools import Chunk, Sensible, _Work, local_workers
 
@@ -37,6 +38,39 @@ def client() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def serial() -> Outcome:
     return run_study(STUDY, workers=1)
+
+
+@pytest.mark.parametrize("error", [OSError("closed"), TimeoutError(), CancelledError()])
+def test_a_scheduler_that_is_gone_is_said(error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Gone:
+        def nthreads(self) -> dict[str, int]:
+            return {"worker": 1}
+
+        def cancel(self, *_: Any, **__: Any) -> None:
+            raise error
+
+        run = cancel
+
+    monkeypatch.setattr("distributed.as_completed", lambda: iter(()))
+    monkeypatch.setattr(_Work, "_submit", lambda *_: Gone().cancel())
+    with pytest.raises(OutputError, match=r"the Dask scheduler is gone .* --resume") as found:
+        run_study(STUDY, client=Gone(), output=tmp_path / "study.parquet")
+    assert found.value.exit_code == 7
+    assert (tmp_path / "study.parquet.partial").exists()
+
+
+def test_workers_that_do_not_start_are_started_again() -> None:
+    attempts = iter([RuntimeError("lost"), RuntimeError("lost again"), None])
+
+    def make() -> str:
+        if (problem := next(attempts)) is not None:
+            raise problem
+        return "cluster"
+
+    assert pools._started(make) == "cluster"
+    attempts = iter([RuntimeError("lost")] * 3)
+    with pytest.raises(ConfigurationError, match=r"cannot be started \(lost\)"):
+        pools._started(make)
 
 
 def same(one: Outcome, other: Outcome) -> bool:

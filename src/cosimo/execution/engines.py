@@ -320,5 +320,6 @@ class KernelEngine:
     def close(self) -> None:
         """End the threads and free saved states."""
         for unit, begin, last in self._program.went_back():
-            self._live.instances[self._live.system.names[unit]].went_back(begin, last)
+            instance: Any = self._live.instances[self._live.system.names[unit]]
+            instance.went_back(begin, last)
         self._program.release()

@@ -20,14 +20,15 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from cosimo import __version__
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.system import System
 from cosimo.studies.rows import Row
 from cosimo.studies.runner import Runner, Take
@@ -176,6 +177,11 @@ class Cluster:
             work = _Work(client, packed, runs, take, self.notes)
             try:
                 work.run(runner)
+            except (OSError, TimeoutError, CancelledError) as error:  # that of a closed connection is among them
+                raise OutputError(
+                    f"the Dask scheduler is gone ({type(error).__name__}); start one again, and make the runs that are "
+                    f"missing with --resume: the rows so far are kept."
+                ) from None
             finally:
                 work.cancel()
                 if self._client is not None or self._scheduler is not None:
@@ -223,14 +229,22 @@ def local_workers(workers: int) -> Iterator[Any]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cosimo-study-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set(LOCAL))
-        try:
-            cluster = stack.enter_context(LocalCluster(local_directory=folder, **options))
-        except RuntimeError as error:
-            raise ConfigurationError(
-                f"the worker processes cannot be started ({error}); in a script, call run_study below 'if __name__ == "
-                f'"__main__":\', or use one worker.'
-            ) from None
+        cluster = stack.enter_context(_started(lambda: LocalCluster(local_directory=folder, **options)))
         yield stack.enter_context(Client(cluster))
+
+
+def _started(make: Callable[[], Any], attempts: int = 3) -> Any:
+    """What `make` makes; a worker that is lost while it starts is no reason to give up at once."""
+    for left in reversed(range(attempts)):
+        try:
+            return make()
+        except RuntimeError as error:
+            if not left:
+                raise ConfigurationError(
+                    f"the worker processes cannot be started ({error}); in a script, call run_study below 'if __name__ "
+                    f'== "__main__":\', or use one worker.'
+                ) from None
+    raise AssertionError("an attempt is made at least once")
 
 
 class _Work:

@@ -14,6 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,6 +101,7 @@ class Journal:
         self._sink: Any = None
         self._writer: Any = None
         self._claim = -1
+        self._failed: OutputError | None = None
         if path is not None:
             _require_suffix(path)
             self._batches = self._recall(path) if resume else self._refuse(path)
@@ -119,10 +121,17 @@ class Journal:
     def add(self, rows: Sequence[Row]) -> None:
         """Take rows; once this returns they survive the end of the process."""
         batch = self.columns.batch(rows, self.schema)
-        self._batches.append(batch)
         if self.path is not None:
-            with writing(self.path, f"free some space; the rows before are kept in '{self._stream}'"):
-                self._writer.write_batch(batch)
+            if self._failed is not None:  # what follows a batch that is cut off would not be found
+                raise self._failed
+            remedy = f"free some space and go on with --resume; the rows before are kept in '{self._stream}'"
+            try:
+                with writing(self.path, remedy):
+                    self._writer.write_batch(batch)
+            except OutputError as error:
+                self._failed = error
+                raise
+        self._batches.append(batch)
 
     def finish(self) -> None:
         """The study is complete: put the final file in place and remove the stream."""
@@ -142,8 +151,9 @@ class Journal:
     def close(self) -> None:
         """Let go of the stream; what is in it stays."""
         if self.path is not None and self._sink is not None:
-            self._writer.close()
-            self._sink.close()
+            with suppress(OSError):  # a full disk was told already
+                self._writer.close()
+                self._sink.close()
             self._sink = None
             os.close(self._claim)
 
