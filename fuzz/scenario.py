@@ -76,7 +76,7 @@ def large() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """The file as it is."""
-    from cosimo.formats import scenario_units
+    from cosimo.formats import scenario_building
     from cosimo.formats.findings import FileFindings
     from cosimo.formats.scenario_building import load_scenario
 
@@ -84,6 +84,6 @@ def check(data: bytes) -> None:
     path = folder() / "s.toml"
     path.write_bytes(data)
     # A mutated name could be any module of Python's library.
-    with patch.object(scenario_units, "_import", _refuse):
+    with patch.object(scenario_building, "_import", _refuse):
         loaded = load_scenario(path, FileFindings())
     loaded.system.loops()

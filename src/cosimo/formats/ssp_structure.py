@@ -1,4 +1,4 @@
-"""Reading a system structure description (.ssd), with all that it refers to, into the data of `ssp_elements`."""
+"""Reading a system structure description (.ssd), with all that it refers to, into the data at the end of this file."""
 
 from __future__ import annotations
 
