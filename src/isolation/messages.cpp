@@ -99,3 +99,9 @@ EXPORTED void cosimoMessagesLog2(void *environment, const char *, int status, co
     va_end(arguments);
     if (length >= 0) messages->add(status, text, std::min<std::size_t>(static_cast<std::size_t>(length), sizeof text - 1));
 }
+// The logger of FMI 3.0, which gets finished texts.
+EXPORTED void cosimoMessagesLog3(void *environment, int status, const char *, const char *message) {
+    Messages *messages = log_of(environment);
+    if (messages && message && messages->has_room(status))
+        messages->add(status, message, strnlen(message, static_cast<std::size_t>(text_bytes) - 1));
+}

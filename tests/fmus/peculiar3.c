@@ -57,6 +57,9 @@ EXPORT int fmi3SetFloat64(void *c, const Reference *r, size_t n, const double *v
 EXPORT int fmi3DoStep(void *c, double time, double h, bool final, bool *event, bool *end, bool *early, double *last) {
     Unit *unit = c;
     *event = *early = false;
+#ifdef TALKS
+    for (int line = 0; line < 20000; line++) unit->log(unit->environment, OK, "logAll", "one of many");
+#endif
     *end = advance(&unit->now, time, h);
     unit->time = *last = unit->now.reached;
 #ifdef EVENTS

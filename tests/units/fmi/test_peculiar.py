@@ -410,3 +410,12 @@ def test_a_step_that_goes_back_in_time_is_said(tmp_path: Path) -> None:
     result = same_results(make, lambda system: jacobi(system, 0.5), stop=2.0)
     (told,) = [warned for warned in result.warnings if "last successful time" in warned.message]
     assert told.message == "unit 'back' gave -1 as the last successful time of its step from t = 0 on; it was ignored"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_floods_of_messages_are_counted_and_not_kept(isolate: bool, tmp_path: Path) -> None:
+    unit = peculiar(tmp_path, 3, isolate=isolate, defines=("TALKS",))
+    system = System({"talks": unit})
+    result = run(system, jacobi(system, 0.5), stop=1.0)
+    (told,) = [warned.message for warned in result.warnings if "suppressed" in warned.message]
+    assert told.startswith("unit 'talks' logged more than is kept (")

@@ -7,6 +7,7 @@ many FMUs lack functions they do not need.
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import itertools
 import os
@@ -117,10 +118,17 @@ class FMU2Library(FMU2Slave):  # type: ignore[misc]  # FMPy is not typed
 
 
 class FMU3Library(FMU3Slave):  # type: ignore[misc]  # FMPy is not typed
-    """FMPy's FMI 3.0 instance without the look-up of all functions."""
+    """FMPy's FMI 3.0 instance without the look-up of all functions; `environment` is what its logger is given."""
+
+    environment: int | None = None
 
     def _loadFunctions(self) -> None:
         self._functions = LazyFunctions(self)
+
+    @functools.wraps(FMU3Slave.fmi3InstantiateCoSimulation)
+    def fmi3InstantiateCoSimulation(self, *given: Any) -> Any:
+        *before, _, log, update = given
+        return super().fmi3InstantiateCoSimulation(*before, self.environment, log, update)
 
 
 def status_label(status: int) -> str:
@@ -278,6 +286,9 @@ class Component:
         self._talks = options["loggingOn"]
         if self.version == 2:
             options["callbacks"] = self._log_here()
+        elif (library := _library()) is not None:
+            self.log = native = NativeLog(library)
+            self._fmu.environment, options["logMessage"] = native.handle, native.logger3()
         else:
             log = self.log
             options["logMessage"] = lambda environment, status, category, message: log.add(status, message)
@@ -457,6 +468,10 @@ class NativeLog(Log):
     def clear(self) -> None:
         """Forget them."""
         self._library.cosimoMessagesClear(self.handle)
+
+    def logger3(self) -> int | None:
+        """The logger of FMI 3.0 as an address; it wants the handle as its environment."""
+        return ctypes.cast(self._library.cosimoMessagesLog3, ctypes.c_void_p).value
 
     def callbacks(self) -> Any:
         """FMI 2.0 callbacks that log here; memory straight from the C library."""
