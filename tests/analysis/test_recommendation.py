@@ -24,12 +24,11 @@ from cosimo.analysis.recommendation import (
     master_cost,
     recommend,
     round_steps,
-    step_range,
     usual_masters,
     usual_points,
 )
 from cosimo.analysis.robustness import relative_radius
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import OutputErrors, step_range
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System

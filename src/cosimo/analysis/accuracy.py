@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import Norm
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master

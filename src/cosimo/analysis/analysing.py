@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import UnitSteps

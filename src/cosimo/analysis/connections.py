@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import interpolation_matrix

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosimo.algebra import Batch, LinearSystem
+from cosimo.algebra.batch import Batch
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, moving_radius
 from cosimo.core.arrays import Array

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.linearisation import Linearisation, LocalSystem

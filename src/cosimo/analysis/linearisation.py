@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cosimo.algebra import CoupledModel, coupled_model
+from cosimo.algebra.product import CoupledModel, coupled_model
 from cosimo.analysis.identification import Identified, Means, OperatingPoint, identify, means_offered
 from cosimo.analysis.identification.input_output_models import reduced
 from cosimo.analysis.identification.procedure import STEPS_PER_INPUT

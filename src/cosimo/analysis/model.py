@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.limits import SAME, apart, find_base, responses

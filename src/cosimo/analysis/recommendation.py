@@ -18,14 +18,14 @@ from functools import partial
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.limits import SWEEPS, orders
 from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
 from cosimo.analysis.stability import is_stable
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import OutputErrors, step_range
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text
 from cosimo.core.master import Master
@@ -36,10 +36,6 @@ from cosimo.couplings import Hold
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from cosimo.masters.words import command_options, describe, scenario_lines
 
-SHORTEST, LONGEST = 1e-3, 10.0
-"""The range of steps that is searched, in units of 1/|λ| of the fastest mode of the coupled system."""
-MOST_STEPS = 200_000
-"""Macro steps that a run over the horizon has at most at the shortest step."""
 ABOUT = 1.25
 """Costs up to this factor count as equal when the cheapest is chosen."""
 CHEAPER = 1.5
@@ -324,13 +320,6 @@ def round_steps(shortest: float, longest: float) -> list[float]:
     powers = range(math.ceil(math.log10(longest)), math.floor(math.log10(shortest)) - 1, -1)
     steps = [float(f"{digit}e{power}") for power in powers for digit in (5, 2, 1)]
     return [step for step in steps if shortest * (1 - 1e-9) <= step <= longest * (1 + 1e-9)]
-
-
-def step_range(fastest: float, horizon: float) -> tuple[float, float]:
-    """The shortest and longest step that are searched for a system whose fastest mode has |λ| = `fastest`."""
-    scale = 1 / fastest if fastest > 0 else horizon / 100
-    longest = min(LONGEST * scale, horizon / 4)
-    return min(max(SHORTEST * scale, horizon / MOST_STEPS), longest), longest
 
 
 def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master | None = None) -> list[Point]:

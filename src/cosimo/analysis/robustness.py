@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
 from cosimo.algebra.backends import Backend
 from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
+from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import NEAR_ONE, ROUNDING, find_rest, is_stable, moving_radius

@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra import LinearSystem
-from cosimo.algebra.product import merge_equal
+from cosimo.algebra.product import LinearSystem, merge_equal
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.master import Master

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from cosimo.algebra import CoupledModel, LinearSystem
+from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
@@ -57,6 +57,10 @@ GRID = 2000
 """Moments, beside the communication points, at which the largest true value of an output is looked for."""
 STILL = 1e-12
 """An output whose true value stays below this share of what its terms could add up to is taken to be at rest."""
+SHORTEST, LONGEST = 1e-3, 10.0
+"""The range of steps that is searched, in units of 1/|λ| of the fastest mode of the coupled system."""
+SEARCHED_STEPS = 200_000
+"""Macro steps that a run over the horizon has at most at the shortest step."""
 
 
 def default_horizon(poles: ComplexArray) -> float:
@@ -76,6 +80,13 @@ def default_horizon(poles: ComplexArray) -> float:
         return 1.0
     cycle = 2 * math.pi if (np.abs(poles.imag) > RIGID * fastest).any() else 1.0
     return float(min(PERIODS * cycle / moving.min(), FAST_MODES / fastest))
+
+
+def step_range(fastest: float, horizon: float) -> tuple[float, float]:
+    """The shortest and longest step that are searched for a system whose fastest mode has |λ| = `fastest`."""
+    scale = 1 / fastest if fastest > 0 else horizon / 100
+    longest = min(LONGEST * scale, horizon / 4)
+    return min(max(SHORTEST * scale, horizon / SEARCHED_STEPS), longest), longest
 
 
 def count_steps(horizon: float, step: float) -> int:

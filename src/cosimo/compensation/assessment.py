@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum, match, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.target import Gains, TargetMotion, dense, rebuild, require_linear, target_map

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import nrms
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation

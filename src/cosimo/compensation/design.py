@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra import CoupledModel, LinearSystem
+from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.core.arrays import Array, value_row
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import JointCoupling, Master

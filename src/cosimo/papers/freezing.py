@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.algebra import coupled_model
+from cosimo.algebra.product import coupled_model
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError

@@ -10,7 +10,8 @@ import scipy.linalg
 from scipy.stats import spearmanr
 
 from cosimo import masters
-from cosimo.algebra import Batch, LinearSystem
+from cosimo.algebra.batch import Batch
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import ROUNDING
 from cosimo.core.arrays import Array

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cosimo import masters
-from cosimo.algebra import Batch, LinearSystem
-from cosimo.algebra.batch import Consistency
+from cosimo.algebra.batch import Batch, Consistency
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.target import rebuild, require_linear

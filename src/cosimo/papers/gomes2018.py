@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master

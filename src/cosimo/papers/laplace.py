@@ -25,7 +25,7 @@ import scipy.linalg
 import scipy.signal
 from scipy.optimize import brentq
 
-from cosimo.algebra import connection_matrix, coupled_model
+from cosimo.algebra.product import connection_matrix, coupled_model
 from cosimo.analysis.spectrum import Mode
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array

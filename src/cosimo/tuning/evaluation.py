@@ -15,10 +15,10 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
 from cosimo.algebra.backends import Backend, Stack, find_backend
 from cosimo.algebra.batch import Consistency
 from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
+from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.model import Model
 from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable

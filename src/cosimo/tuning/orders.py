@@ -19,8 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from cosimo import masters
-from cosimo.algebra import LinearSystem
-from cosimo.algebra.product import coupled_model
+from cosimo.algebra.product import LinearSystem, coupled_model
 from cosimo.analysis.accuracy import OPERATOR_UP_TO, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.analysis.recommendation import step_range
+from cosimo.analysis.truth import step_range
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize_scalar
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.robustness import Crossing, first_crossing, relative_radius
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.algebra import LinearSystem
 from cosimo.algebra.operations import Rows, best_cut
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.robustness import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from cosimo.algebra import LinearSystem
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.trust import Grounds, judge
 from cosimo.core.document import SIGNS, Column, Document, Section, Table

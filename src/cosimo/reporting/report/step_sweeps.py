@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosimo import masters
-from cosimo.algebra import Batch, LinearSystem
+from cosimo.algebra.batch import Batch
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
