@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -137,3 +137,7 @@ def test_results_are_read_only() -> None:
         result.values[0, 0] = 1.0
     with pytest.raises(ValueError, match="read-only"):
         result.time[0] = 1.0
+
+
+def test_entries_that_may_be_anything_are_not_asked() -> None:
+    assert checker(Mapping[str, Any])({"a": object()}) is None

@@ -171,7 +171,7 @@ def _check_entries(hint: Any, origin: type, inner: tuple[Any, ...]) -> Check:
 def _is(value: Any, kind: Any) -> bool:
     if kind is None or kind is type(None):
         return value is None
-    if type(value) is kind or not isinstance(kind, type):
+    if kind is Any or type(value) is kind or not isinstance(kind, type):  # Any is a class since Python 3.11
         return True
     if getattr(kind, "_is_protocol", False):
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
