@@ -104,6 +104,11 @@ def test_numpy_numbers_are_numbers() -> None:
     assert checker(bool)(1) is not None
 
 
+def test_anything_is_anything() -> None:
+    assert checker(Mapping[str, Any])({"a": object(), "b": None}) is None
+    assert checker(Mapping[str, Any])({1: 2}) == ": the key must be a string, not 1 (int)"
+
+
 def test_names_that_only_type_checkers_know_are_not_checked() -> None:
     @checked
     def take(value: Unheard) -> Any:  # type: ignore[name-defined]  # noqa: F821

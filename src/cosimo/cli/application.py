@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cosimo.cli.completion import SYSTEMS, add_completion
-from cosimo.cli.console_output import Loudness, complain, say
+from cosimo.cli.console_output import Loudness, complain, make_streams_sound, say, writing_to_streams
 from cosimo.cli.option_groups import ALL, compose, known_words
 from cosimo.core.errors import CosimoError, Interrupted, RunError
 
@@ -138,8 +138,10 @@ def main() -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, _terminate)
+    make_streams_sound()
     try:
-        app(standalone_mode=True)
+        with writing_to_streams():
+            app(standalone_mode=True)
     except CosimoError as error:
         complain(error.line if isinstance(error, RunError) and error.unit else error)
         # A failed run has already printed its document, with the rows kept and the error.

@@ -6,12 +6,15 @@ where somebody sits at a terminal). With `--quiet` only errors are left, and the
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,7 +24,7 @@ import typer
 
 from cosimo.cli.option_groups import OptionGroup
 from cosimo.core.document import Document, as_json, as_text
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.reporting.terminal import paint, paint_mark
 
 
@@ -73,6 +76,42 @@ def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
         yield
 
 
+_PLAIN = {"µ": "u", "→": "->", "×": "x", "–": "-", "−": "-", "…": "...", "ρ": "rho", "Φ": "Phi", "±": "+-", "≤": "<="}
+"""Characters of ours in words of streams that have no others."""
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN.get(c, "?") for c in error.object[error.start : error.end]), error.end
+
+
+def make_streams_sound() -> None:
+    """Streams that are closed swallow what is said; those of few characters (ASCII, Latin-1) get plain ones instead."""
+    codecs.register_error("plain", _in_plain_characters)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for the life of the process
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="plain")
+
+
+@contextmanager
+def writing_to_streams() -> Iterator[None]:
+    """Say what is written within; a stream that takes no more (a full disk) is an OutputError, not a traceback."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+            raise
+        # What is left in the buffer must not be tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise OutputError(f"standard output cannot be written: {error.strerror}.") from None
+
+
 def say(content: Any) -> None:
     """Print text as it is, anything else as one JSON document."""
     if isinstance(content, str):
@@ -104,5 +143,6 @@ def hint(command: str) -> None:
 
 
 def complain(error: object) -> None:
-    """An error, on one line."""
-    print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr)
+    """An error, on one line; where it cannot be written, the exit code still tells."""
+    with suppress(OSError):
+        print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr, flush=True)

@@ -103,6 +103,8 @@ def checker(hint: Any) -> Check:
     '[1] must be a string, not 3 (int)'
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return lambda value: None
     if origin in (typing.Union, types.UnionType):
         return _check_union(hint, inner)
     if origin is Literal:
