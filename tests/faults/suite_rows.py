@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import suite_cases as case
 import test_long_runs
 import test_outputs
+import test_process
 import test_time_grid
 from suite_trials import IN_PROCESS, ISOLATED, SANDBOX, Fault, Seen, Trial, borrowed
 from tests.safety import test_faults as files
@@ -71,6 +72,7 @@ UNITS: tuple[Row, ...] = (
     *rows("crash in initialise", BOTH, crash("crash_initialise", "initialise", "SIGSEGV", rows=0)),
     *rows("crash in terminate", BOTH, crash("crash_terminate", "terminate", "SIGSEGV", rows=201)),
     *rows("crash in free", BOTH, crash("crash_free", "free", "SIGSEGV", rows=201)),
+    *rows("crash in get", BOTH, Fault("crash_get", 4, ("sick", "· get ·", "SIGSEGV"), rows=30, takes_master=True)),
     *rows("segmentation fault of a unit in an .ssp package", (IN_PROCESS,), case.packed, 4),
     *rows("`exit(0)` in doStep", BOTH, crash("exit", "doStep", "the unit ended the process")),
     *rows("`exit(0)` in doStep, `cosimo analyse`", (IN_PROCESS,), case.analysed, 4),
@@ -194,6 +196,10 @@ def table() -> Iterator[Row]:
     for title, function, arguments, line in GRIDS:
         yield Row(title, "–", by_test(function, *arguments, line=line, folder=False))
     steps = "memory grows by at most 5 MB, open files stay"
+    outside = by_test(
+        test_process.test_a_crash_outside_of_a_call_is_said, line="crashed outside of a unit's call: SIGSEGV"
+    )
+    yield Row("crash outside of a unit's call", IN_PROCESS, outside)
     yield Row("10⁷ steps", IN_PROCESS, by_test(test_long_runs.test_ten_million_steps, None, line=steps))
     killed = "kill −9 of the master at a random time"
     yield from (Row(killed, mode, case.killed, -signal.SIGKILL, times=30) for mode in BOTH)
