@@ -153,7 +153,7 @@ def test_fields_are_plain_data() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["two-mass", "--target", "best"], "unknown target of a compensation 'best'"),
+        (["two-mass", "--target", "best"], "'target' must be 'monolithic' or 'exact', not 'best'"),
         (["four-mass", "--target", "exact"], "unit 'left' cannot follow the target"),
         (["two-mass", "--master", "iterative"], "masters that do not iterate"),
         (["two-mass", "--stop-time", "0"], "stop time"),

@@ -152,12 +152,12 @@ def test_gains_and_offsets_of_connections_reach_the_predictor() -> None:
     ("options", "message"),
     [
         ({"window": 0}, "1 or more"),
-        ({"window": 2.5}, "1 or more"),
-        ({"window": 5, "method": "magic"}, "unknown method of a Dmd 'magic'; known: recursive, robust"),
+        ({"window": 2.5}, "'window' must be a whole number or 'auto', not 2.5"),
+        ({"window": 5, "method": "magic"}, "'method' must be 'robust' or 'recursive', not 'magic'"),
         ({"window": "auto", "centred": True}, "chooses method and model itself"),
         ({"window": 5, "delays": -1}, "from 0 to 20"),
         ({"window": 5, "tolerance": 0.0}, "between 0 and 1"),
-        ({"pairs": ("x2", "v2")}, r"\(position, velocity\)"),
+        ({"pairs": ("x2", "v2")}, "'pairs'.* must be "),
     ],
 )
 def test_wrong_options_are_refused(options: dict, message: str) -> None:  # type: ignore[type-arg]

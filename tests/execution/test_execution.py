@@ -148,7 +148,7 @@ def test_recording() -> None:
     # What was held over a step is recorded at its end; at the start, what is consistent.
     assert everything["a.u1"][0] == -2.0 * outputs["b.y1"][0] + 0.5
     assert everything["a.u1"][1:] == pytest.approx(-2.0 * outputs["b.y1"][:-1] + 0.5, abs=1e-15)
-    with pytest.raises(ConfigurationError, match="unknown choice of what to record 'some'"):
+    with pytest.raises(ConfigurationError, match="'record' must be 'outputs' or 'all', not 'some'"):
         run(system, master, stop=1.0, record="some")  # type: ignore[arg-type]
 
 

@@ -359,9 +359,10 @@ class BatchedMap(Walk):
     def gather(self, rows: Rows, blocks: Sequence[Block], columns: int | None = None) -> Stack:
         """Row blocks as one stack, zeros where a block is left out."""
         layout = self.schedule.layout
-        columns = next(iter(rows.values())).shape[1] if columns is None else columns
+        if columns is None:  # a system that carries nothing from step to step has no blocks at all
+            columns = max((part.shape[1] for part in rows.values()), default=0)
         parts = [rows[b] if b in rows else self.backend.zeros(layout.width(b), columns, 1) for b in blocks]
-        return self.backend.join(parts, 0)
+        return self.backend.join(parts, 0) if parts else self.backend.zeros(0, columns, 1)
 
 
 # ---- the maps of one step of a linear unit, for many step sizes at once ----------------------------------------------

@@ -15,7 +15,7 @@ from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, value_row
 from cosimo.core.coupling import Coupling, Mixer
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
@@ -33,8 +33,6 @@ def compensate(
     system: System, master: Master, *, target: Literal["monolithic", "exact"] = "monolithic"
 ) -> Compensation:
     """The master with inputs corrected so that the co-simulation follows `target`, or why signals do not suffice."""
-    if target not in ("monolithic", "exact"):
-        raise UnknownNameError("target of a compensation", target, ("monolithic", "exact"))
     _require_room(system)
     path = TargetMotion(system, master, target)
     before = Spectrum(path.linear)

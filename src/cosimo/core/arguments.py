@@ -22,9 +22,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Check = Callable[[Any], str | None]
@@ -67,7 +65,7 @@ def checked(function: Function, owner: str = "") -> Function:
         named = options.items() if not hidden else [(name, one) for name, one in options.items() if name not in hidden]
         for name, value in (*zip(ordered, arguments, strict=False), *named):
             if name in known and (wrong := known[name](value)) is not None:
-                raise ConfigurationError(f"{owner}: '{name}'{wrong}.")
+                raise ConfigurationError(f"{owner}: '{name}'{wrong}{'' if wrong.endswith('?') else '.'}")
         return function(*arguments, **options)
 
     return typing.cast(Function, call)
@@ -108,7 +106,7 @@ def checker(hint: Any) -> Check:
     if origin in (typing.Union, types.UnionType):
         return _check_union(hint, inner)
     if origin is Literal:
-        return lambda value: None if value in inner else _must(value, hint)
+        return lambda value: None if value in inner else _must(value, hint) + _meant(value, inner)
     if origin is None:
         return lambda value: None if _is(value, hint) else _must(value, hint)
     if not isinstance(origin, type):
@@ -158,7 +156,7 @@ def _check_entries(hint: Any, origin: type, inner: tuple[Any, ...]) -> Check:
     def check(value: Any) -> str | None:
         if not isinstance(value, origin) or isinstance(value, str):
             return _must(value, hint)
-        if not isinstance(value, abc.Collection) or isinstance(value, np.ndarray):
+        if not isinstance(value, abc.Collection) or hasattr(value, "__array__"):
             return None
         if fixed and len(value) != len(checks):
             return _must(value, hint)
@@ -178,10 +176,17 @@ def _is(value: Any, kind: Any) -> bool:
     if getattr(kind, "_is_protocol", False):
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
     if kind in NUMBERS:
-        return isinstance(value, NUMBERS[kind]) or (isinstance(value, np.ndarray) and value.ndim == 0)
+        return isinstance(value, NUMBERS[kind]) or (
+            not isinstance(value, numbers.Number) and getattr(value, "ndim", 1) == 0
+        )
     if kind is bool:
-        return isinstance(value, np.bool_)
+        return type(value).__name__ in ("bool", "bool_")  # NumPy's, without loading it
     return isinstance(value, kind)
+
+
+def _meant(value: Any, words: tuple[Any, ...]) -> str:
+    near = nearest(value, [word for word in words if isinstance(word, str)]) if isinstance(value, str) else None
+    return f"; did you mean '{near}'?" if near else ""
 
 
 def _must(value: Any, hint: Any) -> str:

@@ -186,8 +186,6 @@ class RunOptions:
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
-        if self.record not in ("outputs", "all"):
-            raise UnknownNameError("choice of what to record", self.record, ("outputs", "all"))
         if not (math.isfinite(self.start) and math.isfinite(self.stop) and self.stop > self.start):
             raise ConfigurationError(
                 f"the stop time ({self.stop:g}) must be a number greater than the start time ({self.start:g})."

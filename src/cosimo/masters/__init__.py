@@ -120,8 +120,6 @@ def multirate(
             raise UnknownNameError("unit", name, system.units)
         if not isinstance(multiple, int) or multiple < 1:
             raise ConfigurationError(f"unit '{name}' steps by {multiple} base steps; give a positive whole number.")
-    if inputs not in ("held", "interpolated"):
-        raise UnknownNameError("kind of inputs of a multirate master", inputs, ("held", "interpolated"))
     every = {name: multiples.get(name, 1) for name in system.names}
     period = math.lcm(*every.values())
     if period > MOST_TICKS:
