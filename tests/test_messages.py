@@ -21,7 +21,7 @@ REMEDY = re.compile(
 ENDING = re.compile(r"(?:[.?…]|\{[^}]*\})$")
 
 TOLD = {
-    "{self} returned {label} from {function}{…}{said}.": "what the FMU itself says follows, or how to make it say more",
+    "{self} returned {…} from {where}{said}.": "what the FMU itself says follows, or how to make it say more",
     "{self} could not be instantiated{said}.": "the same",
     "{name} {reason}": "the reason says what is exchanged instead",
     "FMU '{path}' {what}.": "it says to copy or to export the file again",

@@ -22,8 +22,9 @@ def test_run_takes_all_options_as_keywords() -> None:
 
 
 def test_unknown_keywords_are_refused() -> None:
-    with pytest.raises(TypeError, match="stops"):
-        co.run(co.problems.two_mass(), co.masters.jacobi(co.problems.two_mass(), 0.1), stops=1.0)  # type: ignore[call-arg]
+    system = co.problems.two_mass()
+    with pytest.raises(ConfigurationError, match="run: got an unexpected keyword argument 'stops'"):
+        co.run(system, co.masters.jacobi(system, 0.1), stop=1.0, stops=1.0)  # type: ignore[call-arg]
 
 
 def test_the_command_line_offers_what_is_declared() -> None:

@@ -399,9 +399,9 @@ class Stream:
                     missing -= batch.num_rows
                     yield batch
                 if missing > 0:
-                    raise StopIteration
-        except (StopIteration, OSError, ValueError) as problem:  # those of Arrow are among them
-            reason = str(problem).rstrip(".") or f"it has {position.written - missing} of {position.written}"
+                    raise ValueError(f"it has {position.written - missing} of {position.written}")
+        except (OSError, ValueError) as problem:  # those of Arrow are among them
+            reason = str(problem).rstrip(".")
             raise CheckpointError(f"'{self.path}' has not all rows before the checkpoint: {reason}.") from None
 
     def append(self, rows: Array) -> None:

@@ -235,16 +235,16 @@ def local_workers(workers: int) -> Iterator[Any]:
 
 def _started(make: Callable[[], Any], attempts: int = 3) -> Any:
     """What `make` makes; a worker that is lost while it starts is no reason to give up at once."""
-    for left in reversed(range(attempts)):
+    while True:
         try:
             return make()
         except RuntimeError as error:
-            if not left:
+            attempts -= 1
+            if attempts <= 0:
                 raise ConfigurationError(
                     f"the worker processes cannot be started ({error}); in a script, call run_study below 'if __name__ "
                     f'== "__main__":\', or use one worker.'
                 ) from None
-    raise AssertionError("an attempt is made at least once")
 
 
 class _Work:
