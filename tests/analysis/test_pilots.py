@@ -985,3 +985,34 @@ def test_a_limit_cycle_is_no_growth_without_bound(horizon: float, itself: bool) 
     pilot = Pilots(system, start=0.0, horizon=horizon, budget=Budget(seconds=math.inf)).of(jacobi(system, 0.1))
     assert pilot.itself is itself
     assert pilot.bounded is not False
+
+
+class Inside:
+    """A mass on a spring and a damper, x'' = −x − x' ± f, that moves by 10 ms inside, the first time at once."""
+
+    inputs, outputs = ("f",), ("x",)
+    sign, start = 1.0, 1.0
+
+    def __init__(self) -> None:
+        self.f, self.x, self.v, self.done = 0.0, self.start, 0.0, 0
+
+    def step(self, time: float, duration: float) -> None:
+        while self.done * 0.01 < time + duration - 1e-9:
+            self.x += 0.01 * self.v
+            self.v += 0.01 * (self.sign * self.f - self.x - self.v)
+            self.done += 1
+
+
+class Opposite(Inside):
+    sign, start = -1.0, 0.0
+
+
+def test_what_internal_steps_make_unstable_is_not_the_system_itself() -> None:
+    """Two damped masses and a spring of 200 N/m between them: nothing grows but what comes 10 ms late."""
+    spring = StateSpace(np.zeros((0, 0)), np.zeros((0, 2)), np.zeros((1, 0)), [[-200.0, 200.0]], inputs=["a", "b"])
+    units = {"a": PythonUnit(Inside), "b": PythonUnit(Opposite), "spring": spring}
+    links = [("a.x", "spring.a"), ("b.x", "spring.b"), ("spring.y1", "a.f"), ("spring.y1", "b.f")]
+    system = System(units, links)
+    pilot = Pilots(system, start=0.0, horizon=10.0, budget=Budget(seconds=math.inf)).of(jacobi(system, 1e-3))
+    assert pilot.bounded is False
+    assert not pilot.itself

@@ -214,6 +214,15 @@ def test_a_unit_that_moves_only_by_a_step_of_its_own_is_recognised(period: float
     assert moved(np.sin(0.3 * count))["a"] == pytest.approx(1e-3 * period, rel=0.02)
 
 
+@pytest.mark.parametrize("period", [7.0, 10.0, 40.0])
+def test_the_first_internal_step_may_come_with_the_first_macro_step(period: float) -> None:
+    """Moves at 1, P, 2 P, …, now and then a macro step late."""
+    places = np.arange(1200)
+    late = places - (places // period % 5 == 2)
+    count = np.where(places > 0, np.floor(np.maximum(late, 0) / period + 1e-9) + 1, 0)
+    assert moved(np.sin(0.3 * count))["a"] == pytest.approx(1e-3 * period, rel=0.02)
+
+
 def test_rounding_of_its_clock_hides_no_internal_step() -> None:
     late = np.arange(400) - np.where(np.arange(400) // 10 % 7 == 3, 1, 0)
     assert moved(np.sin(0.3 * (late // 10)))["a"] == pytest.approx(1e-2)

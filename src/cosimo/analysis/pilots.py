@@ -432,7 +432,9 @@ class Pilots:
             parts *= 2
         if truth is not None and errors is not None:
             errors = settled(self.system.outputs, every, truth, MOST)
-        seconds, itself = time.perf_counter() - begin, grows and finest and not self.internal
+        # Finer runs that grow too speak of the system itself only where they come together.
+        known = errors is not None and bool(errors.outputs)
+        seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
         if self.internal and reason:
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
             reason += f"; units step by a length of their own inside ({inside}), shorter macro steps change nothing"

@@ -126,13 +126,17 @@ def _grid(moves: npt.NDArray[np.int_]) -> float | None:
     """The period P, two macro steps or more, on whose grid from the start of the run all `moves` lie; None: none.
 
     Each comes with the macro step in which a multiple k P falls, 0 ≤ m − k P ≤ 1; exact multiples may come a step late,
-    by rounding of the unit's own clock. Two moves are one or more periods apart.
+    by rounding of the unit's own clock. Two moves are one or more periods apart. Some units make their first internal
+    step with the first macro step (m = 1, k = 0), others when the first period is over.
     """
     gaps = np.diff(moves)
     usual = float(gaps[gaps <= gaps.min() + 1].mean())
-    for first in {math.floor(moves[0] / usual), math.ceil(moves[0] / usual)} - {0}:
+    for first in sorted({math.floor(moves[0] / usual), math.ceil(moves[0] / usual)}):
         counts = first + np.concatenate([[0], np.cumsum(np.round(gaps / usual))])
-        low, high = float(((moves - 1) / counts).max()), float((moves / counts).min())
+        if first == 0 and moves[0] > 1:
+            continue
+        later, counts = moves[counts > 0], counts[counts > 0]
+        low, high = float(((later - 1) / counts).max()), float((later / counts).min())
         near = float(round((low + high) / 2))
         if low <= near <= high and near >= 2:
             return near
