@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cosimo as co
-from cosimo import couplings, masters, problems, units
+from cosimo import couplings, execution, masters, problems, units
 from cosimo.core.arguments import checked, checker
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.units import NativeUnit
@@ -27,8 +27,8 @@ def public_callables() -> list[Callable[..., Any]]:
     """Every public class and function but abstract ones, errors, and data that the package makes itself."""
     left_out = [co.CosimoError, co.Unit, units.Instance, units.Integrator, co.Result, co.Scenario, co.Schedule]
     left_out += [units.LinearModel, units.DiscreteModel, couplings.CouplingMatrices, couplings.Sampling]
-    left_out += [co.report, co.tune, co.compensate]  # tried by tests of their own
-    homes = (co, units, couplings, masters)
+    left_out += [co.report]  # takes things of many kinds, and names those it cannot show
+    homes = (co, units, couplings, masters, execution)
     found = {name: getattr(home, name) for home in homes for name in home.__all__}
     return [one for one in found.values() if callable(one) and not inspect.isabstract(one) and one not in left_out]
 

@@ -455,7 +455,7 @@ def _without(path: Path, *flags: str) -> Fmu:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "euler"}, "unknown kind of adaptive step .euler."),
+        ({"kind": "euler"}, "'kind' must be 'energy' or 'doubling', not 'euler'"),
         ({"relative": 0.0}, "'relative' .* positive number"),
         ({"relative": math.nan}, "'relative' .* positive number"),
         ({"absolute": -1.0}, "'absolute' .* 0 or positive"),
@@ -519,7 +519,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert "attempts rejected" in cosimo("--adaptive", "energy").stdout
     for wrong, message in (
         (["--tolerance-relative", "1e-3"], "give --adaptive as well"),
-        (["--adaptive", "magic"], "unknown kind of adaptive step .magic."),
+        (["--adaptive", "magic"], "'kind' must be 'energy' or 'doubling', not 'magic'"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             raise cosimo(*wrong).exception

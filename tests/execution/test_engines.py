@@ -44,7 +44,7 @@ def ring(count: int, **options: Any) -> System:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "kernal"}, "unknown engine 'kernal'; did you mean 'kernel'"),
+        ({"kind": "kernal"}, "'kind' must be 'kernel' or 'reference', not 'kernal' .*; did you mean 'kernel'"),
         ({"threads": 0}, "number of threads must be between 1 and 1048576, not 0"),
         ({"threads": -2}, "number of threads must be between 1 and 1048576, not -2"),
         ({"threads": 2**40}, "number of threads must be between 1 and 1048576, not 1099511627776"),

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.side_by_side import Job, Ran, Workers, make_run
 from cosimo.analysis.truth import OutputErrors, Truth, count_steps, output_errors
+from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
 from cosimo.core.formatting import percent, step_text
@@ -74,6 +76,7 @@ STARTING, HANDING = 2.0, 0.2
 """Seconds that runs side by side must save to be worth starting processes, and to be worth handing over."""
 
 
+@partial(checked, owner="budget")
 @dataclass(frozen=True)
 class Budget:
     """What pilot runs may cost: `multiples` of the run asked for (short ones more), and `seconds` of wall time."""

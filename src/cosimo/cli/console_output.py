@@ -77,7 +77,7 @@ def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
 
 
 _PLAIN = {"µ": "u", "→": "->", "×": "x", "–": "-", "−": "-", "…": "...", "ρ": "rho", "Φ": "Phi", "±": "+-", "≤": "<="}
-"""Characters of ours in words of streams that have no others."""
+"""Plain replacements for characters that the encoding of a stream lacks."""
 
 
 def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
@@ -86,7 +86,7 @@ def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
 
 
 def make_streams_sound() -> None:
-    """Streams that are closed swallow what is said; those of few characters (ASCII, Latin-1) get plain ones instead."""
+    """Replace closed streams by a sink, and characters that a stream cannot encode (ASCII, Latin-1) by plain ones."""
     codecs.register_error("plain", _in_plain_characters)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -98,7 +98,7 @@ def make_streams_sound() -> None:
 
 @contextmanager
 def writing_to_streams() -> Iterator[None]:
-    """Say what is written within; a stream that takes no more (a full disk) is an OutputError, not a traceback."""
+    """Turn a failed write to standard output inside the block, such as on a full disk, into an OutputError."""
     try:
         try:
             yield

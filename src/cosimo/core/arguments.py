@@ -29,6 +29,7 @@ Check = Callable[[Any], str | None]
 """What is wrong with a value, to be read after its name; None where it has the type."""
 NUMBERS: dict[type, type] = {float: numbers.Real, int: numbers.Integral, complex: numbers.Complex}
 WORDS = {float: "a number", int: "a whole number", str: "a string", bool: "True or False", type(None): "None"}
+OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 LONGEST = 60
 """Characters of a wrong value that are shown at most."""
 
@@ -44,9 +45,7 @@ def checked(function: Function, owner: str = "") -> Function:
         return function
     signature = inspect.signature(function)
     owner = owner or function.__name__
-    parameters = {
-        name: p for name, p in signature.parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    }
+    parameters = {name: p for name, p in signature.parameters.items() if p.kind not in OPEN_ENDED}
     ordered = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
     hidden = {name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY}  # as keywords they are others
 
@@ -71,12 +70,12 @@ def checked(function: Function, owner: str = "") -> Function:
     return typing.cast(Function, call)
 
 
-def showing(options: type) -> Callable[[Function], Function]:
-    """Show the fields of `options` as the keywords of a function that takes them as `**keywords`, in help."""
+def showing(options: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Show the fields of `options` in help, as the keywords of a function that takes them as `**keywords`."""
 
     def show(function: Function) -> Function:
         own = inspect.signature(function)
-        shown = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        shown = [p for p in own.parameters.values() if p.kind not in OPEN_ENDED]
         fields = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(options).parameters.values()]
         typing.cast(Any, function).__signature__ = own.replace(parameters=[*shown, *fields])
         return function
@@ -171,7 +170,7 @@ def _check_entries(hint: Any, origin: type, inner: tuple[Any, ...]) -> Check:
 def _is(value: Any, kind: Any) -> bool:
     if kind is None or kind is type(None):
         return value is None
-    if kind is Any or type(value) is kind or not isinstance(kind, type):  # Any is a class since Python 3.11
+    if type(value) is kind or not isinstance(kind, type):
         return True
     if getattr(kind, "_is_protocol", False):
         return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))

@@ -353,7 +353,9 @@ def unit_failed(name: str, doing: str, time: float, error: Exception | SystemExi
     failed: RunError
     if isinstance(error, SystemExit):
         detail = f"it called exit({'' if error.code is None else error.code})"
-        failed = UnitCrashed(f"unit '{name}' ended at t = {time:g} while being {doing}: {detail}; it must not.")
+        failed = UnitCrashed(
+            f"unit '{name}' ended at t = {time:g} while being {doing}: {detail}; let it raise an exception instead."
+        )
         return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)
     said = " ".join(str(error).split())  # one line
     detail = f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cosimo.core.arguments import checked
-from cosimo.core.errors import CheckpointError, ConfigurationError, UnknownNameError
+from cosimo.core.errors import CheckpointError, ConfigurationError
 
 if TYPE_CHECKING:
     from cosimo.execution.recording import Position, Recorder
@@ -49,6 +49,7 @@ class Output(Protocol):
         """
 
 
+@partial(checked, owner="engine")
 @dataclass(frozen=True)
 class EngineOptions:
     """How a schedule is run.
@@ -69,8 +70,6 @@ class EngineOptions:
     interval: float = INTERVAL
 
     def __post_init__(self) -> None:
-        if self.kind not in ("kernel", "reference"):
-            raise UnknownNameError("engine", self.kind, ("kernel", "reference"))
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise ConfigurationError(
                 f"the number of threads must be between 1 and {MOST_THREADS}, not {self.threads}; leave it out for as "
@@ -83,6 +82,7 @@ class EngineOptions:
             )
 
 
+@partial(checked, owner="checkpoint")
 @dataclass(frozen=True)
 class Checkpoint:
     """Write a checkpoint to `path` (default: beside the output file) every so many seconds of wall time.
@@ -100,9 +100,7 @@ class Checkpoint:
             raise ConfigurationError(f"checkpoints are written every 0 or more seconds, not every {self.every}.")
 
 
-KINDS = ("energy", "doubling")
-
-
+@partial(checked, owner="adaptive")
 @dataclass(frozen=True)
 class Adaptive:
     """How macro steps are chosen: `kind` "energy" (nothing is repeated) or "doubling" (units must restore states).
@@ -129,15 +127,13 @@ class Adaptive:
     order: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownNameError("kind of adaptive step", str(self.kind), KINDS)
         for name in ("relative", "first", "shortest", "longest"):
             value = getattr(self, name)
-            if value is not None and not (_number(value) and value > 0):
+            if value is not None and not (math.isfinite(value) and value > 0):
                 raise ConfigurationError(f"'{name}' of an adaptive step must be a positive number, not {value}.")
-        if not (_number(self.absolute) and self.absolute >= 0):
+        if not (math.isfinite(self.absolute) and self.absolute >= 0):
             raise ConfigurationError(f"'absolute' of an adaptive step must be 0 or positive, not {self.absolute}.")
-        if self.order is not None and (type(self.order) is not int or self.order < 1):
+        if self.order is not None and self.order < 1:
             raise ConfigurationError(f"the order of a master is a whole number of 1 or more, not {self.order}.")
         given = [(name, getattr(self, name)) for name in ("shortest", "first", "longest")]
         known = [(name, value) for name, value in given if value is not None]
@@ -150,10 +146,6 @@ class Adaptive:
     def to_dict(self) -> dict[str, object]:
         """Plain data for the result."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @partial(checked, owner="run")

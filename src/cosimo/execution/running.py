@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol
 from uuid import uuid4
 
-from cosimo.core.arguments import checked
+from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.guarding import guarded, rescue_with
 from cosimo.core.master import Master
@@ -52,11 +51,8 @@ def _taking_options(options: Callable[Keywords, RunOptions]) -> _Run[Keywords]:
         """
         return execute(system, master, options(*given, **keywords))
 
-    system, master, *_ = inspect.signature(run).parameters.values()
-    fields = inspect.signature(options).parameters.values()
-    run.__signature__ = inspect.Signature([system, master, *fields], return_annotation="Result")  # type: ignore[attr-defined]
     run.__qualname__ = "run"
-    return run
+    return showing(options)(run)
 
 
 run = _taking_options(RunOptions)

@@ -400,7 +400,10 @@ def _head(description: Description, version: str) -> dict[str, str]:
     }
 
 
-def _finish_head(root: ElementTree.Element, description: Description) -> None:
+def _finish_head(root: ElementTree.Element, description: Description, able: Sequence[str]) -> None:
+    """Add what the unit is `able` to do, the categories of its log, and the experiment it was made for."""
+    flags = {"modelIdentifier": description.identifier, "maxOutputDerivativeOrder": "0"} | dict.fromkeys(able, "true")
+    ElementTree.SubElement(root, "CoSimulation", flags)
     ElementTree.SubElement(
         ElementTree.SubElement(root, "LogCategories"),
         "Category",
@@ -419,9 +422,7 @@ def _write_fmi2(description: Description, token: str) -> ElementTree.Element:
         "canSerializeFMUstate",
         "providesDirectionalDerivative",
     )
-    flags = {"modelIdentifier": description.identifier, "maxOutputDerivativeOrder": "0"} | dict.fromkeys(able, "true")
-    ElementTree.SubElement(root, "CoSimulation", flags)
-    _finish_head(root, description)
+    _finish_head(root, description, able)
     listed = ElementTree.SubElement(root, "ModelVariables")
     # FMI 2.0 needs no variable for time; indices count from 1 in the order of the value references.
     for variable in description.variables()[:-1]:
@@ -455,9 +456,7 @@ def _write_fmi3(description: Description, token: str) -> ElementTree.Element:
         "providesDirectionalDerivatives",
         "providesAdjointDerivatives",
     )
-    flags = {"modelIdentifier": description.identifier, "maxOutputDerivativeOrder": "0"} | dict.fromkeys(able, "true")
-    ElementTree.SubElement(root, "CoSimulation", flags)
-    _finish_head(root, description)
+    _finish_head(root, description, able)
     listed = ElementTree.SubElement(root, "ModelVariables")
     for variable in description.variables():
         start = {} if variable.start is None else {"start": repr(variable.start)}

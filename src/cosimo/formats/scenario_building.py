@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file, require_regular
 from cosimo.core.system import Connection, System, Table
 from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
@@ -176,8 +176,7 @@ class _Columns:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        if not os.path.isfile(path):
-            raise ConfigurationError(f"'{path}' cannot be read: No such file.")
+        require_regular(path)
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(file)
