@@ -21,7 +21,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import processes
+from cosimo.core.errors import CheckpointError
 from cosimo.core.result import Result
+from cosimo.execution.checkpoints import read_checkpoint
 from cosimo.formats.results import read_result
 
 COSIMO = [sys.executable, "-m", "cosimo.cli"]
@@ -172,5 +174,24 @@ def once_recording(path: Path, *, rows: int = 1, seconds: float = 0.0) -> Callab
             assert time.monotonic() < deadline
             time.sleep(0.02)
         time.sleep(seconds)
+
+    return wait
+
+
+def once_checkpointed(path: Path) -> Callable[[subprocess.Popen[str]], None]:
+    """Wait until a checkpoint after the first macro step of the run that writes `path` can be resumed."""
+
+    def step() -> int:
+        try:
+            return int(read_checkpoint(path)["step"])
+        except CheckpointError:  # none yet, or the newest one is just being put in its place
+            return 0
+
+    def wait(process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + 2 * PATIENCE
+        while not step():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     return wait

@@ -26,7 +26,7 @@ import faulty
 import ssp_builder
 import test_archives
 import test_interruptions
-from contract import Outcome, once_recording, require_contract, require_rows
+from contract import Outcome, once_checkpointed, once_recording, require_contract, require_rows
 from suite_trials import (
     FLUSH,
     IN_PROCESS,
@@ -351,10 +351,10 @@ def flipped(folder: Path, mode: str, number: int) -> Seen:
     """A bit of the rows that a killed run left flips; the run is not resumed from them."""
     options = ("--set", "damping=1", "--step-size", "1e-4", "--stop-time", "1e5", "--every", "1000")
 
+    ready = once_checkpointed(folder / "cut.csv")
+
     def disturb(process: subprocess.Popen[str]) -> None:
-        while not (folder / "cut.csv.checkpoint.earlier").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
+        ready(process)
         process.kill()
 
     contract.command(

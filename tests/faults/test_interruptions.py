@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from contract import COSIMO, PATIENCE, command, note, once_recording, require_contract, require_rows
+from contract import COSIMO, PATIENCE, command, note, once_checkpointed, once_recording, require_contract, require_rows
 
 from cosimo.execution.checkpoints import read_checkpoint
 from cosimo.formats.results import read_result
@@ -124,16 +124,14 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     """From the last checkpoint to the same file, bit by bit, as a run that nobody killed."""
     options = ["--set", "damping=1", "--step-size", "1e-4", "--stop-time", "400", "--every", "1000"]
 
+    ready = once_checkpointed(tmp_path / "cut.csv")
+
     def disturb(process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + 2 * PATIENCE
-        while not (tmp_path / "cut.csv.checkpoint.earlier").exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        ready(process)
         process.kill()
 
     cut = command(
-        tmp_path, "run", "two-mass", *options, "--output-file", "cut.csv", "--checkpoint-every", "0.2", disturb=disturb
+        tmp_path, "run", "two-mass", *options, "--output-file", "cut.csv", "--checkpoint-every", "0.05", disturb=disturb
     )
     assert cut.code == -signal.SIGKILL
     step = read_checkpoint(tmp_path / "cut.csv")["step"]
