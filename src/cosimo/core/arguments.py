@@ -25,13 +25,11 @@ from typing import Any, Literal, TypeVar
 from cosimo.core.errors import ConfigurationError, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Check = Callable[[Any], str | None]
-"""What is wrong with a value, to be read after its name; None where it has the type."""
+Check = Callable[[Any], str | None]  # what is wrong with a value, to be read after its name; None where it has the type
 NUMBERS: dict[type, type] = {float: numbers.Real, int: numbers.Integral, complex: numbers.Complex}
 WORDS = {float: "a number", int: "a whole number", str: "a string", bool: "True or False", type(None): "None"}
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-LONGEST = 60
-"""Characters of a wrong value that are shown at most."""
+LONGEST = 60  # characters of a wrong value that are shown at most
 
 
 def checked(function: Function, owner: str = "") -> Function:

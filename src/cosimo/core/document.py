@@ -15,17 +15,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
 
-Mark = Literal["good", "care", "bad", "open"]
-"""Trust: yes, with care, no, not assessed."""
+Mark = Literal["good", "care", "bad", "open"]  # trust: yes, with care, no, not assessed
 SIGNS: Mapping[Mark, str] = {"good": "✓", "care": "!", "bad": "✕", "open": "?"}
 """The mark does not rest on colour alone."""
 COLOURS: Mapping[Mark, str] = {"good": "#12805c", "care": "#a16207", "bad": "#c8500a", "open": "#6b7280"}
-WIDTH, MARGIN = 118, 28
-"""Characters of a line on the terminal, and of the names in its margin."""
-REMARKS = 30
-"""The least width of a column that is wrapped."""
-CARD_ROWS = 12
-"""Rows of a table in a notebook; the rest is counted."""
+WIDTH, MARGIN = 118, 28  # characters of a line on the terminal, and of the names in its margin
+REMARKS = 30  # the least width of a column that is wrapped
+CARD_ROWS = 12  # rows of a table in a notebook; the rest is counted
 
 
 @dataclass(frozen=True)
@@ -129,8 +125,7 @@ class Document:
     headline: str
     sentences: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    commands: tuple[str, ...] = field(default=())
-    """What can be copied: a command, lines of a scenario."""
+    commands: tuple[str, ...] = field(default=())  # what can be copied: a command, lines of a scenario
     advice: str = ""
 
     def section(self, key: str) -> Section | None:

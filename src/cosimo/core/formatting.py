@@ -9,8 +9,7 @@ import math
 
 DIVERGED = 1e3
 """Relative errors from here on are called divergence: a thousand times the signal says nothing more than that."""
-MOST_ROBUST = 9.0
-"""Changes are searched up to tenfold; what is still stable then counts alike."""
+MOST_ROBUST = 9.0  # changes are searched up to tenfold; what is still stable then counts alike
 
 
 def percent(value: float | None) -> str:

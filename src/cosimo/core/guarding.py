@@ -26,8 +26,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, 
 
 Handler = Callable[[int, FrameType | None], Any]
 
-CRASHED, TIMEOUT = 4, 5
-"""Exit codes."""
+CRASHED, TIMEOUT = 4, 5  # exit codes
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,8 @@ def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:
 class Predictor(Protocol):
     """Predicts and learns; what it reports of itself is recorded."""
 
-    expert: int
-    """Which of its ways to predict is in charge."""
-    error: float
-    """By how much the last prediction missed, relative to the size of the signals."""
+    expert: int  # which of its ways to predict is in charge
+    error: float  # by how much the last prediction missed, relative to the size of the signals
 
     def advance(self, x: Array, u: Array) -> Array:
         """The samples one period ahead; x (n,) are those of now, u (p,) what is sent now."""
@@ -180,10 +178,8 @@ class Joint:
     links: tuple[Link, ...]
     actions: tuple[int, ...]
     coupling: JointCoupling
-    label: str
-    """Distinguishes the joints of a unit in names of recorded signals; empty where there is one only."""
-    pairs: tuple[tuple[int, int], ...]
-    """(position, velocity) among the links, as the source itself knows them."""
+    label: str  # distinguishes the joints of a unit in names of recorded signals; empty where there is one only
+    pairs: tuple[tuple[int, int], ...]  # (position, velocity) among the links, as the source itself knows them
 
     @property
     def signals(self) -> tuple[str, str]:

@@ -18,13 +18,11 @@ import numpy as np
 
 from cosimo.core.errors import ConfigurationError
 
-KINDS = "biufc"
-"""Kinds of array elements: truth values, whole numbers with and without sign, real and complex ones."""
+KINDS = "biufc"  # kinds of array elements: truth values, whole numbers with and without sign, real and complex ones
 TYPE = re.compile(rf"[<>|][{KINDS}][0-9]{{1,2}}")
 """What NumPy calls a type of these kinds; of other texts it makes a program's worth of things."""
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
-DEEPEST = 100
-"""Levels of nesting."""
+DEEPEST = 100  # levels of nesting
 
 
 class NotPlainError(ConfigurationError):

@@ -18,8 +18,7 @@ from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 if TYPE_CHECKING:
     import pandas
 
-TARGET = 0.01
-"""The error that is small enough unless told otherwise: 1 % of the largest value of an output."""
+TARGET = 0.01  # the error that is small enough unless told otherwise: 1 % of the largest value of an output
 
 
 @dataclass(frozen=True)

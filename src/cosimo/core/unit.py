@@ -296,7 +296,6 @@ class ChangedUnit(Unit):
 
     @property
     def initial_state(self) -> Array:
-        """As of the unit."""
         return self.unit.initial_state
 
     def instantiate(self, start_time: float = 0.0) -> Instance:

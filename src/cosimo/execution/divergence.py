@@ -31,36 +31,27 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 
-WINDOW = 8
-"""Macro steps of the shortest windows."""
+WINDOW = 8  # macro steps of the shortest windows
 THIRDS = 3 * WINDOW
 """Macro steps of the shortest windows between them: of lengths that only double, the one that fits is up to twice as
 long as it need be."""
-LENGTHS = 58
-"""Lengths of each kind at most: their macro steps fit in 63 bits."""
-KEPT = 20
-"""Windows of each length that are remembered."""
-LEAST = 6
-"""Windows that growth must last at least."""
+LENGTHS = 58  # lengths of each kind at most: their macro steps fit in 63 bits
+KEPT = 20  # windows of each length that are remembered
+LEAST = 6  # windows that growth must last at least
 FREE, FORCED = ((8, 2.0), (6, 4.0)), ((10, 30.0),)
 """From how many windows on which factor F suffices; the same under varying external inputs."""
-EVEN = 0.25
-"""How far steps of log A may lie from their mean, relative to it."""
+EVEN = 0.25  # how far steps of log A may lie from their mean, relative to it
 BEND = 0.1
 """By how much the growth of log A in the first and in the last half may differ, relative to the mean. Settled on 9,000
 stable and 1,600 unstable runs: 0.2 notices 1 % more of the latter and raises 48 alarms instead of 32, nearly all where
 something unseen steers the amplitude."""
-INPUT = 1.5
-"""Growth of an external input that explains growth of outputs."""
-SLACK = 0.02
-"""By how much of its range an interval may miss the one before: peaks fall between samples."""
-SIDE = 0.25
-"""The share of the growth that each side of the interval must have."""
+INPUT = 1.5  # growth of an external input that explains growth of outputs
+SLACK = 0.02  # by how much of its range an interval may miss the one before: peaks fall between samples
+SIDE = 0.25  # the share of the growth that each side of the interval must have
 SHRUNK = 0.99
 """What a neighbouring output has become that gives energy away. At 0.95 nearly tuned oscillators that exchange energy
 raise 12 alarms in 3,600 of these runs, at 0.99 none; growth is noticed as soon."""
-NOISE = 1e-9
-"""Ranges below this, relative to the values, are rounding."""
+NOISE = 1e-9  # ranges below this, relative to the values, are rounding
 
 
 class Grown(NamedTuple):

@@ -17,14 +17,10 @@ from cosimo.execution.options import EngineOptions
 from cosimo.execution.reference import Interpreter
 from cosimo.units.native import BadStatus
 
-OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)
-"""What the kernel returns."""
-ENDED_INSIDE = 103
-"""The kernel's status for a unit that wants the run to end before the macro step is over."""
-NOT_EXACT = 101
-"""The kernel's status for a value that the type of a variable cannot hold."""
-HALVINGS = 10
-"""How often a macro step is halved before the unit's refusal is passed on."""
+OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)  # what the kernel returns
+ENDED_INSIDE = 103  # the kernel's status for a unit that wants the run to end before the macro step is over
+NOT_EXACT = 101  # the kernel's status for a value that the type of a variable cannot hold
+HALVINGS = 10  # how often a macro step is halved before the unit's refusal is passed on
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 VERBS = ("set", "step", "get", "save", "restore")
 
@@ -44,12 +40,9 @@ class Failure(NamedTuple):
 class Engine(Protocol):
     """Makes macro steps and fills rows (time, then the recorded signals)."""
 
-    made: int
-    """How many macro steps the last `advance` completed, also when it raised."""
-    diverged: bool
-    """Whether the run was found to grow and shall end here."""
-    ended: str | None
-    """The unit that wants the run to end here."""
+    made: int  # how many macro steps the last `advance` completed, also when it raised
+    diverged: bool  # whether the run was found to grow and shall end here
+    ended: str | None  # the unit that wants the run to end here
 
     def advance(self, first: int, rows: Array) -> None:
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
@@ -192,11 +185,9 @@ class CarefulEngine(ReferenceEngine):
                     w[:] = w[0]
 
     def memory(self, k: int) -> dict[str, Any]:
-        """Also how short steps are by now."""
         return {**super().memory(k), "level": len(self._levels) - 1, "rollbacks": self.rollbacks}
 
     def load(self, memory: dict[str, Any], k: int) -> None:
-        """Go on with steps as short as they were."""
         super().load(memory, k)
         self._levels = [self._interpreter.finer(1 << n) if n else self._interpreter for n in range(memory["level"] + 1)]
         self.rollbacks = memory["rollbacks"]

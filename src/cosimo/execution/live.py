@@ -32,8 +32,7 @@ from cosimo.core.system import Source, System
 from cosimo.core.timing import TimedCouple, timeline
 from cosimo.core.unit import Instance
 
-SAME = 1e-12
-"""Relative change of an output by the end of initialisation mode that is rounding."""
+SAME = 1e-12  # relative change of an output by the end of initialisation mode that is rounding
 ROUNDING = 8
 """Units in the last place by which a unit may stay before the end of a macro step, and still have reached it."""
 
@@ -365,15 +364,12 @@ def unit_failed(name: str, doing: str, time: float, error: Exception | SystemExi
 
 # ---- consistent outputs at the start ---------------------------------------------------------------------------------
 
-SWEEPS = 50
-"""Fixed-point sweeps on a loop before Newton takes over."""
-DIVERGED = 10.0
-"""How much larger than the smallest change so far a change may be before substitution is given up."""
+SWEEPS = 50  # fixed-point sweeps on a loop before Newton takes over
+DIVERGED = 10.0  # how much larger than the smallest change so far a change may be before substitution is given up
 NEWTON = 20
 TOLERANCE = 1e-13
 
-Evaluate = Callable[[str, dict[str, Array]], Array]
-"""Set the unit's inputs from all outputs, and read its outputs."""
+Evaluate = Callable[[str, dict[str, Array]], Array]  # set the unit's inputs from all outputs, and read its outputs
 
 
 def settle(system: System, outputs: dict[str, Array], evaluate: Evaluate) -> dict[str, Array]:

@@ -38,8 +38,7 @@ TYPES = (
     "BooleanAsInt",
 )
 """The kernel's numbers for the types of FMU variables; Booleans of FMI 2.0 are integers."""
-SAME = {"Real": "Float64", "Integer": "Int32"}
-"""FMI 2.0's own names of types."""
+SAME = {"Real": "Float64", "Integer": "Int32"}  # FMI 2.0's own names of types
 
 
 class Lowering:
@@ -54,8 +53,7 @@ class Lowering:
         self.w = list(accumulate((len(w) for w in live.w), initial=0))
         self.samples: list[tuple[str, Source, float]] = []
         self._maps: dict[tuple[str, float], int] = {}
-        self.outside: list[str] = []
-        """Units whose state is not part of the kernel's memory."""
+        self.outside: list[str] = []  # units whose state is not part of the kernel's memory
         self._kind: tuple[type, set[str]] | None = None
         starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
         self.m = dict(zip(self.master.mixers, starts, strict=False))

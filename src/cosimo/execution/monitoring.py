@@ -27,19 +27,15 @@ from cosimo.core.system import Link, System
 from cosimo.execution.divergence import NOISE, WINDOW, Grown, Growth
 from cosimo.execution.power_bonds import Bond
 
-BLOCK = WINDOW
-"""Macro steps that are looked at together."""
+BLOCK = WINDOW  # macro steps that are looked at together
 DEFECT = 0.3
 """A connection is warned of when inputs miss outputs by more than this share of the outputs' motion (both rms): a held
 sinusoid does when it has fewer than about 20 macro steps per period."""
 RESIDUAL = 0.1
 """A power bond is warned of when the two units disagree on more than this share of the energy they exchange."""
-ENOUGH = 16
-"""Macro steps before anything is said of defects and residuals."""
-NAMED = 5
-"""Connections that are warned of by name."""
-LISTED = 20
-"""Connections that are listed in the result, worst first."""
+ENOUGH = 16  # macro steps before anything is said of defects and residuals
+NAMED = 5  # connections that are warned of by name
+LISTED = 20  # connections that are listed in the result, worst first
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.25
 """Seconds after which the kernel returns between two macro steps, so that rows are written and progress is seen."""
-LONGEST_INTERVAL = 1e8
-"""Seconds that the kernel's clock, which counts nanoseconds, can wait; years of them."""
-MOST_THREADS = 2**20
-"""More than any machine has processors."""
+LONGEST_INTERVAL = 1e8  # seconds that the kernel's clock, which counts nanoseconds, can wait; years of them
+MOST_THREADS = 2**20  # more than any machine has processors
 
 Progress = Callable[[float, float], None]
 """Called from time to time with the simulated time reached and the stop time. If it has a method `watch`, that is

@@ -21,8 +21,7 @@ from cosimo.core.system import Link, System
 from cosimo.core.unit import Unit, UnitOfMeasure
 from cosimo.units.linear import Mechanical
 
-Exponents = tuple[int, int, int, int]
-"""Of kg, m, s, A; angles have none."""
+Exponents = tuple[int, int, int, int]  # of kg, m, s, A; angles have none
 
 _POWERS: dict[frozenset[Exponents | None], str] = {
     frozenset({(1, 1, -2, 0), (0, 1, -1, 0)}): "force and velocity",

@@ -40,11 +40,9 @@ from cosimo.core.system import System
 from cosimo.execution.options import RunOptions, as_plain
 
 _RESERVE_BYTES = 1 << 30
-STREAM_SUFFIX = ".partial"
-"""What the stream's name has beyond that of the final file."""
+STREAM_SUFFIX = ".partial"  # what the stream's name has beyond that of the final file
 
-METADATA_KEY = b"cosimo"
-"""Where Arrow and Parquet files keep the JSON document that describes the run."""
+METADATA_KEY = b"cosimo"  # where Arrow and Parquet files keep the JSON document that describes the run
 
 CHECK_KEY = b"rows"
 """Where a batch says the number of its first row, how many it has, and their CRC-32, column after column."""

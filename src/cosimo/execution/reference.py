@@ -19,10 +19,8 @@ from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.execution.live import ROUNDING, Live, Signals, end_requested
 
-RANK = 1e-12
-"""A difference of residuals that is this close to the span of newer ones is left out of an acceleration."""
-Action = Callable[[int], None]
-"""One operation with its constants worked out; called with the number of the macro step."""
+RANK = 1e-12  # a difference of residuals that is this close to the span of newer ones is left out of an acceleration
+Action = Callable[[int], None]  # one operation with its constants worked out; called with the number of the macro step
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ from cosimo.execution.recording import Position, open_recorder
 from cosimo.execution.session import EqualSteps, recorded_names, watch_of
 from cosimo.units.fmi.fmu import Fmu
 
-MOST_STEPS = 2.0**53
-"""Beyond this, time stamps t0 + k·h could no longer be told apart."""
+MOST_STEPS = 2.0**53  # beyond this, time stamps t0 + k·h could no longer be told apart
 Keywords = ParamSpec("Keywords")
 
 

@@ -50,8 +50,7 @@ class Session(ABC):
         self.live, self.names = live, names
         self.interrupts = Interrupts()
         self.stepping = 0.0
-        self.ended_by: tuple[str, float] | None = None
-        """The unit that wanted the simulation to end, and when."""
+        self.ended_by: tuple[str, float] | None = None  # the unit that wanted the simulation to end, and when
         self._row = np.empty(0)
 
     @abstractmethod
@@ -152,7 +151,6 @@ class EqualSteps(Session):
 
     @property
     def remedy(self) -> str:
-        """How it goes on after an interruption, where there is a checkpoint."""
         if self.writer is None or (time := self.writer.wait()) is None:
             return ""
         return f"'cosimo resume {self.writer.path}' goes on from t = {time:g}"

@@ -9,8 +9,7 @@ from typing import Literal
 
 from cosimo.core.errors import ConfigurationError, FileError, one_line
 
-MOST = 100
-"""Nobody reads more errors than this, and finding the nearest known name for each takes time."""
+MOST = 100  # nobody reads more errors than this, and finding the nearest known name for each takes time
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class Finding:
     file: str = ""
     line: int | None = None
     severity: Literal["error", "warning"] = "error"
-    exit_code: int = 2
-    """What the command line ends with: 8 where the file was refused as unsafe."""
+    exit_code: int = 2  # what the command line ends with: 8 where the file was refused as unsafe
 
     def __str__(self) -> str:
         where = self.file + ("" if self.line is None else f":{self.line}")

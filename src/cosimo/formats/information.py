@@ -216,8 +216,7 @@ def _source(source: object) -> str:
 # ---- descriptions of FMUs and systems as text for people -------------------------------------------------------------
 
 
-SHOWN = 50
-"""Lists are cut here; the data has all."""
+SHOWN = 50  # lists are cut here; the data has all
 
 _CAUSALITIES = ("input", "output", "parameter", "calculatedParameter", "structuralParameter", "local", "independent")
 

@@ -14,12 +14,9 @@ from cosimo.core.errors import ConfigurationError, no_such_file
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.variables import VariableInfo, check_connection
 
-STEPS = 1000
-"""Macro steps of a run whose length or step nobody says."""
-STOP = 10.0
-"""Seconds of a run of which nobody says anything."""
-PARAMETERS = 6
-"""Parameters that are shown per unit."""
+STEPS = 1000  # macro steps of a run whose length or step nobody says
+STOP = 10.0  # seconds of a run of which nobody says anything
+PARAMETERS = 6  # parameters that are shown per unit
 SIGN = "check its sign; where each unit counts what acts on itself as positive, write instead"
 
 
@@ -193,12 +190,9 @@ def _odd(value: object) -> bool:
 # the reader, with what could be meant.
 
 
-ENOUGH = 1.5
-"""What must speak for a pair before it is proposed."""
-CLEAR = 0.75
-"""By how much a pair must be ahead of the next one for the same input."""
-MENTIONED = 4
-"""Pairs that are mentioned where none is clear."""
+ENOUGH = 1.5  # what must speak for a pair before it is proposed
+CLEAR = 0.75  # by how much a pair must be ahead of the next one for the same input
+MENTIONED = 4  # pairs that are mentioned where none is clear
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_]+")
 _DIRECTION = frozenset({"in", "out", "input", "output", "inlet", "outlet"})

@@ -211,8 +211,7 @@ class _Node:
 
     line: int | None = None
     parts: dict[str | int, _Node] | None = None
-    tables: int = 0
-    """How many tables an array of tables has so far."""
+    tables: int = 0  # how many tables an array of tables has so far
 
     def at(self, part: str | int, line: int) -> _Node:
         """The node of a further part, which first stands on this line."""

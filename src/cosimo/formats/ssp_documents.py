@@ -98,8 +98,7 @@ class _Reader:
         self._parser.EndElementHandler = self._end
         self._parser.StartDoctypeDeclHandler = self._refuse
         self._open: list[Element | None] = []
-        self._names: dict[str, list[str]] = {}
-        """What each prefix stands for in the open elements, the innermost last."""
+        self._names: dict[str, list[str]] = {}  # what each prefix stands for in the open elements, the innermost last
         self._declared: list[list[str]] = []
         self._root: Element | None = None
         self._family: str | None = None

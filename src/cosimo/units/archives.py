@@ -40,22 +40,14 @@ class ArchiveLimits:
     8589934592
     """
 
-    total_size: int = 2 * GIB
-    """All entries of one archive unpacked; all FMUs of a package together as well."""
-    text_size: int = GIB // 4
-    """One description: modelDescription.xml, .ssd, .ssv, .ssm, .toml."""
-    ratio: float = 200.0
-    """Unpacked over packed size of one entry, counted from `MIB` bytes on: small ones harm nobody."""
-    entries: int = 100_000
-    """Files and folders in one archive."""
-    nesting: int = 16
-    """Packages and descriptions inside each other."""
-    xml_depth: int = 100
-    """Elements inside each other."""
-    xml_items: int = 5_000_000
-    """Tags and attributes of one description."""
-    variables: int = 1_000_000
-    """Scalars of one FMU, every element of an array counted."""
+    total_size: int = 2 * GIB  # all entries of one archive unpacked; all FMUs of a package together as well
+    text_size: int = GIB // 4  # one description: modelDescription.xml, .ssd, .ssv, .ssm, .toml
+    ratio: float = 200.0  # unpacked over packed size of one entry, counted from `MIB` bytes on: small ones harm nobody
+    entries: int = 100_000  # files and folders in one archive
+    nesting: int = 16  # packages and descriptions inside each other
+    xml_depth: int = 100  # elements inside each other
+    xml_items: int = 5_000_000  # tags and attributes of one description
+    variables: int = 1_000_000  # scalars of one FMU, every element of an array counted
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -112,8 +104,7 @@ _HEADER = 30  # bytes before the name in the header of each entry
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF8 = 0x800  # the flag of names in UTF-8; others are in code page 437
 _UNICODE_PATH = 0x7075  # the extra field with a further name, which Python takes from 3.12 on
-_FOLDERS = 100
-"""Folders inside each other, far more than anybody makes; each is looked at."""
+_FOLDERS = 100  # folders inside each other, far more than anybody makes; each is looked at
 
 
 def check_archive(archive: zipfile.ZipFile, label: str, limits: ArchiveLimits) -> int:

@@ -16,8 +16,7 @@ from cosimo.core.arrays import Array, BoolArray, matrix, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 
-DEGREE = 2
-"""The highest power of the input that linear units take (`Exact` takes derivatives of quadratics)."""
+DEGREE = 2  # the highest power of the input that linear units take (`Exact` takes derivatives of quadratics)
 
 Signal = Callable[[float], Array]
 
@@ -65,7 +64,6 @@ class ForwardEuler(Integrator):
     order = 1
 
     def advance(self, model: LinearModel, x: Array, u: Signal, step: Array) -> Array:
-        """One evaluation at the start."""
         return x + step * (model.A @ x + model.B @ u(0.0))
 
 
@@ -160,20 +158,16 @@ class LinearUnit(Unit):
         self.start = names.start(self.inputs)
 
     def linear(self) -> LinearModel:
-        """The continuous model."""
         return self.model
 
     def discrete(self, duration: float | Array) -> DiscreteModel:
-        """The integrator's map of one step."""
         return discretise(self.model, self.integrator, self.micro_steps, duration)
 
     @property
     def initial_state(self) -> Array:
-        """The state at the start."""
         return self._initial
 
     def feedthrough(self) -> BoolArray:
-        """Where D is not zero."""
         through: BoolArray = self.model.D != 0
         return through
 
@@ -191,11 +185,9 @@ class LinearUnit(Unit):
         return found
 
     def parts(self) -> tuple[Any, ...]:
-        """How it steps."""
         return repr(self.integrator), self.micro_steps
 
     def instantiate(self, start_time: float = 0.0) -> LinearInstance:
-        """A live unit that steps by its discrete matrices."""
         return LinearInstance(self)
 
 
@@ -343,7 +335,6 @@ class LinearInstance(Instance):
         self._maps: dict[tuple[float, int, float], tuple[Array, Array]] = {}
 
     def set_input(self, coefficients: Array, h: float) -> None:
-        """Keep the polynomial."""
         self.c, self._h = coefficients, h
 
     def step(self, time: float, duration: float) -> None:
@@ -363,7 +354,6 @@ class LinearInstance(Instance):
         return self.x, self.c, self._h
 
     def restore(self, state: Any) -> None:
-        """Put both back."""
         self.x, self.c, self._h = state
 
     @cached_property

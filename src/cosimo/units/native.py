@@ -63,15 +63,12 @@ class NativeUnit(Unit):
         self.initial_outputs: Array = matrix("initial_outputs", first, (len(self.outputs), 1))[:, 0]
 
     def feedthrough(self) -> BoolArray:
-        """Every output from every input, where there is an output function."""
         return np.full((len(self.outputs), len(self.inputs)), self.output is not None)
 
     def parts(self) -> tuple[Any, ...]:
-        """Its initial state; functions at an address are not known."""
         return (self.initial.tobytes().hex(),)
 
     def instantiate(self, start_time: float = 0.0) -> NativeInstance:
-        """A live unit with arrays of its own."""
         return NativeInstance(self, start_time)
 
 
@@ -87,11 +84,9 @@ class NativeInstance(Instance):
         self._output = OUTPUT(unit.output) if unit.output else None
 
     def set_input(self, coefficients: Array, h: float) -> None:
-        """Take the values."""
         self.u[:] = coefficients[0]
 
     def step(self, time: float, duration: float) -> None:
-        """Call the step function."""
         self._time = time + duration
         self._require(self._step(time, duration, *map(_pointer, (self.x, self.u, self.y))))
 
@@ -102,11 +97,9 @@ class NativeInstance(Instance):
         return self.y.copy()
 
     def save(self) -> Any:
-        """Copies of all arrays."""
         return self.x.copy(), self.u.copy(), self.y.copy(), self._time
 
     def restore(self, state: Any) -> None:
-        """Put the copies back."""
         self.x[:], self.u[:], self.y[:], self._time = state
 
     @staticmethod

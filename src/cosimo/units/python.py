@@ -58,11 +58,9 @@ class PythonUnit(Unit):
         return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
 
     def parts(self) -> tuple[Any, ...]:
-        """The class and what its objects are made with."""
         return self.kind, self.parameters
 
     def instantiate(self, start_time: float = 0.0) -> PythonInstance:
-        """A fresh object of the class, with its inputs at their start values."""
         return PythonInstance(self)
 
 
@@ -98,16 +96,13 @@ class PythonInstance(Instance):
         self._own_save = hasattr(unit.kind, "save")
 
     def set_input(self, coefficients: Array, h: float) -> None:
-        """Set the values at the start of the step as attributes."""
         for name, value in zip(self._inputs, coefficients[0].tolist(), strict=True):
             setattr(self.object, name, value)
 
     def step(self, time: float, duration: float) -> None:
-        """Call the object's own step."""
         self.object.step(time, duration)
 
     def read(self) -> Array:
-        """Read the outputs as attributes."""
         return np.array([as_number(name, getattr(self.object, name)) for name in self._outputs], dtype=float)
 
     def save(self) -> Any:
@@ -125,12 +120,10 @@ class PythonInstance(Instance):
             raise NotPlainError(f"{error} Give class {kind} 'save' and 'restore' that use plain data.") from None
 
     def deserialise(self, data: bytes) -> None:
-        """Continue from what `serialise` returned."""
         found = from_bytes(data)
         self.restore((found["state"], found["inputs"]))
 
     def restore(self, state: Any) -> None:
-        """Put back what `save` returned."""
         own, inputs = state
         if self._own_save:
             self.object.restore(own)

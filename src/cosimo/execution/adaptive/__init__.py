@@ -37,8 +37,7 @@ from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder, open_recorder
 from cosimo.execution.session import Session, recorded_names
 
-STEP = "step"
-"""The recorded signal that holds the length of the macro step before each row; 0 at the start."""
+STEP = "step"  # the recorded signal that holds the length of the macro step before each row; 0 at the start
 
 
 def run_adaptive(system: System, master: Master, options: RunOptions, warnings: Sequence[Warned]) -> Result:
@@ -119,7 +118,6 @@ class AdaptiveSteps(Session):
         return [*self.live.row(grid.time(place), self.names[:-1]), length * grid.quantum]
 
     def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
-        """As for all runs."""
         quantum = self.lengths.grid.quantum
         info: dict[str, Any] = {
             "steps": self.accepted,

@@ -42,7 +42,6 @@ class EnergyStepper(Stepper):
         self.indicator = "residual energy" if self._defects.bonds else "connection defect"
 
     def advance(self, place: int) -> Advance:
-        """One macro step."""
         length, jumped = self._length(place)
         step = self.interpreter.lasting(length)
         self.made += 1
@@ -55,11 +54,9 @@ class EnergyStepper(Stepper):
         return Advance([length], [self.row(end, length)])
 
     def told(self) -> dict[str, Any]:
-        """With the energies of the bonds."""
         return super().told() | {"bonds": self._defects.told()}
 
     def warnings(self) -> list[Warned]:
-        """Also that there is no bond."""
         if self._defects.bonds:
             return super().warnings()
         message = "no power bond was found: the connection defects alone govern the step"

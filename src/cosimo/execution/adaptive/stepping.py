@@ -21,10 +21,8 @@ from cosimo.execution.power_bonds import Bond
 
 SAFETY, INTEGRAL, PROPORTIONAL = 0.9, 0.3, 0.4
 """Of the PI controller: aim at 0.9 of the step that would just do; exponents before division by p + 1."""
-SHRINK, GROW = 0.2, 2.0
-"""By what a step may change at once."""
-LEAST_ERROR = 1e-8
-"""Errors below this are no longer told apart."""
+SHRINK, GROW = 0.2, 2.0  # by what a step may change at once
+LEAST_ERROR = 1e-8  # errors below this are no longer told apart
 SETTLING = 32
 """Accepted steps after the start, or after a jump, in which too large an error at the shortest step is no surprise: a
 signal that leaves 0 has no size yet to which its error would be small."""
@@ -41,8 +39,7 @@ class Judged(NamedTuple):
     worst: str
 
 
-NOTHING = Judged(0.0, "", "")
-"""For a system without anything to judge by."""
+NOTHING = Judged(0.0, "", "")  # for a system without anything to judge by
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,7 @@ class Stepper(ABC):
     """Makes macro steps of a live system. `made` counts all of them, `rejected` attempts that were not accepted."""
 
     indicator: str
-    pair = 1
-    """Macro steps that are chosen together."""
+    pair = 1  # macro steps that are chosen together
 
     def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
         self.interpreter, self.lengths, self.row = interpreter, plan.lengths, row
@@ -209,15 +205,11 @@ class Exchange:
 # change of a smooth signal would shrink with the interval.
 
 
-Sample = Callable[[str, Source, float], float]
-"""The value of an external input at a time; errors name the input."""
+Sample = Callable[[str, Source, float], float]  # the value of an external input at a time; errors name the input
 
-LOOKS = 8
-"""Parts of an interval whose ends are looked at."""
-CLOSE = 16
-"""Quanta below which an interval is too short to tell a jump from a slope."""
-STAYS = 0.5
-"""The share of the change that must remain on one quantum."""
+LOOKS = 8  # parts of an interval whose ends are looked at
+CLOSE = 16  # quanta below which an interval is too short to tell a jump from a slope
+STAYS = 0.5  # the share of the change that must remain on one quantum
 
 
 class Jumps:

@@ -32,12 +32,9 @@ from cosimo.execution.reference import Action, Interpreter, Saved
 SHORTEST, LONGEST, FIRST = 1 / 128, 16.0, 1 / 16
 """The shortest, longest and first step, in macro steps of the master. Where nothing is repeated, steps get as short as
 the tolerance: what has that length does even if all inputs are guessed wrong."""
-FINER = 4
-"""The quantum is at least 2^FINER times smaller than the shortest step, so that steps grow evenly."""
-MOST_BITS = 50
-"""Beyond this, places of the grid could no longer be told apart."""
-KEPT = 512
-"""Interpreters of different lengths, and coupling matrices, that are kept."""
+FINER = 4  # the quantum is at least 2^FINER times smaller than the shortest step, so that steps grow evenly
+MOST_BITS = 50  # beyond this, places of the grid could no longer be told apart
+KEPT = 512  # interpreters of different lengths, and coupling matrices, that are kept
 
 
 @dataclass(frozen=True)
@@ -134,11 +131,9 @@ class VariableInterpreter(Interpreter):
         return self.live.guard(name, doing, self.grid.time(place))
 
     def save(self, k: int) -> Saved:
-        """Also when the samples were taken."""
         return replace(super().save(k), stamps=list(self.stamps), read_at=dict(self.read_at))
 
     def restore(self, saved: Saved) -> None:
-        """Also when the samples were taken."""
         super().restore(saved)
         self.read_at.update(saved.read_at)
         self.stamps[:] = saved.stamps

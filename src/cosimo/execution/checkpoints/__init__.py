@@ -156,8 +156,7 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.written = 0
-        self.time: float | None = None
-        """The simulated time of the newest checkpoint on disk."""
+        self.time: float | None = None  # the simulated time of the newest checkpoint on disk
         if fresh:
             require_writable(self.path)
 

@@ -16,11 +16,9 @@ from cosimo.execution.engines import HALVINGS
 
 Test = Callable[[Any], bool]
 
-MOST = 2**53
-"""Whole numbers beyond this are counts of nothing."""
+MOST = 2**53  # whole numbers beyond this are counts of nothing
 MOST_THREADS = 2**20
-LONGEST = 1e8
-"""Seconds that the kernel's clock, which counts nanoseconds, can wait; years of them."""
+LONGEST = 1e8  # seconds that the kernel's clock, which counts nanoseconds, can wait; years of them
 
 
 def _whole(value: Any) -> bool:

@@ -24,8 +24,7 @@ from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
 
 STEPS = 2
-NUDGE = 1e-3
-"""By how much inputs are moved, relative to their size or to 1."""
+NUDGE = 1e-3  # by how much inputs are moved, relative to their size or to 1
 
 Found = tuple[Array, Array] | str
 """Outputs that should be the same, before and after; or why the state could not be put back."""

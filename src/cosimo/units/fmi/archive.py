@@ -32,8 +32,7 @@ from cosimo.core.storage import CAN_LOCK, file_digest, hold_path
 from cosimo.units.archives import VALIDATE, ArchiveLimits, check_archive, parse_xml, remedy
 
 DESCRIPTION = "modelDescription.xml"
-LISTED = 1024
-"""Archives whose members are remembered: more than a package holds, and a few megabytes."""
+LISTED = 1024  # archives whose members are remembered: more than a package holds, and a few megabytes
 DAMAGE = (EOFError, zlib.error, NotImplementedError, RuntimeError, ValueError, struct.error, OverflowError)
 """What Python's reader raises on archives that are wrong inside, beside `BadZipFile`."""
 
@@ -299,8 +298,7 @@ def _libraries(path: Path, limits: ArchiveLimits | None = None) -> list[str]:
 # nobody has locked were left behind; the next process that makes one removes them.
 
 
-KINDS = ("fmu", "ssp")
-"""What is extracted: `cosimo-fmu-locked-…`."""
+KINDS = ("fmu", "ssp")  # what is extracted: `cosimo-fmu-locked-…`
 
 
 class TemporaryFolder:

@@ -70,13 +70,11 @@ def phase_of(function: str, *, running: bool) -> str:
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 WARNING, DISCARD, ERROR, FATAL = 1, 2, 3, 4
-ILLEGAL = 102
-"""What stands for a negative status, also in compiled code."""
+ILLEGAL = 102  # what stands for a negative status, also in compiled code
 INDISPENSABLE = ("Instantiate", "InstantiateCoSimulation", "InitializationMode", "DoStep")
 TROUBLE = ("logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal")
 """The standard's categories of messages about bad statuses."""
-MESSAGES, LENGTH = 100, 2000
-"""How many log messages are kept, and how much of each."""
+MESSAGES, LENGTH = 100, 2000  # how many log messages are kept, and how much of each
 
 
 class LazyFunctions(dict[str, Any]):
@@ -143,8 +141,7 @@ def _entry(status: int, message: bytes | None) -> tuple[str, str]:
 class Log:
     """The last messages of one component."""
 
-    suppressed = 0
-    """How many were not kept because there were too many of them."""
+    suppressed = 0  # how many were not kept because there were too many of them
 
     def __init__(self) -> None:
         self.messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
@@ -214,8 +211,7 @@ def _callbacks(logger: Any, environment: int) -> Any:
 class Component:
     """One instantiated component. Every call checks the status; after a fatal one no call is made any more."""
 
-    isolated = False
-    """Whether it lives in a process of its own, to which steps can be posted."""
+    isolated = False  # whether it lives in a process of its own, to which steps can be posted
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -235,8 +231,7 @@ class Component:
         self.dead = False
         self.initialised = self._running = False
         self._notes: dict[str, str] = {}
-        self.time = 0.0
-        """Where it is, for who reports that a call did not return."""
+        self.time = 0.0  # where it is, for who reports that a call did not return
         self._fmu: Any = None
         self._talks = False
         self._threads: frozenset[int] = frozenset()
@@ -466,7 +461,6 @@ class NativeLog(Log):
         return int(self._library.cosimoMessagesSuppressed(self.handle))
 
     def clear(self) -> None:
-        """Forget them."""
         self._library.cosimoMessagesClear(self.handle)
 
     def logger3(self) -> int | None:

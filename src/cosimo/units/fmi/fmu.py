@@ -164,7 +164,6 @@ class Fmu(Unit):
         return changed
 
     def parts(self) -> tuple[Any, ...]:
-        """The file, the values it is given, and the experiment."""
         values = [[n, v.hex() if isinstance(v, float) else repr(v)] for n, v in sorted(self.given.items())]
         return self.path, values, repr(self.experiment)
 
@@ -175,20 +174,16 @@ class Fmu(Unit):
 
     @cached_property
     def discrete_inputs(self) -> tuple[str, ...]:
-        """Inputs that do not change smoothly, for which only a hold of order 0 makes sense."""
         return tuple(info.name for info in self.input_infos if not info.continuous)
 
     @cached_property
     def discrete_outputs(self) -> tuple[str, ...]:
-        """Outputs that do not change smoothly."""
         return tuple(info.name for info in self.output_infos if not info.continuous)
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
-        """As the description says."""
         return self.variables[variable].unit
 
     def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
-        """As types and units of measure of both FMUs demand."""
         if not isinstance(taker, Fmu):
             return Conversion()
         return check_connection(self.output_infos[output], taker.input_infos[variable])
@@ -207,7 +202,6 @@ class Fmu(Unit):
         return through
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """As the description declares them."""
         return {
             info.name: (
                 -math.inf if info.minimum is None else info.minimum,
@@ -218,7 +212,6 @@ class Fmu(Unit):
         }
 
     def derivatives(self) -> Mapping[int, int]:
-        """As declared by the description, or told by units of measure."""
         return find_derivatives(self.output_infos)
 
     def refusal(self, variable: str) -> str | None:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from cosimo.units.fmi.fmu import Experiment, Fmu
 
 
-RETURNED_EARLY = 100
-"""What compiled code gives for a step of FMI 3.0 that ended early, which is no status of FMI."""
+RETURNED_EARLY = 100  # what compiled code gives for a step of FMI 3.0 that ended early, which is no status of FMI
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,6 @@ class FmuInstance(Instance):
         self._require_going()
 
     def finish_initialisation(self) -> None:
-        """Leave initialisation mode, once."""
         if self._in_initialisation:
             self._in_initialisation = False
             self._version.exit_initialisation()
@@ -171,7 +169,6 @@ class FmuInstance(Instance):
             self._moved = True
 
     def read(self) -> Array:
-        """The outputs as the FMU has them now."""
         values = np.empty(len(self._unit.outputs))
         for found in self._outputs:
             found.get(self._component, values)
@@ -187,7 +184,6 @@ class FmuInstance(Instance):
         )
 
     def restore(self, state: FmuState) -> None:
-        """Put a saved state back; it stays usable."""
         self._states.restore(state)
         self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
         self._version.ended = None
@@ -199,7 +195,6 @@ class FmuInstance(Instance):
 
     @property
     def ended(self) -> float | None:
-        """When the FMU asked for the end of the simulation, how far it got."""
         return self._version.ended
 
     # ---- beyond the contract -------------------------------------------------------------------------------------
@@ -233,7 +228,6 @@ class FmuInstance(Instance):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a sandbox kept the FMU from, one sentence each."""
         return self._component.notices
 
     @property
@@ -269,7 +263,6 @@ class FmuInstance(Instance):
         write_values(self._component, self._version.number, given)
 
     def serialise(self) -> bytes:
-        """The FMU's state as bytes, which any instance of the same FMU can take, also in another process."""
         self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
         state = self.save()
         # The values are a view of the polynomial; as bytes they are two.
@@ -277,7 +270,6 @@ class FmuInstance(Instance):
         return to_bytes((self._states.serialise(state), [*beside, self._derivatives.highest]))
 
     def deserialise(self, data: bytes) -> None:
-        """Continue from what `serialise` gave, input included."""
         self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
         self.finish_initialisation()
         own, beside = from_bytes(data)
@@ -312,7 +304,6 @@ class FmuInstance(Instance):
         return found if powers == 1 or (found.doubles and self._continuous.all()) else None
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
-        """Raise the error for a bad status that compiled code met: "set", "step", "get", "save" or "restore"."""
         self._component.note(status)
         if status == RETURNED_EARLY:
             raise UnitError(

@@ -115,7 +115,6 @@ class IsolatedComponent(Component):
         self._told = False
 
     def load(self, library: Path, folder: Path, token: str) -> None:
-        """Start the worker and let it load the library; load ours here."""
         self._library = library.name
         self._worker = self.log.worker = Worker(library, folder, self.version, self.isolation)
         state = self._worker.state
@@ -141,7 +140,6 @@ class IsolatedComponent(Component):
         self._fmu.instantiate(**options)
 
     def instantiate(self, **options: Any) -> None:
-        """Create the component in the worker."""
         self._talks = options["loggingOn"]
         try:
             self._create(options)
@@ -167,7 +165,6 @@ class IsolatedComponent(Component):
             raise self._logged(error) from None
 
     def release(self) -> None:
-        """Terminate and free the component, let the worker go, and raise what goes wrong in that."""
         worker, self._worker = self._worker, None
         fatal = self.dead
         try:
@@ -186,7 +183,6 @@ class IsolatedComponent(Component):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Also what a sandbox kept the unit from."""
         found = list(super().notices)
         if self.log.worker is not None and self.log.worker.copies:
             found.append(copies_text(self.log.worker.copies))

@@ -246,8 +246,7 @@ KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH")
 """Environment variables that a unit may see, beside LC_… and OMP_…: others may hold keys."""
 WORKER = "/cosimo-worker"
 TEMPORARY = "/tmp"
-SPACE = 2**30
-"""Bytes that the unit's own temporary folder may hold; it is in memory and goes away with the unit."""
+SPACE = 2**30  # bytes that the unit's own temporary folder may hold; it is in memory and goes away with the unit
 
 
 def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]) -> list[str]:

@@ -32,8 +32,7 @@ from cosimo.units.archives import remedy
 
 Value = float | int | bool | str
 
-EXACT = 2**53
-"""The largest integer up to which every integer is a float64."""
+EXACT = 2**53  # the largest integer up to which every integer is a float64
 
 
 class FmiType(NamedTuple):
@@ -72,11 +71,9 @@ TYPES: Mapping[str, FmiType] = {
 """All types that are exchanged, by their names in FMI 3.0; an enumeration's values are those that FMI 2.0 allows."""
 INTEGERS = {name: kind.integers for name, kind in TYPES.items() if kind.integers is not None}
 MANTISSA = {name: kind.mantissa for name, kind in TYPES.items() if kind.mantissa is not None}
-LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}
-"""Types of variables that are not exchanged, in words."""
+LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}  # types of variables that are not exchanged, in words
 
-SETTABLE = ("exact", "approx")
-"""`initial` of variables whose value may be given before initialisation."""
+SETTABLE = ("exact", "approx")  # `initial` of variables whose value may be given before initialisation
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,7 @@ class VariableInfo:
     variability: str = "continuous"
     description: str = ""
     initial: str | None = None
-    alias: bool = False
-    """A further name of another variable (FMI 3.0); it is not exchanged."""
+    alias: bool = False  # a further name of another variable (FMI 3.0); it is not exchanged
     derivative_of: str | None = None
     """The variable of which this one is the time derivative, where the description says so."""
 
