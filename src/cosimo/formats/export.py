@@ -13,7 +13,7 @@ import re
 import struct
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.master import Master
-from cosimo.core.system import Constant, System
+from cosimo.core.system import Constant, System, Variable
 from cosimo.core.unit import Unit
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
 
@@ -116,7 +116,7 @@ def _pack(description: Description, fmi: Fmi) -> bytes:
     return _archive(
         {
             "modelDescription.xml": write_model_description(description, token, fmi),
-            f"binaries/{folder}/{description.identifier}{suffix}": _library(suffix),
+            f"binaries/{folder}/{identifier(description.name)}{suffix}": _library(suffix),
             "resources/unit.bin": _matrices(description, token),
         }
     )
@@ -200,57 +200,66 @@ def _pack_units(system: System, fmi: Fmi, experiment: SuggestedExperiment) -> di
 
 def _structure(system: System, files: Mapping[str, str], stop: float) -> bytes:
     """SystemStructure.ssd: the connectors of the system, its components, the connections between them."""
-    head = {**_NAMESPACES, "version": "1.0", "name": system.name, "generationTool": "cosimo"}
-    root = ElementTree.Element("ssd:SystemStructureDescription", head)
-    whole = ElementTree.SubElement(root, "ssd:System", {"name": system.name})
     varying = [target for target, source in system.inputs.items() if not isinstance(source, Constant)]
-    _add_connectors(whole, dict.fromkeys(varying, "input"))
-    elements = ElementTree.SubElement(whole, "ssd:Elements")
-    for name, unit in system.units.items():
-        attributes = {"name": name, "type": "application/x-fmu-sharedlibrary", "source": files[name]}
-        component = ElementTree.SubElement(elements, "ssd:Component", attributes)
-        _add_connectors(component, {**dict.fromkeys(unit.inputs, "input"), **dict.fromkeys(unit.outputs, "output")})
-    _add_connections(whole, system, varying)
-    ElementTree.SubElement(root, "ssd:DefaultExperiment", {"startTime": "0.0", "stopTime": repr(float(stop))})
-    return to_bytes(root)
+    components = [
+        _node(
+            "ssd:Component",
+            {"name": name, "type": "application/x-fmu-sharedlibrary", "source": files[name]},
+            _connectors({**dict.fromkeys(unit.inputs, "input"), **dict.fromkeys(unit.outputs, "output")}),
+        )
+        for name, unit in system.units.items()
+    ]
+    inside = [*_connectors(dict.fromkeys(varying, "input")), _node("ssd:Elements", children=components)]
+    inside += _group("ssd:Connections", _connections(system, varying))
+    experiment = _node("ssd:DefaultExperiment", {"startTime": "0.0", "stopTime": repr(float(stop))})
+    head = {**_NAMESPACES, "version": "1.0", "name": system.name, "generationTool": "cosimo"}
+    whole = _node("ssd:System", {"name": system.name}, inside)
+    return _document(_node("ssd:SystemStructureDescription", head, [whole, experiment]))
 
 
-def _add_connectors(parent: ElementTree.Element, kinds: Mapping[str, str]) -> None:
-    if not kinds:
-        return
-    connectors = ElementTree.SubElement(parent, "ssd:Connectors")
-    for name, kind in kinds.items():
-        connector = ElementTree.SubElement(connectors, "ssd:Connector", {"name": name, "kind": kind})
-        ElementTree.SubElement(connector, "ssc:Real")
+def _connectors(kinds: Mapping[str, str]) -> list[Node]:
+    named = [{"name": name, "kind": kind} for name, kind in kinds.items()]
+    return _group("ssd:Connectors", [_node("ssd:Connector", attributes, [_node("ssc:Real")]) for attributes in named])
 
 
-def _add_connections(whole: ElementTree.Element, system: System, varying: list[str]) -> None:
-    if not system.links and not varying:
-        return
-    connections = ElementTree.SubElement(whole, "ssd:Connections")
+def _connections(system: System, varying: Sequence[str]) -> Iterator[Node]:
     for link in system.links:
-        source, target = system.units[link.source.unit], system.units[link.target.unit]
-        attributes = {
-            "startElement": link.source.unit,
-            "startConnector": source.outputs[link.source.index],
-            "endElement": link.target.unit,
-            "endConnector": target.inputs[link.target.index],
-        }
-        connection = ElementTree.SubElement(connections, "ssd:Connection", attributes)
-        if (link.connection.gain, link.connection.offset) != (1.0, 0.0):
-            transformation = {
-                "factor": repr(float(link.connection.gain)),
-                "offset": repr(float(link.connection.offset)),
-            }
-            ElementTree.SubElement(connection, "ssc:LinearTransformation", transformation)
-    for target_name in varying:
-        variable = system.input(target_name)
-        attributes = {
-            "startConnector": target_name,
-            "endElement": variable.unit,
-            "endConnector": system.units[variable.unit].inputs[variable.index],
-        }
-        ElementTree.SubElement(connections, "ssd:Connection", attributes)
+        connection, output = link.connection, system.units[link.source.unit].outputs[link.source.index]
+        ends = {"startElement": link.source.unit, "startConnector": output} | _end(system, link.target)
+        transformation = {"factor": repr(float(connection.gain)), "offset": repr(float(connection.offset))}
+        inside = [] if connection.identity else [_node("ssc:LinearTransformation", transformation)]
+        yield _node("ssd:Connection", ends, inside)
+    for name in varying:
+        yield _node("ssd:Connection", {"startConnector": name} | _end(system, system.input(name)))
+
+
+def _end(system: System, target: Variable) -> dict[str, str]:
+    return {"endElement": target.unit, "endConnector": system.units[target.unit].inputs[target.index]}
+
+
+# ---- XML -----------------------------------------------------------------------------------------------------------
+
+
+Node = ElementTree.Element
+
+
+def _node(tag: str, attributes: Mapping[str, str] | None = None, children: Iterable[Node] = ()) -> Node:
+    node = ElementTree.Element(tag, dict(attributes or {}))
+    node.extend(children)
+    return node
+
+
+def _group(tag: str, members: Iterable[Node]) -> list[Node]:
+    """One element with these members, or nothing where there are none."""
+    inside = list(members)
+    return [_node(tag, children=inside)] if inside else []
+
+
+def _document(root: Node) -> bytes:
+    """The document as indented UTF-8."""
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)
+    return text + b"\n"
 
 
 # ---- modelDescription.xml of a linear unit, for FMI 2.0 and 3.0 ------------------------------------------------------
@@ -276,29 +285,6 @@ class SuggestedExperiment:
 
 
 @dataclass(frozen=True)
-class ScalarVariable:
-    """One variable; `state` is the value reference of the state that it is the derivative of."""
-
-    name: str
-    reference: int
-    causality: Literal["input", "output", "local", "independent"]
-    initial: Literal["exact", "calculated"] | None = None
-    start: float | None = None
-    state: int | None = None
-
-    def attributes(self) -> dict[str, str]:
-        """What both versions say about the variable itself, apart from its type."""
-        initial = {} if self.initial is None else {"initial": self.initial}
-        return {
-            "name": self.name,
-            "valueReference": str(self.reference),
-            "causality": self.causality,
-            "variability": "continuous",
-            **initial,
-        }
-
-
-@dataclass(frozen=True)
 class Description:
     """All that modelDescription.xml says of `unit`; `start` overrides the start values of inputs."""
 
@@ -307,31 +293,27 @@ class Description:
     start: Mapping[str, float] = field(default_factory=dict)
     experiment: SuggestedExperiment = field(default_factory=SuggestedExperiment)
 
-    @property
-    def identifier(self) -> str:
-        """The name as an identifier of C, which also names the library in the FMU."""
-        return identifier(self.name)
-
     def input_start(self) -> list[float]:
         """The start value of every input."""
         unit = self.unit
         return [float(self.start.get(name, unit.start.get(name, 0.0))) for name in unit.inputs]
 
-    def variables(self) -> list[ScalarVariable]:
-        """In the order of their value references."""
-        states = state_names(self.unit)
-        n, known = len(states), len(states) + len(self.unit.inputs)
-        rows = known + len(self.unit.outputs)
-        initial, start = self.unit.initial_state, self.input_start()
-        found = [
-            *(ScalarVariable(s, i, "local", "exact", float(initial[i])) for i, s in enumerate(states)),
-            *(ScalarVariable(s, n + i, "input", None, start[i]) for i, s in enumerate(self.unit.inputs)),
-            *(ScalarVariable(s, known + i, "output", "calculated") for i, s in enumerate(self.unit.outputs)),
-            *(ScalarVariable(f"der({s})", rows + i, "local", "calculated", state=i) for i, s in enumerate(states)),
-            ScalarVariable("time", rows + n, "independent"),
+    def variables(self, first: int) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+        """What is said of each variable, and of its value; references count from 0, variables from `first`."""
+        unit, states, calculated = self.unit, state_names(self.unit), {"initial": "calculated"}
+        starts = [{"start": repr(float(value))} for value in (*unit.initial_state, *self.input_start())]
+        n, m = len(states), len(unit.inputs)
+        rows: list[tuple[str, str, dict[str, str], dict[str, str]]] = [
+            *((name, "local", {"initial": "exact"}, start) for name, start in zip(states, starts[:n], strict=True)),
+            *((name, "input", {}, start) for name, start in zip(unit.inputs, starts[n : n + m], strict=True)),
+            *((name, "output", calculated, {}) for name in unit.outputs),
+            *((f"der({s})", "local", calculated, {"derivative": str(first + i)}) for i, s in enumerate(states)),
+            ("time", "independent", {}, {}),
         ]
-        _check_names(self.name, found)
-        return found
+        _check_names(self.name, [name for name, *_ in rows])
+        for reference, (name, causality, initial, value) in enumerate(rows):
+            head = {"name": name, "valueReference": str(reference), "causality": causality}
+            yield head | {"variability": "continuous"} | initial, value
 
     def depends(self) -> BoolArray:
         """Which output or derivative (row) depends on which state or input (column): [C D; A B] ≠ 0."""
@@ -363,124 +345,92 @@ def state_names(unit: LinearUnit) -> list[str]:
     return [f"state.{name}" for name in names] if clash else names
 
 
-def write_model_description(description: Description, token: str, fmi: Fmi) -> bytes:
-    """modelDescription.xml of that version."""
-    root = _write_fmi2(description, token) if fmi == 2 else _write_fmi3(description, token)
-    return to_bytes(root)
-
-
-def to_bytes(root: ElementTree.Element) -> bytes:
-    """The document as indented UTF-8."""
-    ElementTree.indent(root)
-    text: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)
-    return text + b"\n"
-
-
-def _check_names(unit: str, variables: Sequence[ScalarVariable]) -> None:
+def _check_names(unit: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
-    for variable in variables:
-        if not variable.name or not variable.name.isprintable():
+    for name in names:
+        if not name or not name.isprintable():
             raise ConfigurationError(
-                f"variable {variable.name!r} of unit '{unit}' cannot be exported; give it a printable name."
+                f"variable {name!r} of unit '{unit}' cannot be exported; give it a printable name."
             )
-        if variable.name in seen:
+        if name in seen:
             raise ConfigurationError(
-                f"unit '{unit}' has two variables called '{variable.name}' (input, output, state or time), and FMI "
+                f"unit '{unit}' has two variables called '{name}' (input, output, state or time), and FMI "
                 f"wants unique names; rename one."
             )
-        seen.add(variable.name)
+        seen.add(name)
 
 
-def _head(description: Description, version: str) -> dict[str, str]:
-    return {
-        "fmiVersion": version,
-        "modelName": description.name,
-        "generationTool": "cosimo",
-        "variableNamingConvention": "flat",
-    }
-
-
-def _finish_head(root: ElementTree.Element, description: Description, able: Sequence[str]) -> None:
-    """Add what the unit is `able` to do, the categories of its log, and the experiment it was made for."""
-    flags = {"modelIdentifier": description.identifier, "maxOutputDerivativeOrder": "0"} | dict.fromkeys(able, "true")
-    ElementTree.SubElement(root, "CoSimulation", flags)
-    ElementTree.SubElement(
-        ElementTree.SubElement(root, "LogCategories"),
-        "Category",
-        {"name": "logStatusError", "description": "Why a call was refused"},
-    )
-    if attributes := description.experiment.attributes():
-        ElementTree.SubElement(root, "DefaultExperiment", attributes)
-
-
-def _write_fmi2(description: Description, token: str) -> ElementTree.Element:
-    root = ElementTree.Element("fmiModelDescription", _head(description, "2.0") | {"guid": token})
-    able = (
+_ABLE = {
+    2: (
         "canHandleVariableCommunicationStepSize",
         "canInterpolateInputs",
         "canGetAndSetFMUstate",
         "canSerializeFMUstate",
         "providesDirectionalDerivative",
-    )
-    _finish_head(root, description, able)
-    listed = ElementTree.SubElement(root, "ModelVariables")
-    # FMI 2.0 needs no variable for time; indices count from 1 in the order of the value references.
-    for variable in description.variables()[:-1]:
-        item = ElementTree.SubElement(listed, "ScalarVariable", variable.attributes())
-        start = {} if variable.start is None else {"start": repr(variable.start)}
-        state = {} if variable.state is None else {"derivative": str(variable.state + 1)}
-        ElementTree.SubElement(item, "Real", start | state)
-    structure = ElementTree.SubElement(root, "ModelStructure")
-    unknowns = list(_unknowns(description, first=1))
-    outputs = len(description.unit.outputs)
-    for group, members in (("Outputs", unknowns[:outputs]), ("Derivatives", unknowns[outputs:])):
-        _add_group(structure, group, [{"index": index, **_dependent(on)} for index, on in members])
-    initial = [{"index": index, "dependencies": " ".join(on)} for index, on in unknowns]
-    _add_group(structure, "InitialUnknowns", initial)
-    return root
-
-
-def _add_group(structure: ElementTree.Element, group: str, members: list[dict[str, str]]) -> None:
-    if members:
-        parent = ElementTree.SubElement(structure, group)
-        for attributes in members:
-            ElementTree.SubElement(parent, "Unknown", attributes)
-
-
-def _write_fmi3(description: Description, token: str) -> ElementTree.Element:
-    root = ElementTree.Element("fmiModelDescription", _head(description, "3.0") | {"instantiationToken": token})
-    able = (
+    ),
+    3: (
         "canHandleVariableCommunicationStepSize",
         "canGetAndSetFMUState",
         "canSerializeFMUState",
         "providesDirectionalDerivatives",
         "providesAdjointDerivatives",
-    )
-    _finish_head(root, description, able)
-    listed = ElementTree.SubElement(root, "ModelVariables")
-    for variable in description.variables():
-        start = {} if variable.start is None else {"start": repr(variable.start)}
-        state = {} if variable.state is None else {"derivative": str(variable.state)}
-        ElementTree.SubElement(listed, "Float64", variable.attributes() | start | state)
-    structure = ElementTree.SubElement(root, "ModelStructure")
-    unknowns = list(_unknowns(description, first=0))
-    outputs = len(description.unit.outputs)
-    for place, (reference, on) in enumerate(unknowns):
-        kind = "Output" if place < outputs else "ContinuousStateDerivative"
-        ElementTree.SubElement(structure, kind, {"valueReference": reference, **_dependent(on)})
-    for reference, on in unknowns:
-        attributes = {"valueReference": reference, "dependencies": " ".join(on)}
-        ElementTree.SubElement(structure, "InitialUnknown", attributes)
-    return root
+    ),
+}
 
 
-def _unknowns(description: Description, first: int) -> Iterator[tuple[str, list[str]]]:
+def write_model_description(description: Description, token: str, fmi: Fmi) -> bytes:
+    """modelDescription.xml of that version."""
+    head = {
+        "fmiVersion": f"{fmi}.0",
+        "modelName": description.name,
+        "generationTool": "cosimo",
+        "variableNamingConvention": "flat",
+        "guid" if fmi == 2 else "instantiationToken": token,
+    }
+    flags = {"modelIdentifier": identifier(description.name), "maxOutputDerivativeOrder": "0"}
+    category = {"name": "logStatusError", "description": "Why a call was refused"}
+    experiment = description.experiment.attributes()
+    parts = [
+        _node("CoSimulation", flags | dict.fromkeys(_ABLE[fmi], "true")),
+        _node("LogCategories", children=[_node("Category", category)]),
+        *([_node("DefaultExperiment", experiment)] if experiment else []),
+        *(_fmi2_model(description) if fmi == 2 else _fmi3_model(description)),
+    ]
+    return _document(_node("fmiModelDescription", head, parts))
+
+
+def _fmi2_model(description: Description) -> tuple[Node, Node]:
+    # FMI 2.0 needs no variable for time; indices count from 1 in the order of the value references.
+    listed = [_node("ScalarVariable", head, [_node("Real", value)]) for head, value in [*description.variables(1)][:-1]]
+    unknowns, outputs = list(_unknowns(description, "index", first=1)), len(description.unit.outputs)
+    groups = {
+        "Outputs": [known | kinds for known, kinds in unknowns[:outputs]],
+        "Derivatives": [known | kinds for known, kinds in unknowns[outputs:]],
+        "InitialUnknowns": [known for known, _ in unknowns],
+    }
+    structure = [
+        node for name, rows in groups.items() for node in _group(name, [_node("Unknown", row) for row in rows])
+    ]
+    return _node("ModelVariables", children=listed), _node("ModelStructure", children=structure)
+
+
+def _fmi3_model(description: Description) -> tuple[Node, Node]:
+    listed = [_node("Float64", head | value) for head, value in description.variables(0)]
+    unknowns, outputs = list(_unknowns(description, "valueReference", first=0)), len(description.unit.outputs)
+    structure = [
+        *(_node("Output", known | kinds) for known, kinds in unknowns[:outputs]),
+        *(_node("ContinuousStateDerivative", known | kinds) for known, kinds in unknowns[outputs:]),
+        *(_node("InitialUnknown", known) for known, _ in unknowns),
+    ]
+    return _node("ModelVariables", children=listed), _node("ModelStructure", children=structure)
+
+
+def _unknowns(description: Description, key: str, first: int) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Each output, then each derivative, with what it depends on; variables are counted from `first`."""
     depends = description.depends()
     for row, on in enumerate(depends):
-        yield str(first + depends.shape[1] + row), [str(first + column) for column in np.flatnonzero(on)]
-
-
-def _dependent(on: list[str]) -> dict[str, str]:
-    # "constant": the dependence is linear with a factor that never changes.
-    return {"dependencies": " ".join(on), "dependenciesKind": " ".join(["constant"] * len(on))}
+        columns = np.flatnonzero(on)
+        names = " ".join(str(first + column) for column in columns)
+        # "constant": the dependence is linear with a factor that never changes.
+        kinds = {"dependenciesKind": " ".join(["constant"] * len(columns))}
+        yield {key: str(first + depends.shape[1] + row), "dependencies": names}, kinds
