@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from xml.parsers import expat
+from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.unit import BASE, UnitOfMeasure, convert
 from cosimo.formats.findings import FileFindings, Place
-from cosimo.units.archives import ArchiveLimits, check_text, remedy
+from cosimo.units.archives import ArchiveLimits, parse_xml
 
 STANDARD = "http://ssp-standard.org/SSP1/"
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -83,90 +83,28 @@ class Element:
 
 
 def parse(content: bytes, file: str, findings: FileFindings, limits: ArchiveLimits) -> Element:
-    """The root element of the document; `file` names it in messages."""
-    check_text(content, f"'{file}'", limits)
-    return _Reader(file, findings, limits.xml_depth).read(content)
+    """The root element of the document; `file` names it in messages. Foreign namespaces are left out."""
+    root = parse_xml(content, file, limits, undeclared=True)
+    family = _namespace(root)
+    if family is None or not family.startswith(STANDARD):
+        prefix = root.tag.rpartition(":")[0]
+        what = "the namespace is missing" if family is None else f"the namespace '{family}' is not that of SSP 1.0"
+        what = f"the prefix '{prefix}' is not declared" if family is None and prefix else what
+        findings.warn(f"{what}; the file is read as if it were '{STANDARD}…'.", Place(file, root.sourceline))
+
+    def known(node: Any) -> bool:
+        namespace = _namespace(node) if isinstance(node.tag, str) else ""  # comments have no name
+        return namespace is None or namespace == family or "SystemStructure" in namespace
+
+    def element(node: Any) -> Element:
+        name = node.tag.rpartition("}")[2].rpartition(":")[2]
+        return Element(name, dict(node.attrib), Place(file, node.sourceline), [element(c) for c in node if known(c)])
+
+    return element(root)
 
 
-class _Reader:
-    """Builds elements from the events of the parser, with a stack of open ones."""
-
-    def __init__(self, file: str, findings: FileFindings, depth: int) -> None:
-        self._file, self._findings, self._depth = file, findings, depth
-        self._parser = expat.ParserCreate()
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.StartDoctypeDeclHandler = self._refuse
-        self._open: list[Element | None] = []
-        self._names: dict[str, list[str]] = {}  # what each prefix stands for in the open elements, the innermost last
-        self._declared: list[list[str]] = []
-        self._root: Element | None = None
-        self._family: str | None = None
-
-    def read(self, content: bytes) -> Element:
-        try:
-            self._parser.Parse(content, True)
-        except expat.ExpatError as error:
-            reason = expat.errors.messages.get(error.code, "syntax error")
-            raise Place(self._file, error.lineno).error(f"not well-formed XML: {reason}.") from None
-        except (LookupError, ValueError) as error:  # an encoding that Python does not know
-            raise Place(self._file, 1).error(f"the XML cannot be decoded: {error}.") from None
-        assert self._root is not None
-        return self._root
-
-    def _refuse(self, *_: object) -> None:
-        raise UnsafeInputError(
-            f"{self._file}:{self._parser.CurrentLineNumber}: the document has a DOCTYPE, which SSP does not need and "
-            f"attacks use; refused. Remove it."
-        )
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        place = Place(self._file, self._parser.CurrentLineNumber)
-        if len(self._open) >= self._depth:
-            raise UnsafeInputError(
-                f"{self._file}:{place.line}: elements are nested more than {self._depth} deep; {remedy('xml_depth')}."
-            )
-        self._declare({key[6:]: value for key, value in attributes.items() if key == "xmlns" or key[:6] == "xmlns:"})
-        prefix, _, local = name.rpartition(":")
-        own = {key: value for key, value in attributes.items() if key.partition(":")[0] != "xmlns"}
-        element = Element(local, own, place)
-        if self._root is None:
-            self._root, self._family = element, self._namespace(prefix)
-            self._look_at_namespace(prefix, place)
-        elif not self._known(prefix) or self._open[-1] is None:
-            self._open.append(None)
-            return
-        else:
-            self._open[-1].children.append(element)
-        self._open.append(element)
-
-    def _end(self, _: str) -> None:
-        self._open.pop()
-        for prefix in self._declared.pop():
-            self._names[prefix].pop()
-
-    def _declare(self, namespaces: dict[str, str]) -> None:
-        # A copy of all names for each element would make a long file with many of them take minutes.
-        for prefix, namespace in namespaces.items():
-            self._names.setdefault(prefix, []).append(namespace)
-        self._declared.append(list(namespaces))
-
-    def _namespace(self, prefix: str) -> str | None:
-        found = self._names.get(prefix)
-        return found[-1] if found else None
-
-    def _known(self, prefix: str) -> bool:
-        namespace = self._namespace(prefix)
-        return namespace is None or namespace == self._family or "SystemStructure" in namespace
-
-    def _look_at_namespace(self, prefix: str, place: Place) -> None:
-        if self._family is None:
-            what = f"the prefix '{prefix}' is not declared" if prefix else "the namespace is missing"
-        elif not self._family.startswith(STANDARD):
-            what = f"the namespace '{self._family}' is not that of SSP 1.0"
-        else:
-            return
-        self._findings.warn(f"{what}; the file is read as if it were '{STANDARD}…'.", place)
+def _namespace(node: Any) -> str | None:
+    return node.tag[1:].rpartition("}")[0] if node.tag.startswith("{") else None
 
 
 Scalar = float | int | bool | str

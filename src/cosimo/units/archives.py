@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from cosimo.core.arguments import checked
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, one_line
+from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError, UnsafeInputError, one_line
 
 ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
 """The variable with limits for all files that a process reads, as `total-size=8GiB,ratio=1000`."""
@@ -320,50 +320,45 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[bytes | N
 _TYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
-def check_text(content: bytes, label: str, limits: ArchiveLimits) -> None:
-    """Refuse a text, called `label` in messages, that is too long or has too many tags and attributes.
+def parse_xml(content: bytes, file: str, limits: ArchiveLimits, *, undeclared: bool = False) -> Any:
+    """The root element of a document (lxml), called `file` in messages, without a document type and deep nesting.
 
     Every tag costs a '<' and every attribute a '=' in all encodings that XML is written in; an element takes about 100
-    times its four shortest bytes in memory, which the size alone does not bound.
-    """
-    if len(content) > limits.text_size:
-        raise UnsafeInputError(f"{label} has {len(content):,} bytes, more than {limits.text_size:,}; "
-                               f"{remedy('text_size')}.")  # fmt: skip
-    items = content.count(b"<") + content.count(b"=")
-    if items > limits.xml_items:
-        raise UnsafeInputError(f"{label} has {items:,} tags and attributes, more than {limits.xml_items:,}; "
-                               f"{remedy('xml_items')}.")  # fmt: skip
-
-
-def parse_xml(content: bytes, label: str, limits: ArchiveLimits) -> Any:
-    """The root element of the document (lxml), which has neither a document type nor deep nesting.
-
-    Entities are not replaced while reading, so that a document type does nothing before it is found and refused.
-    `huge_tree` stays off: the library then also refuses single texts of more than 10 MB and entities that multiply.
+    times its four shortest bytes in memory, which the size alone does not bound. Entities are not replaced while
+    reading, so that a document type does nothing before it is found and refused. `huge_tree` stays off: the library
+    then also refuses single texts of more than 10 MB and entities that multiply. With `undeclared`, prefixes of
+    namespaces that nobody declared are taken as part of the name.
     """
     from lxml import etree
 
-    check_text(content, label, limits)
-    parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False)
+    if len(content) > limits.text_size:
+        raise UnsafeInputError(f"'{file}' has {len(content):,} bytes, more than {limits.text_size:,}; "
+                               f"{remedy('text_size')}.")  # fmt: skip
+    items = content.count(b"<") + content.count(b"=")
+    if items > limits.xml_items:
+        raise UnsafeInputError(f"'{file}' has {items:,} tags and attributes, more than {limits.xml_items:,}; "
+                               f"{remedy('xml_items')}.")  # fmt: skip
+    parser = etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, recover=True)
     try:
         root = etree.fromstring(content, parser)
-    except etree.XMLSyntaxError as error:
-        if any(mark in content for mark in _TYPES):
-            raise UnsafeInputError(_typed(label)) from None
-        if "XML_PARSE_HUGE" in str(error.msg):  # it is not the syntax that is wrong but the size
-            raise UnsafeInputError(f"{label} exceeds a limit: {_one_line(error.msg)}; refused.") from None
-        raise ConfigurationError(f"{label} is not well-formed: {_one_line(error.msg)}.") from None
-    except ValueError as error:  # bytes that lxml refuses to look at
-        raise ConfigurationError(f"{label} is not well-formed: {_one_line(error)}.") from None
-    if root.getroottree().docinfo.doctype:
-        raise UnsafeInputError(_typed(label))
+        borne = ("NS_ERR_UNDEFINED_NAMESPACE",) if undeclared else ()
+        log = [error for error in parser.error_log if error.level_name != "WARNING"]
+        wrong = [(error.line, error.message) for error in log if error.type_name not in borne]
+    except (
+        etree.XMLSyntaxError,
+        ValueError,
+    ) as error:  # nothing that could be read, or bytes that lxml does not look at
+        root, wrong = None, [(getattr(error, "lineno", None) or 1, str(getattr(error, "msg", error)))]
+    typed = root is not None and root.getroottree().docinfo.doctype
+    if typed or (wrong and any(mark in content for mark in _TYPES)):
+        raise UnsafeInputError(f"'{file}' has a DOCTYPE, which FMI and SSP do not need and attacks use; remove it.")
+    for line, reason in wrong:
+        if "XML_PARSE_HUGE" in reason:  # it is not the syntax that is wrong but the size
+            raise UnsafeInputError(f"'{file}' exceeds a limit: {_one_line(reason)}; refused.")
+        raise FileError(f"not well-formed XML: {_one_line(reason)}.", file=file, line=line)
     if etree.XPath("boolean(" + "/*" * (limits.xml_depth + 1) + ")")(root):
-        raise UnsafeInputError(f"{label} nests elements more than {limits.xml_depth} deep; {remedy('xml_depth')}.")
+        raise UnsafeInputError(f"'{file}' nests elements more than {limits.xml_depth} deep; {remedy('xml_depth')}.")
     return root
-
-
-def _typed(label: str) -> str:
-    return f"{label} has a DOCTYPE, which FMI does not need and attacks use; refused. Remove it."
 
 
 def _one_line(reason: object) -> str:

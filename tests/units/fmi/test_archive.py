@@ -79,7 +79,7 @@ def test_no_description(tmp_path: Path) -> None:
 
 def test_broken_xml_gives_the_line(tmp_path: Path) -> None:
     path = build(tmp_path, "minimal2", changes={"</ModelVariables>": "</Variables>"})
-    with pytest.raises(ConfigurationError, match=r"not well-formed: .*line 7"):
+    with pytest.raises(ConfigurationError, match=r"modelDescription\.xml:7: not well-formed XML"):
         read_description(path)
 
 

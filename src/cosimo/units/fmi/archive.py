@@ -101,7 +101,7 @@ def read_description(
     with zipfile.ZipFile(alone, "w") as copy:
         copy.writestr(DESCRIPTION, xml)
     try:
-        root = parse_xml(xml, f"FMU '{path}': {DESCRIPTION}", limits)
+        root = parse_xml(xml, f"{path}/{DESCRIPTION}", limits)
         version = root.get("fmiVersion") or "none"
         if version != "2.0" and not version.startswith("3."):
             raise ConfigurationError(f"FMU '{path}' has FMI version {version}; FMI 2.0 and 3.0 are supported.")
