@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -37,48 +38,54 @@ class Failure(NamedTuple):
     value: float
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Makes macro steps and fills rows (time, then the recorded signals)."""
 
-    made: int  # how many macro steps the last `advance` completed, also when it raised
-    diverged: bool  # whether the run was found to grow and shall end here
-    ended: str | None  # the unit that wants the run to end here
+    made = 0  # how many macro steps the last `advance` completed, also when it raised
+    diverged = False  # whether the run was found to grow and shall end here
+    ended: str | None = None  # the unit that wants the run to end here
 
+    @abstractmethod
     def advance(self, first: int, rows: Array) -> None:
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
 
+    @abstractmethod
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
         """Sweeps and last residual of every iteration since this was asked before."""
 
+    @abstractmethod
     def findings(self, final: bool = True) -> Findings | None:
         """What was seen in the run, or without `final`, asked between two calls, so far. None where nobody watched."""
 
     def busy(self) -> str | None:
         """The unit that is being stepped, where that is known; any thread may ask."""
+        return None
 
+    @abstractmethod
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
         """Outputs that are not finite, where that is allowed: the first time, and the value."""
 
+    @abstractmethod
     def signals(self) -> Signals:
         """All signals between units as they are now."""
 
+    @abstractmethod
     def memory(self, k: int) -> dict[str, Any]:
         """All that the run remembers between two macro steps, units included, as plain data."""
 
+    @abstractmethod
     def load(self, memory: dict[str, Any], k: int) -> None:
         """Go on after macro step k from what `memory` gave."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  the plain interpreter holds nothing
         """Let go of the units, before they are closed themselves."""
 
 
-class ReferenceEngine:
+class ReferenceEngine(Engine):
     """The plain interpreter as an engine."""
 
     def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
         self._live, self._interpreter, self._names = live, Interpreter(live), names
-        self.made, self.diverged = 0, False
-        self.ended: str | None = None
         self._monitor: Monitor | None = None
         if watch is not None:
             places = {name: place for place, name in enumerate(live.system.input_names)}
@@ -86,7 +93,6 @@ class ReferenceEngine:
             self._monitor = Monitor(watch, *self._signals())
 
     def advance(self, first: int, rows: Array) -> None:
-        """One macro step at a time."""
         self.made = 0
         # An unstable run overflows sooner or later; that is found when outputs are read, and said in our words.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -110,46 +116,33 @@ class ReferenceEngine:
         return np.array(self._live.outputs()), np.array([inputs[place] for place in self._watched])
 
     def findings(self, final: bool = True) -> Findings | None:
-        """As the plain monitors saw them."""
         return None if self._monitor is None else self._monitor.findings(final)
 
-    def busy(self) -> str | None:
-        """Not known."""
-        return None
-
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
-        """As the interpreter counted them."""
         counted = self._interpreter
         taken = counted.sweeps, counted.residuals
         counted.sweeps, counted.residuals = [], []
         return taken
 
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
-        """As the interpreter noted them."""
         return self._live.not_finite
 
     def signals(self) -> Signals:
-        """Those of the interpreter."""
         return self._interpreter.signals()
 
     def memory(self, k: int) -> dict[str, Any]:
-        """Of the interpreter, the units and the monitors."""
         live = self._live
         units = {name: live.serialise(name, live.time(k, 0.0)) for name in live.instances}
         watched = None if self._monitor is None else self._monitor.memory()
         return {"live": self._interpreter.memory(), "units": units, "monitor": watched}
 
     def load(self, memory: dict[str, Any], k: int) -> None:
-        """Into the interpreter, the units and the monitors."""
         live = self._live
         self._interpreter.load(memory["live"])
         for name, state in memory["units"].items():
             live.deserialise(name, state, live.time(k, 0.0))
         if self._monitor is not None:
             self._monitor.load(memory["monitor"])
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class CarefulEngine(ReferenceEngine):
@@ -193,7 +186,7 @@ class CarefulEngine(ReferenceEngine):
         self.rollbacks = memory["rollbacks"]
 
 
-class KernelEngine:
+class KernelEngine(Engine):
     """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
 
     def __init__(self, live: Live, names: Sequence[str], options: EngineOptions, watch: Watch | None = None) -> None:
@@ -208,11 +201,8 @@ class KernelEngine:
         if live.tolerant:
             self._program.tolerate()
         self._program.finish(threads, mode, options.interval)
-        self.made, self.diverged = 0, False
-        self.ended: str | None = None
 
     def advance(self, first: int, rows: Array) -> None:
-        """As many macro steps as there are rows, or fewer when the interval is over."""
         self.made = 0
         given = self._lowering.given(first, len(rows))
         count = len(given) if self._lowering.samples else len(rows)
@@ -272,36 +262,29 @@ class KernelEngine:
         return bool(self._program.shared)
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
-        """As the kernel counted them."""
         return self._program.take_sweeps()  # type: ignore[no-any-return]
 
     def findings(self, final: bool = True) -> Findings | None:
-        """As the compiled loop saw them."""
         return Findings.told(self._program.findings(final)) if self._watched else None
 
     def busy(self) -> str | None:
-        """As the compiled loop notes it; None where several step at once."""
         number = self._program.busy
         return None if number < 0 else self._live.system.names[number]
 
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
-        """Those at the start, then those that the compiled loop met."""
         names = self._live.system.outputs
         met = {names[place]: (at, value) for place, at, value in self._program.not_finite()}
         return {**met, **self._live.not_finite}
 
     def signals(self) -> Signals:
-        """Those of the compiled loop."""
         return self._lowering.signals()
 
     def memory(self, k: int) -> dict[str, Any]:
-        """The kernel's own memory, and the states of predictors and units outside of it."""
         live = self._live
         units = {name: live.serialise(name, live.time(k, 0.0)) for name in self._lowering.outside}
         return {"kernel": self._program.memory(), "predictors": live.predictor_states(), "units": units}
 
     def load(self, memory: dict[str, Any], k: int) -> None:
-        """Into the kernel, the predictors and the units."""
         live = self._live
         for name in self._lowering.outside:
             live.deserialise(name, memory["units"][name], live.time(k, 0.0))
@@ -309,7 +292,6 @@ class KernelEngine:
         self._program.set_memory(memory["kernel"])
 
     def close(self) -> None:
-        """End the threads and free saved states."""
         for unit, begin, last in self._program.went_back():
             instance: Any = self._live.instances[self._live.system.names[unit]]
             instance.went_back(begin, last)

@@ -143,7 +143,7 @@ class Adaptive:
 
     def to_dict(self) -> dict[str, object]:
         """Plain data for the result."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return asdict(self)
 
 
 @partial(checked, owner="run")
@@ -216,13 +216,15 @@ class RunOptions:
     def from_plain(cls, stored: Mapping[str, Any], path: object, **passing: Any) -> RunOptions:
         """What `to_plain` gave, with what it left out; `path` is the checkpoint that has it."""
         try:
+            if stored["engine"].keys() != {option.name for option in fields(EngineOptions)}:
+                raise TypeError(f"its engine has the options {', '.join(stored['engine'])}")
             engine = EngineOptions(**stored["engine"])
             pairs = tuple((str(into), str(out)) for into, out in stored["power_pairs"])
             metadata = json.loads(stored["metadata"])
             if not isinstance(metadata, dict):
                 raise TypeError(f"its metadata are {metadata!r:.40}")
             return cls(**{**stored, "engine": engine, "power_pairs": pairs, "metadata": metadata, **passing})
-        except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as problem:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ConfigurationError) as problem:
             raise CheckpointError(f"'{path}' does not say what was run: {str(problem).rstrip('.')}.") from None
 
 

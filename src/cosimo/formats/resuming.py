@@ -15,7 +15,6 @@ from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.execution.checkpoints import EARLIER, read_checkpoint
 from cosimo.execution.checkpoints.fingerprints import fingerprint, require_same
-from cosimo.execution.checkpoints.schema import require_form
 from cosimo.execution.options import Checkpoint, Progress, RunOptions
 from cosimo.execution.recording import STREAM_SUFFIX
 from cosimo.execution.running import execute
@@ -81,6 +80,8 @@ def resume(
 
 def resumable(path: str | Path, system: System | None = None, master: Master | None = None) -> Resumable:
     """The checkpoint of a run, or the reason why it cannot be resumed; nothing on disk is changed."""
+    from cosimo.execution.checkpoints.schema import require_form
+
     saved = read_checkpoint(path)
     found = saved["path"]
     require_form(saved, found)
@@ -125,8 +126,8 @@ def _isolate(system: System, stored: Mapping[str, Any], moved: Moved, found: obj
             unit = system.units[name]
             if isinstance(unit, Fmu):
                 unit.isolation = Isolation(**{**fields, "log": log})
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise CheckpointError(f"'{found}' does not say how its units were isolated: {problem}.") from None
+    except (KeyError, TypeError, ConfigurationError) as problem:
+        raise CheckpointError(f"'{found}' does not say how its units were isolated: {problem}") from None
 
 
 def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:

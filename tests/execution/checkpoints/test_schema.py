@@ -16,7 +16,7 @@ from interrupted import interrupt_scenario, write_scenario
 
 from cosimo.core.errors import CheckpointError
 from cosimo.execution.checkpoints import encode, read_checkpoint
-from cosimo.execution.checkpoints.schema import FORM
+from cosimo.execution.checkpoints.schema import Form
 from cosimo.formats.results import read_result
 from cosimo.formats.resuming import resume
 
@@ -50,6 +50,9 @@ WRONG: list[tuple[str, Any]] = [
     *(("request.engine.kind", value) for value in (5, "fast")),
     *(("request.engine.threads", value) for value in (-1, 2**40)),
     ("request.engine.interval", 1e300),
+    ("request.engine", {"kind": "kernel"}),
+    ("request.engine.monitors", 1),
+    ("request.stop_on_divergence", "yes"),
     ("request.power_pairs", [5]),
     ("request.power_pairs", [["a"]]),
     ("fingerprint", 5),
@@ -97,7 +100,7 @@ def craft(kept: Path, folder: Path, name: str, value: Any) -> Path:
 
 def test_the_table_knows_all_entries(kept: Path) -> None:
     found = read_checkpoint(kept / "rows.csv").keys() - {"path", "versions"}
-    assert found == {name.partition(".")[0] for name in FORM}
+    assert found == set(Form.model_fields)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=lambda part: f"{part!r:.40}")

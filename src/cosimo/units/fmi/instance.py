@@ -38,29 +38,18 @@ RETURNED_EARLY = 100  # what compiled code gives for a step of FMI 3.0 that ende
 
 
 @dataclass(frozen=True)
-class NativeGroup:
-    """Variables of one type: `fmi2Set<code>` and the like take `references` and one value per entry of `positions`.
-
-    The positions are places in the unit's `inputs` or `outputs`. An array has one reference and all its elements.
-    """
-
-    code: str
-    references: tuple[int, ...]
-    positions: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class NativeFmu:
     """What compiled code needs to run an instance; valid until the instance is closed, and keeps it alive.
 
-    `address(symbol)` is the address of an exported function, and raises UnitError where the library has none.
+    `address(symbol)` is the address of an exported function, and raises UnitError where the library has none. Of a
+    group, `fmi2Set<code>` and the like take its `references` and one value per entry of `positions`.
     """
 
     version: int
     component: int
     address: Callable[[str], int]
-    inputs: tuple[NativeGroup, ...]
-    outputs: tuple[NativeGroup, ...]
+    inputs: tuple[Group, ...]
+    outputs: tuple[Group, ...]
     instance: FmuInstance = field(repr=False)
     isolated: bool = False
 
@@ -294,13 +283,8 @@ class FmuInstance(Instance):
         if version.event_mode or unit.options.exact_difference or unit.capabilities.early_return:
             return None
 
-        def plain(groups: tuple[Group, ...]) -> tuple[NativeGroup, ...]:
-            return tuple(NativeGroup(found.code, found.references, found.positions) for found in groups)
-
-        component = self._component
-        address, symbol = component.address, component.symbol
-        inputs, outputs = plain(self._inputs), plain(self._outputs)
-        found = NativeFmu(version.number, address, symbol, inputs, outputs, self, component.isolated)
+        component, groups = self._component, (self._inputs, self._outputs)
+        found = NativeFmu(version.number, component.address, component.symbol, *groups, self, component.isolated)
         return found if powers == 1 or (found.doubles and self._continuous.all()) else None
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
