@@ -57,7 +57,7 @@ class Figure:
 class Column:
     """A column of a table: `key` of its values and in JSON, `name` for people (empty: JSON only).
 
-    `show` makes the text of a value; with `aside` the column is for people only.
+    `show` makes the text of a value; with `aside` the column is for people only, `html` is markup for notebooks.
     """
 
     key: str
@@ -65,6 +65,7 @@ class Column:
     show: Callable[[Any], str] = str
     right: bool = True
     aside: bool = False
+    html: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,9 +247,9 @@ def table_lines(table: Table) -> list[str]:
 # ---- notebook --------------------------------------------------------------------------------------------------------
 
 
-def as_card(document: Document) -> str:
-    """For notebooks: a small piece of HTML without scripts."""
-    word = f"{SIGNS[document.mark]} {document.headline}"
+def as_card(document: Document, *, signed: bool = True) -> str:
+    """For notebooks: a small piece of HTML without scripts, the headline `signed` with the mark."""
+    word = f"{SIGNS[document.mark]} {document.headline}" if signed else document.headline
     parts = [
         f'<div style="margin:.3em 0"><strong>{escape(document.title)}</strong> '
         f'<span style="color:{COLOURS[document.mark]};font-weight:600">{escape(word)}</span></div>'
@@ -270,7 +271,8 @@ def as_card(document: Document) -> str:
 
 def _card_table(table: Table) -> str:
     def cell(tag: str, text: str, column: Column) -> str:
-        return f'<{tag} style="text-align:{"right" if column.right else "left"}">{escape(text)}</{tag}>'
+        shown = text if column.html and tag == "td" else escape(text)
+        return f'<{tag} style="text-align:{"right" if column.right else "left"}">{shown}</{tag}>'
 
     top = "".join(cell("th", column.name, column) for column in table.head)
     rows = list(table.cells())

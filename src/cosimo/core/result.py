@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array
-from cosimo.core.document import CARD_ROWS, COLOURS, SIGNS, Mark
+from cosimo.core.document import CARD_ROWS, Column, Document, Figure, Mark, Section, Table, as_card
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -77,7 +76,25 @@ class Result:
         return f"Result({len(self)} rows{end}, {len(self.names)} signals{state})"
 
     def _repr_html_(self) -> str:
-        return result_card(self)
+        """A small table: whether the run is complete, its warnings, and each signal with its range and its course."""
+
+        def number(pick: Callable[[Array], float]) -> Callable[[str], str]:
+            return lambda name: f"{pick(self[name]) if np.isfinite(self[name]).any() else np.nan:.5g}"
+
+        columns = (
+            Column("signal", "signal", right=False),
+            Column("signal", "least", number(lambda values: values[np.isfinite(values)].min())),
+            Column("signal", "largest", number(lambda values: values[np.isfinite(values)].max())),
+            Column("signal", "last", number(lambda values: values[-1])),
+            Column("signal", "course", lambda name: sparkline(self[name]), html=True),
+        )
+        facts = [Figure("", name, self.info[name]) for name in ("system", "master") if name in self.info]
+        facts += [Figure("", "warning", text=str(entry)) for entry in self.warnings]
+        table = Table("", "", columns, [{"signal": name} for name in self.names], most=CARD_ROWS)
+        mark: Mark = "open" if self.complete else "bad"
+        word = "complete" if self.complete else "incomplete"
+        document = Document(repr(self), mark, word, sections=(Section("", "", tuple(facts), (table,)),))
+        return as_card(document, signed=not self.complete)
 
     def to_numpy(self) -> Array:
         """Time and all signals side by side, (K, 1 + n)."""
@@ -158,35 +175,6 @@ def decimate(values: Array, buckets: int) -> Places:
     return found
 
 
-# ---- how the result of a run shows itself in notebooks: one small HTML table without scripts -------------------------
-
-
-def result_card(result: Result) -> str:
-    """A run: whether it is complete, its warnings, and one row per signal with its range and its course."""
-    mark: Mark = "open" if result.complete else "bad"
-    word = "complete" if result.complete else f"{SIGNS[mark]} incomplete"
-    named = [name for name in ("system", "master") if name in result.info]
-    facts: list[tuple[str, str]] = [(name, str(result.info[name])) for name in named]
-    facts += [("warning", str(entry)) for entry in result.warnings]
-    lines = "".join(
-        f"<tr>{_cell(escape(name), 'left', 0.65)}{_cell(escape(text), 'left')}</tr>" for name, text in facts
-    )
-    top = "".join(
-        f'<th style="text-align:{side}">{name}</th>'
-        for name, side in zip(("signal", "least", "largest", "last", "course"), _SIDES, strict=True)
-    )
-    rows = "".join(f"<tr>{_signal(name, result[name])}</tr>" for name in result.names[:CARD_ROWS])
-    left = len(result.names) - CARD_ROWS
-    return (
-        f'<div class="cosimo"><div style="margin:.3em 0"><strong>{escape(repr(result))}</strong> '
-        f'<span style="color:{COLOURS[mark]};font-weight:600">{word}</span></div>'
-        + (f'<table style="margin:.3em 0">{lines}</table>' if lines else "")
-        + f'<table style="margin:.3em 0"><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>'
-        + (f'<div style="opacity:.65">… {left} more</div>' if left > 0 else "")
-        + "</div>"
-    )
-
-
 def sparkline(values: Array, *, width: int = 150, height: int = 26) -> str:
     """A signal as a small drawing, with its extremes where they are; gaps where it is not finite."""
     places = decimate(values, width)
@@ -208,17 +196,3 @@ def sparkline(values: Array, *, width: int = 150, height: int = 26) -> str:
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="over time">'
         f'<path d="{"".join(path)}" fill="none" stroke="currentColor" stroke-width="1"/></svg>'
     )
-
-
-_SIDES = ("left", "right", "right", "right", "right")
-
-
-def _signal(name: str, values: Array) -> str:
-    finite = values[np.isfinite(values)]
-    ends = (finite.min(), finite.max(), values[-1]) if len(finite) else (np.nan, np.nan, np.nan)
-    cells = (escape(name), *(f"{value:.5g}" for value in ends), sparkline(values))
-    return "".join(_cell(cell, side) for cell, side in zip(cells, _SIDES, strict=True))
-
-
-def _cell(content: str, side: str, opacity: float = 1.0) -> str:
-    return f'<td style="text-align:{side};opacity:{opacity:g}">{content}</td>'

@@ -349,16 +349,15 @@ def named(error: CosimoError, name: str, time: float, doing: str) -> CosimoError
 
 def unit_failed(name: str, doing: str, time: float, error: Exception | SystemExit) -> RunError:
     """The error for whatever a unit raised; one that calls `sys.exit` would end the run as if all were well."""
-    failed: RunError
     if isinstance(error, SystemExit):
         detail = f"it called exit({'' if error.code is None else error.code})"
-        failed = UnitCrashed(
+        failed: RunError = UnitCrashed(
             f"unit '{name}' ended at t = {time:g} while being {doing}: {detail}; let it raise an exception instead."
         )
-        return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)
-    said = " ".join(str(error).split())  # one line
-    detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    failed = UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")
+    else:
+        said = " ".join(str(error).split())  # one line
+        detail = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        failed = UnitError(f"unit '{name}' failed at t = {time:g} while being {doing}: {detail}.")
     return failed.locate(unit=name, phase=PHASES.get(doing, doing), time=time, cause=detail)
 
 

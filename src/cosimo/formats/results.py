@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -215,20 +215,15 @@ def _document(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any] | None:
     return document
 
 
-def _write_arrow(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
-    import pyarrow
+def _ipc_writer(kind: Literal["new_file", "new_stream"]) -> Callable[[Batches, pyarrow.Schema, Path], None]:
+    def write(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
+        import pyarrow
 
-    with pyarrow.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+        with pyarrow.OSFile(str(path), "wb") as sink, getattr(pyarrow.ipc, kind)(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
-
-def _write_stream(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
-    import pyarrow
-
-    with pyarrow.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    return write
 
 
 def _read_arrow(path: Path) -> FileRows:
@@ -321,22 +316,15 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\r\n') else name
 
 
-# ---- Modelica -------------------------------------------------------------------------------------------------------
-
-
 def _write_mat(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
     write_mat(path, schema.names, (_rows([batch], len(schema)) for batch in batches))
 
 
-def _read_mat(path: Path) -> FileRows:
-    return FileRows(*read_mat(path))
-
-
 FORMATS: Mapping[str, Format] = {
-    ".arrow": Format(_write_arrow, _read_arrow),
-    ".arrows": Format(_write_stream, _read_stream),
+    ".arrow": Format(_ipc_writer("new_file"), _read_arrow),
+    ".arrows": Format(_ipc_writer("new_stream"), _read_stream),
     ".csv": Format(_write_csv, _read_csv, sidecar=True),
-    ".mat": Format(_write_mat, _read_mat, sidecar=True),
+    ".mat": Format(_write_mat, lambda path: FileRows(*read_mat(path)), sidecar=True),
     ".parquet": Format(_write_parquet, _read_parquet),
 }
 

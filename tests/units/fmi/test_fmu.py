@@ -26,7 +26,6 @@ def test_variables_of_fmi2(tmp_path: Path) -> None:
     assert fmu.inputs == ("real_in", "int_in", "bool_in", "enum_in")
     assert fmu.outputs == ("real_out", "integral", "int_out", "bool_out", "enum_out", "states")
     assert fmu.start == {"real_in": 1.5, "int_in": -7.0, "bool_in": 1.0, "enum_in": 2.0}
-    assert (fmu.string_inputs, fmu.string_outputs) == (("text_in",), ("text_out",))
     assert fmu.discrete_inputs == ("int_in", "bool_in", "enum_in")
     gain = fmu.variables["gain"]
     assert (gain.type, gain.value_reference, gain.causality, gain.minimum, gain.maximum) == (
@@ -45,7 +44,6 @@ def test_variables_of_fmi3(tmp_path: Path) -> None:
     assert fmu.inputs == tuple(f"{name}_in" for name in types)
     assert fmu.outputs == (*(f"{name}_out" for name in types), "states", "integral")
     assert fmu.discrete_inputs == fmu.inputs[2:]
-    assert fmu.string_inputs == ("String_in",)
     assert fmu.variables["String_in"].start == "hello"
     assert fmu.variables["sum"].alias
 
@@ -56,7 +54,6 @@ def test_arrays_element_by_element(tmp_path: Path) -> None:
     assert fmu.start["u[2,1]"] == 4.0
     assert [fmu.start[f"k[{i}]"] for i in (1, 2, 3)] == [7.0] * 3
     assert fmu.variables["u[2,1]"].element == 3
-    assert fmu.string_inputs == ("words[1]", "words[2]")
     assert "blob" not in fmu.variables
 
 

@@ -177,7 +177,7 @@ class _Whole:
                 raise ConfigurationError(f"FMU '{unit.path}': '{name}' is of type {info.type} and has no derivatives.")
             if owner not in first:
                 first[owner] = self.size
-                self.size += unit.size(name)
+                self.size += len(unit.elements_of(owner))
                 references.append(info.value_reference)
             self.places.append(first[owner] + (info.element or 0))
         self.references = (ctypes.c_uint * len(references))(*references)

@@ -234,31 +234,21 @@ class Fmu(Unit):
         return int(self.fmi_version[0])
 
     @property
-    def can_serialise(self) -> bool:
-        """The state can be turned into bytes."""
-        return self.capabilities.serialise
-
-    @property
     def platforms(self) -> tuple[str, ...]:
         """The platforms the archive has libraries for, as its folder names."""
         return platforms(self.path, self.options.limits)
 
     def problems(self) -> tuple[str, ...]:
         """What would keep the FMU from being instantiated here, one sentence each."""
-        found = []
         try:
             self.library()
         except ConfigurationError as error:
-            found.append(str(error))
-        return tuple(found)
+            return (str(error),)
+        return ()
 
     def library(self) -> str:
         """The archive member to load: named after the model identifier, or the only one there is for this platform."""
         return find_library(self.path, self.major_version, self.model_identifier, self.options.limits)
-
-    def size(self, name: str) -> int:
-        """How many elements the variable has that `name` is (an element of)."""
-        return len(self.elements_of(self.owners[name]))
 
     def elements_of(self, owner: str) -> list[str]:
         """The scalars of a variable."""
@@ -332,9 +322,6 @@ class Fmu(Unit):
         self.output_infos = tuple(info for info in ports if info.causality == "output" and info.numeric)
         self.inputs = tuple(info.name for info in self.input_infos)
         self.outputs = tuple(info.name for info in self.output_infos)
-        texts = [info for info in ports if info.type == "String"]
-        self.string_inputs = tuple(info.name for info in texts if info.causality == "input")
-        self.string_outputs = tuple(info.name for info in texts if info.causality == "output")
 
     def _start_values(self) -> dict[str, float]:
         return {

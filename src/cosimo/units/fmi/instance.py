@@ -93,7 +93,6 @@ class FmuInstance(Instance):
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
         self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
-        self._string_groups: dict[str, tuple[Group, int]] = {}
         self._set_out()
 
     def _set_out(self) -> None:
@@ -206,11 +205,6 @@ class FmuInstance(Instance):
         """What it is an instance of."""
         return self._unit
 
-    @property
-    def healthy(self) -> bool:
-        """Initialised, and without an error since."""
-        return self._component.running
-
     def went_back(self, begin: float, last: float) -> None:
         """See `Component.went_back`; compiled code met it."""
         self._component.went_back(begin, last)
@@ -226,15 +220,13 @@ class FmuInstance(Instance):
 
     def get_string(self, name: str) -> str:
         """The value of a string variable, or of one element of an array of strings."""
-        strings, position = self._strings(name)
-        return strings.texts(self._component)[position]
-
-    def set_string(self, name: str, value: str) -> None:
-        """Set a string variable; of an array, the other elements keep their values."""
-        strings, position = self._strings(name)
-        values = strings.texts(self._component) if len(strings.infos) > 1 else [value]
-        values[position] = value
-        strings.write(self._component, values)
+        unit = self._unit
+        texts = {info.name: info for info in unit.variables.values() if info.type == "String"}
+        if name not in texts:
+            raise UnknownNameError(f"string variable of FMU '{unit.path}'", name, texts)
+        members = [info for other, info in texts.items() if unit.owners[other] == unit.owners[name]]
+        (strings,) = group(members, self._version.number)
+        return strings.texts(self._component)[texts[name].element or 0]
 
     def get_variables(self, names: Sequence[str]) -> Array:
         """The values of numeric variables or array elements now; FMI reads arrays whole."""
@@ -252,14 +244,14 @@ class FmuInstance(Instance):
         write_values(self._component, self._version.number, given)
 
     def serialise(self) -> bytes:
-        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        self._require(self._unit.capabilities.serialise, "turn its state into bytes", "canSerializeFMUstate")
         state = self.save()
         # The values are a view of the polynomial; as bytes they are two.
         beside = [part.copy() if isinstance(part, np.ndarray) else part for part in state.beside]
         return to_bytes((self._states.serialise(state), [*beside, self._derivatives.highest]))
 
     def deserialise(self, data: bytes) -> None:
-        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        self._require(self._unit.capabilities.serialise, "turn its state into bytes", "canSerializeFMUstate")
         self.finish_initialisation()
         own, beside = from_bytes(data)
         self._states.restore(self._states.deserialise(own))
@@ -331,18 +323,6 @@ class FmuInstance(Instance):
         for found in groups:
             found.set(self._component, self._values)
 
-    def _strings(self, name: str) -> tuple[Group, int]:
-        if name in self._string_groups:
-            return self._string_groups[name]
-        unit = self._unit
-        texts = {info.name: info for info in unit.variables.values() if info.type == "String"}
-        if name not in texts:
-            raise UnknownNameError(f"string variable of FMU '{unit.path}'", name, texts)
-        members = [info for other, info in texts.items() if unit.owners[other] == unit.owners[name]]
-        (strings,) = group(members, self._version.number)
-        self._string_groups[name] = (strings, texts[name].element or 0)
-        return self._string_groups[name]
-
     def _require(self, can: bool, what: str, flag: str) -> None:
         if not can:
             raise ConfigurationError(
@@ -399,11 +379,6 @@ class Reserve:
         self._keeps = True
         self.reused = self.fresh = 0
 
-    @property
-    def keeps(self) -> bool:
-        """Whether instances are reused."""
-        return self._keeps
-
     def instance(
         self, unit: Fmu, experiment: Experiment, make: Callable[[Fmu, Experiment], FmuInstance]
     ) -> FmuInstance:
@@ -452,7 +427,7 @@ class Reserve:
 
     def _take_back(self, instance: FmuInstance) -> bool:
         """Whether an instance that is no longer used is kept: not after an error, nor before it was initialised."""
-        if not (self._keeps and instance.healthy):
+        if not (self._keeps and instance._component.running):
             return False
         self._idle.setdefault(_key(instance.unit), []).append(instance)
         return True
