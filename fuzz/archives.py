@@ -101,12 +101,12 @@ def _fmu(path: Path) -> None:
 
 def _package(path: Path) -> None:
     from cosimo.core.errors import CosimoError
-    from cosimo.formats.ssp_files import ArchiveFiles, discard
+    from cosimo.formats.ssp_files import ArchiveFiles
     from cosimo.units.archives import ArchiveLimits
 
     files = ArchiveFiles(path, ArchiveLimits(total_size=LIMIT, entries=100))
     try:
-        for name in files.names:
+        for name in files.members:
             try:
                 files.read(name)
                 there = files.on_disk(files.locate(name, "")).resolve()
@@ -114,7 +114,7 @@ def _package(path: Path) -> None:
             except CosimoError:
                 continue
     finally:
-        discard(files)
+        files.discard()
 
 
 def _write(layout: bytes) -> bytes:

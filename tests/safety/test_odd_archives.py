@@ -18,7 +18,7 @@ from attacks import added, called, declared, entry, fmu, package
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.formats.ssp import load_ssp
-from cosimo.formats.ssp_files import ArchiveFiles, discard
+from cosimo.formats.ssp_files import ArchiveFiles
 from cosimo.units.archives import ArchiveLimits, check_archive
 from cosimo.units.fmi.archive import lease
 from cosimo.units.fmi.fmu import Fmu
@@ -153,9 +153,9 @@ def test_a_package_and_an_fmu_in_it(tmp_path: Path, name: str) -> None:
     assert load_ssp(path).system.units["a"].outputs == ("y",)
     held = ArchiveFiles(path, ArchiveLimits())
     try:
-        assert {name: held.on_disk(name).read_bytes() for name in held.names if name in more} == more
+        assert {name: held.on_disk(name).read_bytes() for name in held.members if name in more} == more
     finally:
-        discard(held)
+        held.discard()
 
 
 def test_a_name_in_bytes_that_a_further_field_repeats(tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ def _lines(path: Path, units: Mapping[str, Fmu], found: Proposals, times: Times)
     for proposal in found.connections:
         yield f"  {_quoted(f'{proposal.source} -> {proposal.target}')},  # {proposal.reason}"
         if proposal.signed:
+            ends = f"from = {_quoted(proposal.source)}, to = {_quoted(proposal.target)}"
             yield f"  # {SIGN}:"
-            yield f"  # {_table(proposal)},"
+            yield f"  # {{ {ends}, gain = -1.0 }},"
     for undecided in found.undecided:
         yield f"  # {undecided.target} is left unconnected: {undecided.reason}."
         for candidate in undecided.candidates:
@@ -142,7 +143,9 @@ def _unit(path: Path, name: str, unit: Fmu) -> Iterator[str]:
     shown = [
         f"{_key(info.name)} = {json.dumps(info.start, ensure_ascii=False)}"
         for info in unit.variables.values()
-        if info.causality == "parameter" and info.start is not None and not _odd(info.start)
+        if info.causality == "parameter"
+        and info.start is not None
+        and (not isinstance(info.start, float) or math.isfinite(info.start))
     ]
     if shown:
         yield f"# parameters = {{ {', '.join(shown[:PARAMETERS])}{', …' * (len(shown) > PARAMETERS)} }}  # as they are"
@@ -163,20 +166,12 @@ def _inputs(units: Mapping[str, Fmu], found: Proposals) -> Iterator[str]:
         yield f"{'' if target in needed else '# '}{_quoted(target)} = {start.get(target, 0.0)!r}  # {note}"
 
 
-def _table(proposal: Proposal) -> str:
-    return f"{{ from = {_quoted(proposal.source)}, to = {_quoted(proposal.target)}, gain = -1.0 }}"
-
-
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
 def _key(name: str) -> str:
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
-
-
-def _odd(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 # ---- which output probably feeds which input: proposals from names, units of measure and types, each with it ---------

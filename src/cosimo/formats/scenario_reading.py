@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, nearest, require_regular
+from cosimo.core.errors import UnknownNameError, nearest, require_regular
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario_tables import ScenarioTable, check_scenario, known_keys
-from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.archives import ArchiveLimits, read_text
 
 _WANTED = {
     "bool_type": "true or false",
@@ -49,14 +49,8 @@ def read_scenario(
     path: Path, findings: FileFindings, limits: ArchiveLimits | None = None
 ) -> tuple[ScenarioTable, Source]:
     """The scenario in a file; raises the first of all errors that `findings` then holds."""
-    most = (limits or ArchiveLimits.from_environment()).text_size
     require_regular(path)
-    try:
-        if path.stat().st_size > most:
-            raise UnsafeInputError(f"'{path}' is larger than {most:,} bytes; {remedy('text_size')}.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
+    content = read_text(path, limits or ArchiveLimits.from_environment())
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
         if (deep := deep_key(text)) is not None:
@@ -325,6 +319,4 @@ def _unquote(word: str) -> str:
     """A quoted key as it is meant."""
     if word[0] == "'":
         return word[1:-1]
-    import tomllib
-
     return str(tomllib.loads(f"k = {word}")["k"])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.system import Connection, System
@@ -20,7 +20,7 @@ from cosimo.core.unit import UnitOfMeasure, convert
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.loading import Loaded
 from cosimo.formats.ssp_documents import BoundValue, Scalar
-from cosimo.formats.ssp_files import Files, discard
+from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_structure import Binding, Connector, SspComponent, SspStructure, Subsystem, Wire, open_structure
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmi.archive import listing
@@ -49,7 +49,7 @@ def load_ssp(
         with Place(str(path), structure.root.place.line if path.suffix.lower() == ".ssd" else None).blame("the system"):
             system = System(units, connections, name=structure.name)
     except BaseException:
-        discard(files)
+        files.discard()
         raise
     finally:
         for _, component in components(structure.root):
@@ -245,14 +245,8 @@ class Flattening:
             return fmu
         parameters = {name: v for name, v in given.items() if fmu.variables[name].causality == "parameter"}
         start = {name: value for name, value in given.items() if name not in parameters}
-        return PackedFmu(
-            component,
-            name=fmu.name,
-            experiment=fmu.experiment,
-            parameters=parameters,
-            start=start,
-            options=fmu.options,
-        )
+        same = {"name": fmu.name, "experiment": fmu.experiment, "options": fmu.options}
+        return PackedFmu(component, parameters=parameters, start=start, **same)
 
     def _arriving(self, port: Port, info: VariableInfo) -> Scalar | None:
         origin, way = self.network.trace(port)
@@ -314,9 +308,7 @@ class Flattening:
 
 
 def _refused(port: Port, fmu: Fmu) -> ConfigurationError:
-    """The error for a variable that is not exchanged."""
-    name, reason = show(port), fmu.refusal(port[1])
-    return ConfigurationError(f"{name} {reason}")
+    return ConfigurationError(f"{show(port)} {fmu.refusal(port[1])}")
 
 
 def _type(info: VariableInfo) -> str:
@@ -338,16 +330,14 @@ Port = tuple[Route, str]
 _GIVING, _TAKING = ("output", "calculatedParameter"), ("input", "parameter")
 
 
-@dataclass(frozen=True)
-class Feed:
+class Feed(NamedTuple):
     """A port is given the value of `source` through `wire`."""
 
     source: Port
     wire: Wire
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """What happens to a value on its way: gain · v + offset, then in `unit`."""
 
     gain: float

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,35 +22,46 @@ from urllib.request import url2pathname
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.formats.findings import FileFindings, Place
-from cosimo.units.archives import ArchiveLimits, check_archive, remedy
+from cosimo.units.archives import ArchiveLimits, check_archive, read_text, require_text
 from cosimo.units.fmi.archive import DAMAGE, TemporaryFolder, open_zip
 
 STRUCTURE = "SystemStructure.ssd"
 
 
-class Files(ABC):
-    """Where the files named in a description are found; names are relative and separated by slashes."""
+class Files:
+    """The files named in a description, beside a plain .ssd; names are relative and separated by slashes."""
 
-    limits: ArchiveLimits
+    def __init__(self, folder: Path, limits: ArchiveLimits) -> None:
+        self._folder, self.limits = folder, limits
 
-    @abstractmethod
     def label(self, name: str) -> str:
-        """The file as messages call it."""
+        """The file as messages call it: its path, short where the folder was given so."""
+        return str(self._folder / name)
 
-    @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The content of a small file."""
-
-    @abstractmethod
-    def on_disk(self, name: str) -> Path:
-        """The file as one that can be opened by its path."""
-
-    @abstractmethod
     def holds(self, name: str) -> bool:
         """Whether there is such a file."""
+        return os.path.isfile(self._folder / name)
 
-    def close(self) -> None:  # noqa: B027  files in a folder hold nothing open
+    def read(self, name: str) -> bytes:
+        """The content of a small file."""
+        return read_text(self.on_disk(name), self.limits)
+
+    def on_disk(self, name: str) -> Path:
+        """The file as one that can be opened by its path."""
+        path = self._folder / name
+        if os.path.isfile(path):
+            return path
+        here = path.parent.glob("*") if os.path.isdir(path.parent) else ()
+        near = [other.name for other in here if other.suffix == path.suffix]
+        if near:
+            raise UnknownNameError(f"file in '{path.parent}'", path.name, near)
+        raise no_such_file(path)
+
+    def close(self) -> None:
         """Reading is over; what was copied stays."""
+
+    def discard(self) -> None:
+        """Remove what was copied: reading failed."""
 
     def locate(self, source: str, base: str) -> str:
         """The name of the file that the URI `source` in a document in folder `base` means."""
@@ -63,45 +73,6 @@ class Files(ABC):
         # Some tools percent-encode, as URIs demand, some write names as they are.
         names = [posixpath.normpath(posixpath.join(base, name)) for name in (source, unquote(source))]
         return next((name for name in names if self.holds(name)), names[0])
-
-    @abstractmethod
-    def _absolute(self, source: str, path: str) -> str:
-        """The name for an absolute path."""
-
-
-class FolderFiles(Files):
-    """Files beside a plain .ssd."""
-
-    def __init__(self, folder: Path, limits: ArchiveLimits) -> None:
-        self._folder, self.limits = folder, limits
-
-    def label(self, name: str) -> str:
-        """The path, short where the folder was given so."""
-        return str(self._folder / name)
-
-    def holds(self, name: str) -> bool:
-        return os.path.isfile(self._folder / name)
-
-    def read(self, name: str) -> bytes:
-        path = self.on_disk(name)
-        try:
-            if path.stat().st_size > self.limits.text_size:
-                raise UnsafeInputError(
-                    f"'{path}' is larger than {self.limits.text_size:,} bytes; {remedy('text_size')}."
-                )
-            return path.read_bytes()
-        except OSError as error:
-            raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
-
-    def on_disk(self, name: str) -> Path:
-        path = self._folder / name
-        if os.path.isfile(path):
-            return path
-        here = path.parent.glob("*") if os.path.isdir(path.parent) else ()
-        near = [other.name for other in here if other.suffix == path.suffix]
-        if near:
-            raise UnknownNameError(f"file in '{path.parent}'", path.name, near)
-        raise no_such_file(path)
 
     def _absolute(self, source: str, path: str) -> str:
         return path
@@ -142,51 +113,41 @@ class ArchiveFiles(Files):
         self, path: Path, limits: ArchiveLimits, workspace: Workspace | None = None, name: str | None = None
     ) -> None:
         self._path, self._name, self.limits = path, name or str(path), limits
-        self._workspace = workspace
-        self._folder: Path | None = None
+        self.workspace = workspace  # the folder that holds what was copied, if anything was
+        self._copies: Path | None = None
         self._copied: set[str] = set()
         self._archive: zipfile.ZipFile | None = None
         with self._open() as archive:
             check_archive(archive, self._name, limits)
-            self._members = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all files."""
-        return tuple(self._members)
-
-    @property
-    def workspace(self) -> Workspace | None:
-        """The folder that holds what was copied, if anything was."""
-        return self._workspace
+            self.members = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
 
     def close(self) -> None:
         if self._archive is not None:
             self._archive.close()
             self._archive = None
 
+    def discard(self) -> None:
+        self.close()
+        if self.workspace is not None:
+            self.workspace.close()
+
     def label(self, name: str) -> str:
-        """Archive and member, as in `truck.ssp/SystemStructure.ssd`."""
         return f"{self._name}/{name}"
 
     def holds(self, name: str) -> bool:
-        return name in self._members
+        return name in self.members
 
     def read(self, name: str) -> bytes:
         with self._open() as archive:
             member = self._member(name)
-            if member.file_size > self.limits.text_size:
-                raise UnsafeInputError(
-                    f"'{self.label(name)}' is larger than {self.limits.text_size:,} bytes; {remedy('text_size')}."
-                )
+            require_text(member.file_size, self.label(name), self.limits)
             return archive.read(member)
 
     def on_disk(self, name: str) -> Path:
-        if self._workspace is None:
-            self._workspace = Workspace()
-        if self._folder is None:  # one for each archive: a package in the package may hold files of the same names
-            self._folder = Path(tempfile.mkdtemp(dir=self._workspace.path))
-        path = self._folder / name
+        self.workspace = self.workspace or Workspace()
+        if self._copies is None:  # one for each archive: a package in the package may hold files of the same names
+            self._copies = Path(tempfile.mkdtemp(dir=self.workspace.path))
+        path = self._copies / name
         if name in self._copied:
             return path
         with self._open() as archive:
@@ -199,7 +160,7 @@ class ArchiveFiles(Files):
                 with suppress(OSError):  # the name itself may be what is wrong
                     path.unlink(missing_ok=True)
                 raise ConfigurationError(
-                    f"'{self.label(name)}' cannot be unpacked into '{self._workspace.path.parent}': "
+                    f"'{self.label(name)}' cannot be unpacked into '{self.workspace.path.parent}': "
                     f"{error.strerror or error}; make room there or set TMPDIR."
                 ) from None
         self._copied.add(name)
@@ -211,9 +172,9 @@ class ArchiveFiles(Files):
     def _member(self, name: str) -> zipfile.ZipInfo:
         if name.startswith(("../", "/")) or name == "..":
             raise UnsafeInputError(f"'{self._name}' names the file '{name}', which lies outside the package; refused.")
-        if name not in self._members:
-            raise UnknownNameError(f"file in '{self._name}'", name, self._members)
-        return self._members[name]
+        if name not in self.members:
+            raise UnknownNameError(f"file in '{self._name}'", name, self.members)
+        return self.members[name]
 
     @contextmanager
     def _open(self) -> Iterator[zipfile.ZipFile]:
@@ -236,7 +197,7 @@ def main_structure(files: ArchiveFiles, findings: FileFindings) -> str:
     """The description to start from: SystemStructure.ssd, or the only one there is."""
     if files.holds(STRUCTURE):
         return STRUCTURE
-    others = [name for name in files.names if name.endswith(".ssd") and "/" not in name]
+    others = [name for name in files.members if name.endswith(".ssd") and "/" not in name]
     if len(others) != 1:
         several = (
             f"but {', '.join(others)}; rename the one to use" if others else "and is no package, or an incomplete one"
@@ -244,11 +205,3 @@ def main_structure(files: ArchiveFiles, findings: FileFindings) -> str:
         raise ConfigurationError(f"'{files.label('')[:-1]}' holds no {STRUCTURE} {several}; an SSP package needs one.")
     findings.warn(f"{STRUCTURE} is missing; the only description there is was read.", Place(files.label(others[0])))
     return others[0]
-
-
-def discard(files: Files) -> None:
-    """Remove what was copied: reading failed."""
-    if isinstance(files, ArchiveFiles):
-        files.close()
-        if files.workspace is not None:
-            files.workspace.close()

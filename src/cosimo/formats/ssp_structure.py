@@ -21,7 +21,7 @@ from cosimo.formats.ssp_documents import (
     read_parameter_set,
     read_transformation,
 )
-from cosimo.formats.ssp_files import ArchiveFiles, Files, FolderFiles, discard, main_structure
+from cosimo.formats.ssp_files import ArchiveFiles, Files, main_structure
 from cosimo.units.archives import ArchiveLimits, remedy
 
 FMU, DEFINITION, PACKAGE = (
@@ -251,13 +251,13 @@ class _StructureReader:
 def open_structure(path: Path, findings: FileFindings, limits: ArchiveLimits) -> tuple[SspStructure, Files]:
     """The description in an .ssd or the main one of an .ssp, and the files it lives on."""
     if path.suffix.lower() == ".ssd":
-        folder = FolderFiles(path.parent, limits)
+        folder = Files(path.parent, limits)
         return read_structure(folder, path.name, Reading(findings, limits)), folder
     files = ArchiveFiles(path, limits)
     try:
         return read_structure(files, main_structure(files, findings), Reading(findings, limits)), files
     except BaseException:
-        discard(files)
+        files.discard()
         raise
 
 

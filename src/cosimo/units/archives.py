@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from cosimo.core.arguments import checked
@@ -320,6 +321,21 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[bytes | N
 _TYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
+def require_text(size: int, label: str, limits: ArchiveLimits) -> None:
+    """Refuse a description, called `label` in messages, of too many bytes."""
+    if size > limits.text_size:
+        raise UnsafeInputError(f"'{label}' is larger than {limits.text_size:,} bytes; {remedy('text_size')}.")
+
+
+def read_text(path: Path, limits: ArchiveLimits) -> bytes:
+    """The content of a description that is a file of its own."""
+    try:
+        require_text(path.stat().st_size, str(path), limits)
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
+
+
 def parse_xml(content: bytes, file: str, limits: ArchiveLimits, *, undeclared: bool = False) -> Any:
     """The root element of a document (lxml), called `file` in messages, without a document type and deep nesting.
 
@@ -331,9 +347,7 @@ def parse_xml(content: bytes, file: str, limits: ArchiveLimits, *, undeclared: b
     """
     from lxml import etree
 
-    if len(content) > limits.text_size:
-        raise UnsafeInputError(f"'{file}' has {len(content):,} bytes, more than {limits.text_size:,}; "
-                               f"{remedy('text_size')}.")  # fmt: skip
+    require_text(len(content), file, limits)
     items = content.count(b"<") + content.count(b"=")
     if items > limits.xml_items:
         raise UnsafeInputError(f"'{file}' has {items:,} tags and attributes, more than {limits.xml_items:,}; "

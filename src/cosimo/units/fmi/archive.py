@@ -26,10 +26,10 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnsafeInputError, require_regular
+from cosimo.core.errors import ConfigurationError, CosimoError, require_regular
 from cosimo.core.guarding import not_temporary, temporary, unwatched
 from cosimo.core.storage import CAN_LOCK, file_digest, hold_path
-from cosimo.units.archives import VALIDATE, ArchiveLimits, check_archive, parse_xml, remedy
+from cosimo.units.archives import VALIDATE, ArchiveLimits, check_archive, parse_xml, require_text
 
 DESCRIPTION = "modelDescription.xml"
 LISTED = 1024  # archives whose members are remembered: more than a package holds, and a few megabytes
@@ -92,10 +92,7 @@ def read_description(
     with open_archive(path, limits) as archive:
         if DESCRIPTION not in archive.namelist():
             raise ConfigurationError(f"'{path}' holds no {DESCRIPTION}; it is not an FMU.")
-        if archive.getinfo(DESCRIPTION).file_size > limits.text_size:
-            raise UnsafeInputError(
-                f"FMU '{path}': {DESCRIPTION} is larger than {limits.text_size:,} bytes; {remedy('text_size')}."
-            )
+        require_text(archive.getinfo(DESCRIPTION).file_size, f"{path}/{DESCRIPTION}", limits)
         xml = archive.read(DESCRIPTION)
     alone = io.BytesIO()
     with zipfile.ZipFile(alone, "w") as copy:
