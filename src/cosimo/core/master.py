@@ -14,7 +14,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Repeat, Schedule
-from cosimo.core.system import Link, System
+from cosimo.core.system import Inlet, Link, System
 
 
 @checked
@@ -107,12 +107,17 @@ class Layout:
         return [i for block, s in self._slices.items() if block.kind in kinds for i in range(s.start, s.stop)]
 
 
+def formed_degree(master: Master, unit: str, inlet: Inlet) -> int:
+    """The degree of the polynomial that the master forms for one input of the unit."""
+    if inlet.link is None and inlet.source is None:
+        return 0
+    mixer = master.mixers.get(unit) if inlet.link is not None else None
+    return master.coupling_of(inlet.target).degree if mixer is None else mixer.degree
+
+
 def input_degree(system: System, master: Master, unit: str) -> int:
     """The degree of the polynomials that the master forms for the unit's inputs."""
-    mixer = master.mixers.get(unit)
-    coupled = [inlet for inlet in system.inlets[unit] if inlet.source or (inlet.link and mixer is None)]
-    degrees = [master.coupling_of(inlet.target).degree for inlet in coupled]
-    return max([*degrees, 0 if mixer is None else mixer.degree], default=0)
+    return max((formed_degree(master, unit, inlet) for inlet in system.inlets[unit]), default=0)
 
 
 def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:

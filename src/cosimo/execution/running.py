@@ -14,9 +14,9 @@ from uuid import uuid4
 from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.guarding import guarded, rescue_with
-from cosimo.core.master import Master
+from cosimo.core.master import Master, formed_degree
 from cosimo.core.result import Result, Warned
-from cosimo.core.system import Inlet, System
+from cosimo.core.system import System
 from cosimo.execution.adaptive import run_adaptive
 from cosimo.execution.checkpoints import CheckpointWriter, beside
 from cosimo.execution.checkpoints.fingerprints import fingerprint
@@ -146,20 +146,12 @@ def _unused_slopes(system: System, master: Master, start: float) -> list[Warned]
         inlet.target
         for name, unit in system.units.items()
         for inlet in system.inlets[name]
-        if _formed_degree(master, name, inlet) > unit.input_degree
+        if formed_degree(master, name, inlet) > unit.input_degree
     ]
     if not cut:
         return []
     names = f"{', '.join(cut[:5])}{' …' if len(cut) > 5 else ''}"
     return [Warned(f"{names} cannot take the slope of the input: each step holds its value at the start", start)]
-
-
-def _formed_degree(master: Master, unit: str, inlet: Inlet) -> int:
-    """The degree of the polynomial that the master forms for one input."""
-    if inlet.link is None and inlet.source is None:
-        return 0
-    mixer = master.mixers.get(unit) if inlet.link is not None else None
-    return master.coupling_of(inlet.target).degree if mixer is None else mixer.degree
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:

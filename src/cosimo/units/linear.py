@@ -145,17 +145,24 @@ class LinearUnit(Unit):
     input_degree = DEGREE
 
     def __init__(
-        self, model: LinearModel, initial: npt.ArrayLike | None, integrator: Integrator, micro_steps: int, names: Names
+        self,
+        model: LinearModel,
+        initial: npt.ArrayLike | None,
+        integrator: Integrator,
+        micro_steps: int,
+        inputs: Sequence[str] | None,
+        outputs: Sequence[str] | None,
+        start: Mapping[str, float] | None,
     ) -> None:
         n = model.A.shape[0]
         require_micro_steps(micro_steps)
-        self.model = model
-        self.integrator = integrator
-        self.micro_steps = micro_steps
+        self.model, self.integrator, self.micro_steps = model, integrator, micro_steps
         self._initial: Array = matrix("initial", np.zeros(n) if initial is None else initial, (n, 1))[:, 0]
-        self.inputs = names.inputs(model.B.shape[1])
-        self.outputs = names.outputs(model.C.shape[0])
-        self.start = names.start(self.inputs)
+        self.inputs = _names("inputs", inputs, "u", model.B.shape[1])
+        self.outputs = _names("outputs", outputs, "y", model.C.shape[0])
+        self.start = dict(start or {})
+        if unknown := set(self.start) - set(self.inputs):
+            raise UnknownNameError("input with a start value", min(unknown), self.inputs)
 
     def linear(self) -> LinearModel:
         return self.model
@@ -191,39 +198,16 @@ class LinearUnit(Unit):
         return LinearInstance(self)
 
 
-class Names:
-    """Names of inputs and outputs, and start values, as the user gave them or numbered."""
-
-    def __init__(
-        self, inputs: Sequence[str] | None, outputs: Sequence[str] | None, start: Mapping[str, float] | None
-    ) -> None:
-        self._inputs, self._outputs, self._start = inputs, outputs, start
-
-    def inputs(self, count: int) -> tuple[str, ...]:
-        """The names of `count` inputs."""
-        return self._name("inputs", self._inputs, "u", count)
-
-    def outputs(self, count: int) -> tuple[str, ...]:
-        """The names of `count` outputs."""
-        return self._name("outputs", self._outputs, "y", count)
-
-    def start(self, inputs: tuple[str, ...]) -> dict[str, float]:
-        """The start values, all of known inputs."""
-        start = dict(self._start or {})
-        if unknown := set(start) - set(inputs):
-            raise UnknownNameError("input with a start value", min(unknown), inputs)
-        return start
-
-    @staticmethod
-    def _name(what: str, given: Sequence[str] | None, letter: str, count: int) -> tuple[str, ...]:
-        names = tuple(given) if given is not None else tuple(f"{letter}{i}" for i in range(1, count + 1))
-        if len(names) != count:
-            raise DimensionError(
-                f"{len(names)} names of {what} ({', '.join(names)}) for {count} columns or rows; give one for each."
-            )
-        if len(set(names)) != count:
-            raise ConfigurationError(f"the {what} {', '.join(names)} are not all different; rename one.")
-        return names
+def _names(what: str, given: Sequence[str] | None, letter: str, count: int) -> tuple[str, ...]:
+    """As given, or numbered."""
+    names = tuple(given) if given is not None else tuple(f"{letter}{i}" for i in range(1, count + 1))
+    if len(names) != count:
+        raise DimensionError(
+            f"{len(names)} names of {what} ({', '.join(names)}) for {count} columns or rows; give one for each."
+        )
+    if len(set(names)) != count:
+        raise ConfigurationError(f"the {what} {', '.join(names)} are not all different; rename one.")
+    return names
 
 
 @checked
@@ -260,7 +244,7 @@ class StateSpace(LinearUnit):
         exit_ = matrix("C", C, (None if outputs is None else len(outputs), n))
         through = np.zeros((exit_.shape[0], entry.shape[1])) if D is None else D
         model = LinearModel(states, entry, exit_, matrix("D", through, (exit_.shape[0], entry.shape[1])))
-        super().__init__(model, initial, integrator or Exact(), micro_steps, Names(inputs, outputs, start))
+        super().__init__(model, initial, integrator or Exact(), micro_steps, inputs, outputs, start)
 
 
 @checked
@@ -307,7 +291,7 @@ class Mechanical(LinearUnit):
         self.displacement, self.velocity, self.acceleration = (given.get(name, np.zeros((p, n))) for name in maps)
         self.direct = matrix("feedthrough", np.zeros((p, m)) if feedthrough is None else feedthrough, (p, m))
         super().__init__(
-            self._assemble(), initial, integrator or SymplecticEuler(), micro_steps, Names(inputs, outputs, start)
+            self._assemble(), initial, integrator or SymplecticEuler(), micro_steps, inputs, outputs, start
         )
 
     def _assemble(self) -> LinearModel:

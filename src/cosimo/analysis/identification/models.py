@@ -21,7 +21,7 @@ import numpy.typing as npt
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import IdentificationError
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit
-from cosimo.units.linear import Exact, LinearUnit, Names, discretise
+from cosimo.units.linear import Exact, LinearUnit, discretise
 
 if TYPE_CHECKING:
     from cosimo.analysis.identification.excitation import Manner
@@ -406,7 +406,7 @@ class IdentifiedUnit(LinearUnit):
     def __init__(self, identified: Identified, model: LinearModel, generator: LinearModel | None) -> None:
         source = identified.source
         start = {name: value for name, value in source.start.items() if name in source.inputs}
-        super().__init__(model, identified.initial, Exact(), 1, Names(source.inputs, source.outputs, start))
+        super().__init__(model, identified.initial, Exact(), 1, source.inputs, source.outputs, start)
         self.identified, self.input_degree = identified, source.input_degree
         self._generator = generator
 

@@ -234,6 +234,11 @@ class Fmu(Unit):
         return int(self.fmi_version[0])
 
     @property
+    def can_serialise(self) -> bool:
+        """The state can be turned into bytes."""
+        return self.capabilities.serialise
+
+    @property
     def platforms(self) -> tuple[str, ...]:
         """The platforms the archive has libraries for, as its folder names."""
         return platforms(self.path, self.options.limits)
