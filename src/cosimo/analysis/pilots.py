@@ -44,6 +44,9 @@ SECONDS = 10.0
 """Wall time after which no finer run is begun."""
 PROBE, LEAST, LEVELS = 50, 100, 15
 """Macro steps of the run that is timed first, and of the shortest part of a horizon; what h, h/2, h/4, h/8 cost."""
+FARTHER, QUICK = (8, 4, 2), 0.1
+"""How many times finer than the last run the one is that shows whether units begin to compute otherwise below it: the
+first of these that is allowed for, and takes no more than this part of the seconds."""
 LEAST_PARTS = 4
 """Into how many parts a macro step is divided at least, whatever that costs."""
 ORDERS = (1.5, 70.0)
@@ -106,7 +109,7 @@ class Pilot:
     """What pilot runs of one master showed.
 
     `errors` are measured, None where the runs did not converge (`reason` says why); `own_error` is how wrong the
-    reference `truth` may be, `order` the observed power of h, `runs` how many finer runs there were. `bounded` tells
+    reference `truth` may be, `order` the observed power of h, `runs` how many finer runs they rest on. `bounded` tells
     whether the run at h stays bounded, None where that cannot be told; `diverged` is when it left the range of numbers.
     """
 
@@ -428,9 +431,12 @@ class Pilots:
                 found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1])
                 truth = found if truth is None else better(truth, found)
                 every = output_errors(self.system, master, rows, truth, self.reach, "measured")
+                share = SHARP if spent * steps <= SHORT // 4 else SHARE
+                if not settled(self.system.outputs, every, truth, share).unsettled:
+                    truth, far = self._farther(finer, parts, spent, truth, fine)
+                    spent += far
                 errors, own = settled(self.system.outputs, every, truth), truth.own_error
-                sharp = not settled(self.system.outputs, every, truth, SHARP).unsettled
-                if sharp or (not errors.unsettled and spent * steps > SHORT // 4):
+                if not settled(self.system.outputs, every, truth, share).unsettled:
                     break
             parts *= 2
         if truth is not None and errors is not None:
@@ -451,6 +457,32 @@ class Pilots:
             return Pilot(None, stays, order, own, len(levels), seconds, diverged, reason + seen, itself, truth)
         stays = bounded(rows, truth, diverged, grows and not itself)
         return Pilot(errors, stays, order, own, len(levels), seconds, diverged, reason, itself, truth)
+
+    def _farther(self, master: Master, parts: int, spent: int, truth: Truth, last: Array) -> tuple[Truth, int]:
+        """The truth, as uncertain as a much finer run leaves it; and the parts of that run, 0 where there was none.
+
+        A unit that divides its steps into micro steps of at most d makes the same error at every macro step above d:
+        runs come together, but not where the equations lead. Below d they move on. (A unit that steps by a length of
+        its own does not bear shorter macro steps; such a run says nothing.) Runs that tend to the truth are nearer to
+        it by more than a half of what the `last` was off.
+        """
+        assert truth.own is not None
+        steps, kept = len(last) - 1, dict(self._finest)
+        most = max(SHORT // 2 / steps, self.budget.multiples) - spent
+        most = min(most, QUICK * self.budget.seconds / max(steps * self._pace, 1e-12))
+        far = next((times * parts for times in FARTHER if times * parts <= most), 0)
+        if not far:
+            return truth, 0
+        try:
+            rows, failed, _ = self.rows(master, far)
+        except CosimoError:
+            return truth, 0
+        if failed is not None or len(rows) != len(last) or self._internal[master.step / far]:
+            self._finest = kept
+            return truth, far
+        scale = np.where(truth.sizes > 0, truth.sizes, 1.0)
+        apart, rest = (np.abs(found - truth.rows).max(axis=0) / scale for found in (rows, last))
+        return replace(truth, own=np.maximum(truth.own, apart - rest / 2)), far
 
 
 def _key(master: Master) -> str:
