@@ -208,7 +208,7 @@ def test_constant_drives_are_part_of_the_error() -> None:
 
 
 def test_inputs_that_vary_are_part_of_what_is_shown() -> None:
-    from cosimo.problems.plants import quarter_truck
+    from cosimo.problems.masses import quarter_truck
 
     system = quarter_truck(profile=lambda t: 0.05 * np.sin(8 * t))
     found = tune(system, Space(steps=2e-3, families=("jacobi",), kinds=(0,)), evaluations=10, horizon=1.0)

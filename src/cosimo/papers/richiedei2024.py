@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,8 @@ from cosimo.papers.feedback import with_feedback
 from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
 from cosimo.papers.mechanics_figures import SignalHistory, draw_energy, draw_primary_poles, draw_signal, end_of
 from cosimo.papers.stiffness import DynamicStiffness
-from cosimo.problems.plants import motor_gearbox
-from cosimo.reporting.pictures import legend, letter, panels
+from cosimo.problems.masses import motor_gearbox
+from cosimo.reporting.pictures import draw_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,19 +27,11 @@ if TYPE_CHECKING:
 
 STEP, STOP = 1e-4, 0.5
 PRINTED = np.array(
-    [
-        [-1.2e-8, -6.2e-6, -1.7e-6, -5.5e-4],
-        [-2.9e-7, -0.055, -0.055, 3.499],
-        [-7.05e-4, -2.2e-5, -0.045, -0.0014],
-    ]
+    [[-1.2e-8, -6.2e-6, -1.7e-6, -5.5e-4], [-2.9e-7, -0.055, -0.055, 3.499], [-7.05e-4, -2.2e-5, -0.045, -0.0014]]
 )
 """d, f, g as printed (Sec. 3.3)."""
 HALF_DIGIT = np.array(
-    [
-        [0.05e-8, 0.05e-6, 0.05e-6, 0.05e-4],
-        [0.05e-7, 0.0005, 0.0005, 0.0005],
-        [0.005e-4, 0.05e-5, 0.0005, 0.00005],
-    ]
+    [[0.05e-8, 0.05e-6, 0.05e-6, 0.05e-4], [0.05e-7, 0.0005, 0.0005, 0.0005], [0.005e-4, 0.05e-5, 0.0005, 0.00005]]
 )
 
 
@@ -163,49 +156,29 @@ def _ratio(values: Array) -> float:
     return float(values[-1] / values[0])
 
 
-# ---- the figures of richiedei2024: poles, speeds and energy of motor, gearbox and load -------------------------------
-
-
 MAGNIFIED = 0.05
 """Length of the magnified view at the end, in seconds."""
 
 
 def pictures() -> Iterator[Picture]:
-    """All figures."""
-    yield Picture("fig-03-dominant-poles", dominant_poles())
+    """All figures: poles, speeds and energy of motor, gearbox and load."""
+    title, system = "motor, gearbox and load, 0.1 ms", motor_gearbox()
+    assignment = assign(DynamicStiffness(system, STEP)).require()
+    poles = draw_panels({title: partial(draw_primary_poles, assignment=assignment)}, size=(7.2, 4.8), columns=3)
+    yield Picture("fig-03-dominant-poles", poles)
     found = {name: motion for name, motion in motions().items() if name != "exact"}
     yield Picture("fig-04-motor-speed", speed(found, 0, "motor speed"))
     yield Picture("fig-05-load-speed", speed(found, 1, "load speed"))
-    yield Picture("fig-06-energy", energies(found))
-
-
-def dominant_poles() -> Figure:
-    """Fig. 3: the primary poles, monolithic and co-simulated without and with compensation."""
-    figure, (axes,) = panels(1, 1, size=(7.2, 4.8))
-    draw_primary_poles(axes, assign(DynamicStiffness(motor_gearbox(), STEP)).require())
-    axes.set_title("motor, gearbox and load, 0.1 ms")
-    legend(figure, axes, columns=3)
-    return figure
+    yield Picture("fig-06-energy", draw_panels({title: partial(draw_energy, system, found)}, size=(7.2, 3.9)))
 
 
 def speed(found: dict[str, Motion], coordinate: int, name: str) -> Figure:
     """Figs. 4 and 5: one speed over the run, and at its end."""
-    figure, axes = panels(1, 2, size=(9.8, 3.6), width_ratios=[1.5, 1])
     time = found["monolithic"].time
     signal = SignalHistory(name, "rad s⁻¹", {kind: motion.velocities[:, coordinate] for kind, motion in found.items()})
     stop = end_of(time)
-    for number, window in enumerate(((0.0, stop), (stop - MAGNIFIED, stop))):
-        draw_signal(axes[number], time, signal, window)
-        axes[number].set_title(letter(number, name + (", magnified view" if number else "")))
-    legend(figure, axes[0])
-    return figure
-
-
-def energies(found: dict[str, Motion]) -> Figure:
-    """Fig. 6: the mechanical energy."""
-    figure, (axes,) = panels(1, 1, size=(7.2, 3.9))
-    system = motor_gearbox()
-    draw_energy(axes, found["monolithic"].time, {kind: energy(system, motion) for kind, motion in found.items()})
-    axes.set_title("motor, gearbox and load, 0.1 ms")
-    legend(figure, axes)
-    return figure
+    drawings = {
+        title: partial(draw_signal, time=time, signal=signal, window=(begin, stop))
+        for title, begin in ((name, 0.0), (f"{name}, magnified view", stop - MAGNIFIED))
+    }
+    return draw_panels(drawings, size=(9.8, 3.6), width_ratios=[1.5, 1])

@@ -60,6 +60,7 @@ class Problem:
             raise ConfigurationError(f"problem '{self.name}' has no meaning with {given}: {error}.") from None
 
 
+ARM = "hydraulic manipulator"
 _MODULES: Mapping[str, tuple[tuple[str, str, str, float, float], ...]] = {
     "masses": (
         ("two-mass", "two masses, force-displacement coupling", "tamellin2022, Sec. 2.3", 1e-3, 20.0),
@@ -69,10 +70,10 @@ _MODULES: Mapping[str, tuple[tuple[str, str, str, float, float], ...]] = {
         ("double-mass-spring-damper", "two masses with a stiff coupling spring", "gomes2018, Fig. 2", 1e-3, 10.0),
         ("four-mass", "four masses, two in each unit", "tamellin2022, Sec. 6", 3e-3, 10.0),
         ("chain", "n oscillators in a row", "none: for measuring", 0.01, 10.0),
-    ),
-    "plants": (
         ("motor-gearbox", "servomotor, elastic gearbox, load", "richiedei2024, Sec. 2", 1e-4, 0.5),
         ("quarter-truck", "body, suspension, wheel and tyre", "none: usual values", 1e-3, 3.0),
+    ),
+    "plants": (
         ("dc-motor", "DC motor under a PI speed controller", "none: usual values", 1e-3, 0.5),
         ("tank", "level of a tank under a PI controller", "none: usual values", 0.5, 300.0),
         ("thermal-pair", "small body on a large one, stiff", "none: usual values", 0.05, 60.0),
@@ -83,15 +84,9 @@ _MODULES: Mapping[str, tuple[tuple[str, str, str, float, float], ...]] = {
     ),
     "pendulum_chain": (("pendula", "a pendulum and a chain of pendula", "pikulinski2025, Sec. 3.2", 1e-3, 5.0),),
     "hydraulic_manipulator": (
-        ("manipulator", "hydraulic manipulator, sinusoid", "pikulinski2025, Sec. 3.3.1", 0.012, 9.996),
-        ("manipulator-steps", "hydraulic manipulator, steps", "pikulinski2025, Sec. 3.3.2", 0.012, 9.996),
-        (
-            "manipulator-pressure",
-            "hydraulic manipulator, pressures exchanged",
-            "pikulinski2025, Sec. 3.3",
-            0.012,
-            9.996,
-        ),
+        ("manipulator", f"{ARM}, sinusoid", "pikulinski2025, Sec. 3.3.1", 0.012, 9.996),
+        ("manipulator-steps", f"{ARM}, steps", "pikulinski2025, Sec. 3.3.2", 0.012, 9.996),
+        ("manipulator-pressure", f"{ARM}, pressures exchanged", "pikulinski2025, Sec. 3.3", 0.012, 9.996),
     ),
 }
 """By module: name, title, citation, step and duration in s."""

@@ -20,11 +20,11 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
-from cosimo.core.system import Connection, System
+from cosimo.core.system import System
 from cosimo.core.unit import Unit
 from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.masses import FORCE_AND_MOTION, mass_with_spring, moving_mass
 from cosimo.problems.monolithic import run_monolithic
-from cosimo.units import Mechanical
 from cosimo.units.python import PythonUnit
 
 
@@ -52,37 +52,14 @@ class Oscillator:
 
     def system(self) -> System:
         """Units `one` (outputs f, x, v) and `two` (outputs x, v)."""
-        one = Mechanical(
-            self.m1,
-            0.0,
-            self.k1 + self.kc,
-            B=[[self.kc, 0.0]],
-            displacement=[[-self.kc], [1.0], [0.0]],
-            velocity=[[0.0], [0.0], [1.0]],
-            feedthrough=[[self.kc, 0.0], [0.0, 0.0], [0.0, 0.0]],
-            initial=[0.0, self.speed],
-            inputs=["x2", "v2"],
-            outputs=["f", "x", "v"],
-        )
-        # The coupling force acts on mass 2 in the opposite direction.
-        back = Connection("one.f", "two.f", gain=-1.0)
-        connections = [back, Connection("two.x", "one.x2"), Connection("two.v", "one.v2")]
-        return System({"one": one, "two": self._two()}, connections, name=self.name)
-
-    def _two(self) -> Unit:
-        if self.power != 1:
-            return PythonUnit(PowerSpringMass, mass=self.m2, stiffness=self.k2, power=self.power, speed=-self.speed)
-        return Mechanical(
-            self.m2,
-            0.0,
-            self.k2,
-            B=1.0,
-            displacement=[[1.0], [0.0]],
-            velocity=[[0.0], [1.0]],
-            initial=[0.0, -self.speed],
-            inputs=["f"],
-            outputs=["x", "v"],
-        )
+        one = mass_with_spring(
+            self.m1, 0.0, self.k1, (self.kc, 0.0), sign=-1.0, initial=[0.0, self.speed],
+            inputs=["x2", "v2"], outputs=["f", "x", "v"],
+        )  # fmt: skip
+        two: Unit = PythonUnit(PowerSpringMass, mass=self.m2, stiffness=self.k2, power=self.power, speed=-self.speed)
+        if self.power == 1:
+            two = moving_mass(self.m2, 0.0, self.k2, initial=[0.0, -self.speed], inputs=["f"], outputs=["x", "v"])
+        return System({"one": one, "two": two}, FORCE_AND_MOTION, name=self.name)
 
     def reference(self, *, step: float, stop: float) -> Result:
         """All outputs of `system` under the same integrator on the undivided oscillator."""

@@ -1,129 +1,13 @@
-"""Small plants of two linear units: a servomotor, a wheel, and three with a controller or a contact."""
+"""Small plants of two linear units, with a controller or a contact."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numpy as np
-
-from cosimo.core.system import Connection, Source, System
+from cosimo.core.system import System
 from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
-from cosimo.units import Exact, ForwardEuler, Integrator, Mechanical, RungeKutta4, StateSpace
-
-
-def motor_gearbox(
-    *,
-    rotor: float = 6.3e-5,
-    gearbox: float = 1e-5,
-    load: float = 1.025,
-    k: float = 3.5e4,
-    c: float = 1e-5,
-    kt: float = 4.24,
-    ct: float = 1e-5,
-    integrator: Integrator | None = None,
-) -> System:
-    """A servomotor that drives a load through an elastic gearbox.
-
-    Unit `motor` holds rotor and gearbox; it is given the load's angle and speed and returns the gearbox torque
-    T_C = −k (θ_L − τ θ_M) − c (ω_L − τ ω_M), at once. Unit `load` is the inertia that this torque turns.
-    richiedei2024, Eqs. 1-5; the load starts turned by π/6 at rest.
-
-    Moments of inertia in kg m², stiffness k and kt in N m/rad, damping c and ct in N m s/rad; gear ratio 1/32.
-    """
-    ratio = 1 / 32
-    motor = Mechanical(
-        rotor + gearbox,
-        ratio**2 * c + ct,
-        ratio**2 * k + kt,
-        B=[[ratio * k, ratio * c]],
-        displacement=[[ratio * k], [1.0], [0.0]],
-        velocity=[[ratio * c], [0.0], [1.0]],
-        feedthrough=[[-k, -c], [0.0, 0.0], [0.0, 0.0]],
-        integrator=integrator,
-        inputs=["load_angle", "load_speed"],
-        outputs=["torque", "angle", "speed"],
-    )
-    turned = Mechanical(
-        load,
-        0.0,
-        0.0,
-        B=1.0,
-        displacement=[[1.0], [0.0]],
-        velocity=[[0.0], [1.0]],
-        initial=[np.pi / 6, 0.0],
-        integrator=integrator,
-        inputs=["torque"],
-        outputs=["angle", "speed"],
-    )
-    connections = [
-        Connection("motor.torque", "load.torque"),
-        Connection("load.angle", "motor.load_angle"),
-        Connection("load.speed", "motor.load_speed"),
-    ]
-    return System({"motor": motor, "load": turned}, connections, name="motor-gearbox")
-
-
-def quarter_truck(
-    *,
-    ms: float = 400.0,
-    mu: float = 40.0,
-    ks: float = 18_000.0,
-    cs: float = 1_200.0,
-    kt: float = 180_000.0,
-    road: float = 0.1,
-    profile: Source | None = None,
-    integrator: Integrator | None = None,
-    micro_steps: int = 1,
-) -> System:
-    """A quarter of a vehicle: the body on its suspension, the wheel on its tyre, cut between suspension and wheel.
-
-        ms z̈s = −f,                     f = ks (zs − zw) + cs (żs − żw)
-        mu z̈w =  f − kt (zw − r)
-
-    Unit `chassis` holds the sprung mass and the suspension; it is given the motion of the wheel and returns the
-    suspension force f, at once: it has feedthrough. Unit `wheel` holds the unsprung mass and the tyre; it is given f
-    and the height r of the road. Positions are measured from rest on a road of height 0. The values are usual for a
-    passenger car: body mode near 1 Hz, wheel hop near 11 Hz.
-
-    Masses in kg, stiffnesses in N/m, damping in N s/m; the road is a step of height `road` in m at t = 0, or `profile`
-    over time. Both units start at rest at height 0 and solve their equations exactly unless `integrator` is given.
-    """
-    require_positive("quarter-truck", ms=ms, mu=mu)
-    require_not_negative("quarter-truck", ks=ks, cs=cs, kt=kt)
-    require_finite("quarter-truck", road=road)
-    solver = integrator or Exact()
-    chassis = Mechanical(
-        ms,
-        cs,
-        ks,
-        B=[[ks, cs]],
-        displacement=[[ks], [1.0], [0.0]],
-        velocity=[[cs], [0.0], [1.0]],
-        feedthrough=[[-ks, -cs], [0.0, 0.0], [0.0, 0.0]],
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["wheel_position", "wheel_velocity"],
-        outputs=["force", "position", "velocity"],
-    )
-    wheel = Mechanical(
-        mu,
-        0.0,
-        kt,
-        B=[[1.0, kt]],
-        displacement=[[1.0], [0.0]],
-        velocity=[[0.0], [1.0]],
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["force", "road"],
-        outputs=["position", "velocity"],
-    )
-    connections = [
-        Connection("chassis.force", "wheel.force"),
-        Connection("wheel.position", "chassis.wheel_position"),
-        Connection("wheel.velocity", "chassis.wheel_velocity"),
-    ]
-    height = {"wheel.road": road if profile is None else profile}
-    return System({"chassis": chassis, "wheel": wheel}, connections, inputs=height, name="quarter-truck")
+from cosimo.units import Exact, ForwardEuler, Integrator, RungeKutta4, StateSpace
 
 
 def dc_motor(
@@ -157,21 +41,12 @@ def dc_motor(
     require_positive("dc-motor", resistance=resistance, inductance=inductance, constant=constant, inertia=inertia)
     require_not_negative("dc-motor", friction=friction, kp=kp, ki=ki)
     require_finite("dc-motor", reference=reference, load=load)
-    solver = integrator or RungeKutta4()
-    motor = StateSpace(
-        [[-resistance / inductance, -constant / inductance], [constant / inertia, -friction / inertia]],
-        [[1 / inductance, 0.0], [0.0, -1 / inertia]],
-        [[0.0, 1.0], [1.0, 0.0]],
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["voltage", "load"],
-        outputs=["speed", "current"],
-    )
-    controller = pi_controller(kp, ki, measured="speed", command="voltage", integrator=solver, micro_steps=micro_steps)
-    connections = [
-        Connection("controller.voltage", "motor.voltage"),
-        Connection("motor.speed", "controller.speed"),
-    ]
+    how: Any = {"integrator": integrator or RungeKutta4(), "micro_steps": micro_steps}
+    A = [[-resistance / inductance, -constant / inductance], [constant / inertia, -friction / inertia]]
+    B, C = [[1 / inductance, 0.0], [0.0, -1 / inertia]], [[0.0, 1.0], [1.0, 0.0]]
+    motor = StateSpace(A, B, C, inputs=["voltage", "load"], outputs=["speed", "current"], **how)
+    controller = pi_controller(kp, ki, measured="speed", command="voltage", **how)
+    connections = [("controller.voltage", "motor.voltage"), ("motor.speed", "controller.speed")]
     given = {"motor.load": load, "controller.reference": reference}
     return System({"motor": motor, "controller": controller}, connections, inputs=given, name="dc-motor")
 
@@ -201,18 +76,11 @@ def tank(
     require_positive("tank", area=area, outflow=outflow, level=level)
     require_not_negative("tank", kp=kp, ki=ki)
     require_finite("tank", reference=reference)
-    solver = integrator or Exact()
-    vessel = StateSpace(
-        -outflow / (2 * math.sqrt(level) * area),
-        1 / area,
-        1.0,
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["inflow"],
-        outputs=["level"],
-    )
-    controller = pi_controller(kp, ki, measured="level", command="inflow", integrator=solver, micro_steps=micro_steps)
-    connections = [Connection("controller.inflow", "tank.inflow"), Connection("tank.level", "controller.level")]
+    how: Any = {"integrator": integrator or Exact(), "micro_steps": micro_steps}
+    rate = -outflow / (2 * math.sqrt(level) * area)
+    vessel = StateSpace(rate, 1 / area, 1.0, inputs=["inflow"], outputs=["level"], **how)
+    controller = pi_controller(kp, ki, measured="level", command="inflow", **how)
+    connections = [("controller.inflow", "tank.inflow"), ("tank.level", "controller.level")]
     given = {"controller.reference": reference}
     return System({"tank": vessel, "controller": controller}, connections, inputs=given, name="tank")
 
@@ -246,52 +114,21 @@ def thermal_pair(
     require_positive("thermal-pair", c1=c1, c2=c2)
     require_not_negative("thermal-pair", contact=contact, g1=g1, g2=g2)
     require_finite("thermal-pair", power=power, warm=warm)
-    solver = integrator or ForwardEuler()
-    device = StateSpace(
-        -g1 / c1,
-        [[-1 / c1, 1 / c1]],
-        1.0,
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["flow", "power"],
-        outputs=["temperature"],
-    )
-    sink = StateSpace(
-        -(contact + g2) / c2,
-        contact / c2,
-        [[-contact], [1.0]],
-        [[contact], [0.0]],
-        initial=warm,
-        integrator=solver,
-        micro_steps=micro_steps,
-        inputs=["temperature"],
-        outputs=["flow", "own_temperature"],
-    )
-    connections = [
-        Connection("sink.flow", "device.flow"),
-        Connection("device.temperature", "sink.temperature"),
-    ]
+    how: Any = {"integrator": integrator or ForwardEuler(), "micro_steps": micro_steps}
+    device = StateSpace(-g1 / c1, [[-1 / c1, 1 / c1]], 1.0, inputs=["flow", "power"], outputs=["temperature"], **how)
+    A, B, C, D = -(contact + g2) / c2, contact / c2, [[-contact], [1.0]], [[contact], [0.0]]
+    outputs = ["flow", "own_temperature"]
+    sink = StateSpace(A, B, C, D, initial=warm, inputs=["temperature"], outputs=outputs, **how)
+    connections = [("sink.flow", "device.flow"), ("device.temperature", "sink.temperature")]
     return System({"device": device, "sink": sink}, connections, inputs={"device.power": power}, name="thermal-pair")
 
 
-def pi_controller(
-    kp: float, ki: float, *, measured: str, command: str, integrator: Integrator, micro_steps: int
-) -> StateSpace:
+def pi_controller(kp: float, ki: float, *, measured: str, command: str, **how: Any) -> StateSpace:
     """A PI controller, İ = ki (r − y), u = kp (r − y) + I.
 
     It has state I, inputs `measured` (y) and `reference` (r), and output `command` (u), given at once.
 
-    >>> from cosimo.units import Exact
-    >>> pi_controller(2.0, 0.5, measured="speed", command="voltage", integrator=Exact(), micro_steps=1).inputs
+    >>> pi_controller(2.0, 0.5, measured="speed", command="voltage").inputs
     ('speed', 'reference')
     """
-    return StateSpace(
-        0.0,
-        [[-ki, ki]],
-        1.0,
-        [[-kp, kp]],
-        integrator=integrator,
-        micro_steps=micro_steps,
-        inputs=[measured, "reference"],
-        outputs=[command],
-    )
+    return StateSpace(0.0, [[-ki, ki]], 1.0, [[-kp, kp]], inputs=[measured, "reference"], outputs=[command], **how)
