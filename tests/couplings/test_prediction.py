@@ -16,7 +16,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master, Segment, joints, segment
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.couplings import Dmd, Hold, parse_coupling
+from cosimo.couplings import Dmd, Hold, Nepce, parse_coupling
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
@@ -216,6 +216,15 @@ def test_frozen_models_can_be_analysed_and_run(build: object, delays: int) -> No
     if build is masters.jacobi:
         assert Spectrum(linear).radius == pytest.approx(1.0, abs=1e-9)
         assert Spectrum(LinearSystem(system, masters.jacobi(system, 0.01))).radius > 1.004
+
+
+def test_a_filtered_input_beside_a_frozen_one_starts_with_the_signal_as_it_is() -> None:
+    """Before the beginning a signal is taken as constant, so that its filter has settled on it: v2 = −100 m/s."""
+    system = oscillator_linear()
+    master = masters.jacobi(system, 0.01, couplings={"one.x2": Dmd(window=20), "one.v2": Nepce(0.6)})
+    mixer = freeze(system, master, run(system, master, stop=1.0)).mixers["one"]
+    assert (mixer.uw @ mixer.start)[mixer.inputs.index("one.v2")] == pytest.approx(-100.0)
+    np.testing.assert_allclose(mixer.ww @ mixer.start + mixer.wy @ (0.0, 0.0, 100.0, 0.0, -100.0), mixer.start)
 
 
 def test_what_cannot_be_frozen_is_refused() -> None:

@@ -13,16 +13,16 @@ that are right for the schedule which really runs see `compensate`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
 
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
-from cosimo.papers.laplace import PrimaryPole
+from cosimo.papers.laplace import PrimaryPole, normalised
 from cosimo.papers.roots import Matrix, Region, follow, roots_in
 from cosimo.papers.stiffness import DynamicStiffness, Force, Signal, available_forces
 
@@ -105,7 +105,7 @@ class Assignment:
 
         followed = follow(family, [(pair.pole, pair.shape) for pair in pairs])
         return tuple(
-            PrimaryPole(pair.pole, pole, pair.shape, shape / shape[np.abs(shape).argmax()])
+            PrimaryPole(pair.pole, pole, pair.shape, normalised(shape))
             for pair, (pole, shape) in zip(pairs, followed, strict=True)
         )
 
@@ -136,8 +136,19 @@ class Assignment:
         raise failure
 
     def missing(self) -> tuple[str, ...]:
-        """What would make the eigenstructure assignable: signals or forces, or sets of them, each entry sufficient."""
-        return missing(self)
+        """Single additions that would suffice, each alone; else one set of them; nothing where no set suffices.
+
+        Tried are first the signals that a force's unit can see already and forces where the interface perturbs, then
+        also coordinates of other units that would have to be exchanged.
+        """
+        near, far = _additions(self.stiffness, self.forces)
+        for candidates in () if self.assignable else (near, [*near, *far]):
+            alone = [one.also for one in candidates if assign(self.stiffness, one.to(self.forces)).assignable]
+            if alone:
+                return tuple(alone)
+            if several := _together(self, candidates):
+                return (" and ".join(one.also for one in several),)
+        return ()
 
     def require(self) -> Assignment:
         """Itself, or an error that names what is missing.
@@ -253,60 +264,56 @@ def _searched(found: Assignment, k: Array, evaluations: int, small: float) -> As
 # ---- what an assignment lacks: the signals or forces that would make the eigenstructure assignable -------------------
 
 
-@dataclass(frozen=True)
-class _Addition:
-    """One more signal in force number `number`, or (None) one more force."""
+class _Addition(NamedTuple):
+    """`force` in place of force number `number` (None: beside the others); `also` says what is new in it."""
 
+    also: str
     number: int | None
-    signal: Signal | None
+    signals: tuple[Signal, ...]
     force: Force
 
     def to(self, forces: tuple[Force, ...]) -> tuple[Force, ...]:
         """The forces with it."""
-        if self.number is None or self.signal is None:
+        if self.number is None:
             return (*forces, self.force)
-        changed = replace(forces[self.number], sees=(*forces[self.number].sees, self.signal))
+        changed = replace(forces[self.number], sees=(*forces[self.number].sees, *self.signals))
         return (*forces[: self.number], changed, *forces[self.number + 1 :])
 
-    def __str__(self) -> str:
-        if self.signal is None:
-            return f"an independent {self.force}"
-        where = " and ".join(str(place.coordinate) for place in self.force.acts_on)
-        return f"signal {self.signal} in the force on {where}"
 
+def _additions(stiffness: DynamicStiffness, forces: tuple[Force, ...]) -> tuple[list[_Addition], list[_Addition]]:
+    """Signals that a force's unit sees already and forces where the interface perturbs; coordinates to be exchanged.
 
-def missing(assignment: Assignment) -> tuple[str, ...]:
-    """Single additions that suffice, each alone; else one set of them; nothing where no set suffices.
-
-    Tried are first the signals that a force's unit can see already and forces where the interface perturbs, then
-    also coordinates of other units that would have to be exchanged.
+    The latter would come as the first connected input of the force's unit.
     """
-    if assignment.assignable:
-        return ()
-    stiffness, forces = assignment.stiffness, assignment.forces
-    new = [_Addition(None, None, force) for force in available_forces(stiffness) if force not in forces]
-    near = [*_visible(assignment), *new]
-    for candidates in (near, [*near, *_exchanged(assignment)]):
-        alone = [str(one) for one in candidates if assign(stiffness, one.to(forces)).assignable]
-        if alone:
-            return tuple(alone)
-        several = _together(assignment, candidates)
-        if several:
-            return (" and ".join(map(str, several)),)
-    return ()
+    available = available_forces(stiffness)
+    seen = {force.acts_on[0].coordinate.unit: force.sees for force in available}
+    near: list[_Addition] = []
+    far: list[_Addition] = []
+    for number, force in enumerate(forces):
+        own = force.acts_on[0].coordinate.unit
+        links = stiffness.system.incoming(own)
+        where = " and ".join(str(place.coordinate) for place in force.acts_on)
+        used = {signal.coordinate for signal in force.sees}
+        visible = [signal for signal in seen.get(own, ()) if signal.coordinate not in used]
+        known = used | {signal.coordinate for signal in seen.get(own, ())}
+        others = [c for c in stiffness.coordinates if links and c.unit != own and c not in known]
+        exchanged = [Signal(coordinate, links[0].connection.target) for coordinate in others]
+        for found, signals in ((near, visible), (far, exchanged)):
+            found += [_Addition(f"signal {one} in the force on {where}", number, (one,), force) for one in signals]
+    near += [_Addition(f"an independent {force}", None, (), force) for force in available if force not in forces]
+    return near, far
 
 
 def _together(assignment: Assignment, candidates: Sequence[_Addition]) -> list[_Addition]:
     """A set that suffices: always the addition that leaves least, then without those that turn out not to be needed."""
-    stiffness = assignment.stiffness
-    chosen: list[_Addition] = []
 
     def tried(additions: Sequence[_Addition]) -> Assignment:
         forces = assignment.forces
         for one in additions:
             forces = one.to(forces)
-        return assign(stiffness, forces)
+        return assign(assignment.stiffness, forces)
 
+    chosen: list[_Addition] = []
     left = list(candidates)
     while not tried(chosen).assignable:
         if not left:
@@ -319,26 +326,3 @@ def _together(assignment: Assignment, candidates: Sequence[_Addition]) -> list[_
         if tried(rest).assignable:
             chosen = rest
     return chosen
-
-
-def _visible(assignment: Assignment) -> Iterator[_Addition]:
-    """Signals that a force does not use although its unit can see them."""
-    seen = {force.acts_on[0].coordinate.unit: force.sees for force in available_forces(assignment.stiffness)}
-    for number, force in enumerate(assignment.forces):
-        used = {signal.coordinate for signal in force.sees}
-        for signal in seen.get(force.acts_on[0].coordinate.unit, ()):
-            if signal.coordinate not in used:
-                yield _Addition(number, signal, force)
-
-
-def _exchanged(assignment: Assignment) -> Iterator[_Addition]:
-    """Coordinates of other units that do not reach a force's unit yet; they would come as its first connected input."""
-    stiffness = assignment.stiffness
-    seen = {force.acts_on[0].coordinate.unit: force.sees for force in available_forces(stiffness)}
-    for number, force in enumerate(assignment.forces):
-        own = force.acts_on[0].coordinate.unit
-        links = stiffness.system.incoming(own)
-        known = {signal.coordinate for signal in (*force.sees, *seen.get(own, ()))}
-        for coordinate in stiffness.coordinates if links else ():
-            if coordinate.unit != own and coordinate not in known:
-                yield _Addition(number, Signal(coordinate, links[0].connection.target), force)

@@ -2,22 +2,23 @@
 
 A joint coupling that learns has no matrices. Once its model x_{k+1} = S z_k is fixed it is linear: the samples (and,
 with delays, earlier ones) are its memory, and the line to the predicted sample (core/master.py) is a product with S.
-Together with the unit's other couplings that is a `Mixer` of degree 1.
+Side by side with the unit's other couplings that is a `Mixer` of degree 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from cosimo.algebra.product import coupled_model
 from cosimo.core.arrays import Array
-from cosimo.core.coupling import Mixer
+from cosimo.core.coupling import CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import Joint, Master, joints, segment
+from cosimo.core.master import Joint, Master, Segment, joints, segment
 from cosimo.core.result import Result
 from cosimo.core.system import Link, System
 from cosimo.core.timing import TimedCouple, timeline
@@ -47,120 +48,98 @@ def freeze(system: System, master: Master, learned: Result | Sequence[Mapping[st
         raise ConfigurationError("no input of this master is predicted: there is nothing to freeze; use Dmd.")
     mixers = dict(master.mixers)
     for unit in dict.fromkeys(joint.unit for joint in own):
-        maker = _Freezing(system, master, unit)
-        for joint in own:
-            if joint.unit == unit:
-                key = (unit, joint.source, tuple(link.connection.target for link in joint.links))
-                if key not in found:
-                    raise ConfigurationError(
-                        f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run for longer."
-                    )
-                maker.predict(joint, found[key])
-        mixers[unit] = maker.mixer()
+        samplings, outputs = _samplings(system, master, unit), _outputs(system)
+        joined = [joint for joint in own if joint.unit == unit]
+        predicted = {link for joint in joined for link in joint.links}
+        blocks = [
+            _plain(link, master.coupling_of(link.connection.target).matrices(sampling), system)
+            for link, sampling in samplings.items()
+            if link not in predicted
+        ]
+        for joint in joined:
+            key = (unit, joint.source, tuple(link.connection.target for link in joint.links))
+            if key not in found:
+                raise ConfigurationError(
+                    f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run for longer."
+                )
+            blocks.append(_predicted(joint, found[key], segment(joint, samplings[joint.links[0]]), system))
+        mixers[unit] = _mixer(system, unit, blocks, outputs)
     return replace(master, name=f"{master.name}+frozen prediction", mixers=mixers)
 
 
-class _Freezing:
-    """Collects the rows of one unit's mixer: memory slots, what feeds them, and what the inputs take from them."""
+class _Block(NamedTuple):
+    """Memory of its own for some links: w' = ww w + wy y, and c_0, c_1, … of each link as rows of `inputs` times w'."""
 
-    def __init__(self, system: System, master: Master, unit: str) -> None:
-        self.system, self.links = system, system.incoming(unit)
-        couples = [op for op in timeline(system, master).operations if isinstance(op, TimedCouple) and op.unit == unit]
-        if len(couples) != 1:
-            raise ConfigurationError(f"unit '{unit}' is coupled several times in a macro step; it cannot be frozen.")
-        offset = next((link for link in self.links if link.connection.offset), None)
-        if offset is not None:
-            raise ConfigurationError(f"connection {offset.connection} has an offset; a frozen prediction takes none.")
-        self.samplings = dict(zip(self.links, couples[0].samplings, strict=True))
-        models = {name: system.units[name].linear() for name in system.units}
-        unknown = [name for name, model in models.items() if model is None]
-        if unknown:
-            raise ConfigurationError(
-                f"unit '{unknown[0]}' is not linear; identify it before a frozen master is analysed."
-            )
-        self.outputs = coupled_model(system, models).C  # type: ignore[arg-type]
-        self.rows: list[tuple[Array, dict[int, float]]] = []
-        """Per slot what it takes from all outputs, and from which old slots with which factor."""
-        self.inputs: dict[tuple[int, Link], dict[int, float]] = {}
-        self.degree = 1
-        joined = {link for joint in joints(system, master) for link in joint.links}
-        for link in self.links:
-            if link not in joined:
-                self._plain(link, master.coupling_of(link.connection.target).matrices(self.samplings[link]))
-
-    def predict(self, joint: Joint, model: Mapping[str, Any]) -> None:
-        """The line to S z, with z = [x; u] of now and of earlier samples."""
-        n, width = len(joint.links), len(joint.links) + len(joint.actions)
-        S, samples = np.array(model["S"]), int(model["samples"])
-        if np.abs(model["b"]).max(initial=0.0) > CONSTANT * max(1.0, float(np.abs(S).max())):
-            raise ConfigurationError(
-                f"the model of '{joint.source}' has a constant part; learn it without (centred=False), then freeze."
-            )
-        place = segment(joint, self.samplings[joint.links[0]])
-        newest = [self._slot(self._sample(link)) for link in joint.links]
-        newest += [self._slot(self._output(f"{joint.unit}.{name}")) for name in self._actions(joint)]
-        history = [newest]
-        for _ in range(max(samples - 1, 1)):
-            history.append([self._slot(None, {slot: 1.0}) for slot in history[-1]])
-        before, now = ([{slot: 1.0} for slot in row[:n]] for row in (history[1], history[0]))
-        z = [slot for row in history[:samples] for slot in row]
-        ahead = [dict(zip(z, S[i, : width * samples].tolist(), strict=True)) for i in range(n)]
-        beyond = [_sum((2.0, a), (-1.0, b)) for a, b in zip(ahead, now, strict=True)]
-        begin, end = ((before, now), (now, ahead), (ahead, beyond))[place.node + 1]
-        for link, first, last in zip(joint.links, begin, end, strict=True):
-            self.inputs[0, link] = _sum((1 - place.phase, first), (place.phase, last))
-            self.inputs[1, link] = _sum((1 / place.period, last), (-1 / place.period, first))
-
-    def mixer(self) -> Mixer:
-        """All rows put together; the memory starts as if signals had been constant before."""
-        size, count = len(self.rows), len(self.links)
-        ww, uw = np.zeros((size, size)), np.zeros(((self.degree + 1) * count, size))
-        wy = np.array([row for row, _ in self.rows])
-        for slot, (_, kept) in enumerate(self.rows):
-            for source, factor in kept.items():
-                ww[slot, source] = factor
-        for (power, link), taps in self.inputs.items():
-            for slot, gain in taps.items():
-                uw[power * count + self.links.index(link), slot] += gain
-        # A slot that copies another one starts with what that one samples.
-        start = wy @ self.outputs
-        for slot, (row, kept) in enumerate(self.rows):
-            if not row.any() and len(kept) == 1:
-                start[slot] = start[next(iter(kept))]
-        x0 = np.concatenate([unit.initial_state for unit in self.system.units.values()])
-        inputs = tuple(link.connection.target for link in self.links)
-        names = self.system.outputs
-        return Mixer(ww, wy, uw, start @ x0, start, degree=self.degree, outputs=names, inputs=inputs)
-
-    def _plain(self, link: Link, f: Any) -> None:
-        first = len(self.rows)
-        for i in range(len(f.ww)):
-            kept = {first + j: float(f.ww[i, j]) for j in range(len(f.ww)) if f.ww[i, j]}
-            self._slot(float(f.ws[i, 0]) * self._sample(link), kept)
-        for power in range(len(f.uw)):
-            self.inputs[power, link] = {first + j: float(f.uw[power, j]) for j in range(len(f.ww))}
-        self.degree = max(self.degree, len(f.uw) - 1)
-
-    def _actions(self, joint: Joint) -> list[str]:
-        return [self.system.units[joint.unit].outputs[place] for place in joint.actions]
-
-    def _sample(self, link: Link) -> Array:
-        return link.connection.gain * self._output(link.connection.source)
-
-    def _output(self, name: str) -> Array:
-        row = np.zeros(len(self.system.outputs))
-        row[self.system.outputs.index(name)] = 1.0
-        return row
-
-    def _slot(self, sample: Array | None, kept: dict[int, float] | None = None) -> int:
-        row = np.zeros(len(self.system.outputs)) if sample is None else sample
-        self.rows.append((row, kept or {}))
-        return len(self.rows) - 1
+    ww: Array
+    wy: Array
+    inputs: dict[Link, Array]
 
 
-def _sum(*parts: tuple[float, dict[int, float]]) -> dict[int, float]:
-    total: dict[int, float] = {}
-    for factor, taps in parts:
-        for slot, gain in taps.items():
-            total[slot] = total.get(slot, 0.0) + factor * gain
-    return total
+def _samplings(system: System, master: Master, unit: str) -> dict[Link, Sampling]:
+    """When the samples of each connection into the unit belong; refused where there is more than one answer."""
+    couples = [op for op in timeline(system, master).operations if isinstance(op, TimedCouple) and op.unit == unit]
+    if len(couples) != 1:
+        raise ConfigurationError(f"unit '{unit}' is coupled several times in a macro step; it cannot be frozen.")
+    links = system.incoming(unit)
+    offset = next((link for link in links if link.connection.offset), None)
+    if offset is not None:
+        raise ConfigurationError(f"connection {offset.connection} has an offset; a frozen prediction takes none.")
+    return dict(zip(links, couples[0].samplings, strict=True))
+
+
+def _outputs(system: System) -> Array:
+    """All outputs from all states of the coupled system."""
+    models = {name: unit.linear() for name, unit in system.units.items()}
+    unknown = [name for name, model in models.items() if model is None]
+    if unknown:
+        raise ConfigurationError(f"unit '{unknown[0]}' is not linear; identify it before a frozen master is analysed.")
+    outputs: Array = coupled_model(system, models).C  # type: ignore[arg-type]
+    return outputs
+
+
+def _row(system: System, output: str, gain: float = 1.0) -> Array:
+    return gain * np.eye(len(system.outputs))[[system.outputs.index(output)]]
+
+
+def _plain(link: Link, f: CouplingMatrices, system: System) -> _Block:
+    return _Block(f.ww, f.ws @ _row(system, link.connection.source, link.connection.gain), {link: f.uw})
+
+
+def _predicted(joint: Joint, model: Mapping[str, Any], place: Segment, system: System) -> _Block:
+    """The line to S z, with z = [x; u] of now and of earlier samples."""
+    n, width = len(joint.links), len(joint.links) + len(joint.actions)
+    S, samples = np.array(model["S"]), int(model["samples"])
+    if np.abs(model["b"]).max(initial=0.0) > CONSTANT * max(1.0, float(np.abs(S).max())):
+        raise ConfigurationError(
+            f"the model of '{joint.source}' has a constant part; learn it without (centred=False), then freeze."
+        )
+    names = [f"{joint.unit}.{system.units[joint.unit].outputs[place]}" for place in joint.actions]
+    newest = [_row(system, link.connection.source, link.connection.gain) for link in joint.links]
+    newest += [_row(system, name) for name in names]
+    size = width * max(samples, 2)
+    ww = np.eye(size, k=-width)
+    wy = np.vstack([*newest, np.zeros((size - width, len(system.outputs)))])
+    now, before = np.eye(size)[:n], np.eye(size)[width : width + n]
+    ahead = np.zeros((n, size))
+    ahead[:, : width * samples] = S[:n, : width * samples]
+    begin, end = ((before, now), (now, ahead), (ahead, 2 * ahead - now))[place.node + 1]
+    line = np.stack([(1 - place.phase) * begin + place.phase * end, (end - begin) / place.period], axis=1)
+    return _Block(ww, wy, dict(zip(joint.links, line, strict=True)))
+
+
+def _mixer(system: System, unit: str, blocks: Sequence[_Block], outputs: Array) -> Mixer:
+    """All blocks side by side; the memory starts as if signals had been constant before, w = ww w + wy y."""
+    links = system.incoming(unit)
+    ww, wy = block_diag(*(block.ww for block in blocks)), np.vstack([block.wy for block in blocks])
+    degree = max([1, *(len(rows) - 1 for block in blocks for rows in block.inputs.values())])
+    uw, first = np.zeros((degree + 1, len(links), len(ww))), 0
+    for block in blocks:
+        last = first + len(block.ww)
+        for link, rows in block.inputs.items():
+            uw[: len(rows), links.index(link), first:last] = rows
+        first = last
+    start = np.linalg.solve(np.eye(len(ww)) - ww, wy) @ outputs
+    x0 = np.concatenate([unit.initial_state for unit in system.units.values()])
+    inputs = tuple(link.connection.target for link in links)
+    flat = uw.reshape(-1, len(ww))
+    return Mixer(ww, wy, flat, start @ x0, start, degree=degree, outputs=system.outputs, inputs=inputs)

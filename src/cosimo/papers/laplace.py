@@ -17,12 +17,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import factorial
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.signal
+from scipy.linalg import block_diag
 from scipy.optimize import brentq
 
 from cosimo.algebra.product import connection_matrix, coupled_model
@@ -94,7 +92,7 @@ class LaplaceModel:
         models = {name: _require(system, name) for name in system.units}
         self.coupled = coupled_model(system, models)
         self.step = step
-        self.units = LinearModel(*(block_diagonal([getattr(m, letter) for m in models.values()]) for letter in "ABCD"))
+        self.units = LinearModel(*(block_diag(*(getattr(m, letter) for m in models.values())) for letter in "ABCD"))
         """All units side by side, not coupled."""
         self.connections: Array = connection_matrix(system).toarray()
         for target in delays or {}:
@@ -134,7 +132,7 @@ class LaplaceModel:
         pairs = upper_pairs(self.coupled.A)
         followed = follow(lambda share: self.shortened(share).matrix, pairs)
         return tuple(
-            PrimaryPole(before, after, _normalised(shape), _normalised(moved))
+            PrimaryPole(before, after, normalised(shape), normalised(moved))
             for (before, shape), (after, moved) in zip(pairs, followed, strict=True)
         )
 
@@ -190,73 +188,7 @@ def held_signals(delays: Sequence[Delay], points: ComplexArray, step: float) -> 
     return found
 
 
-def block_diagonal(blocks: Sequence[Array]) -> Array:
-    """Matrices side by side."""
-    total: Array = scipy.linalg.block_diag(*blocks)
-    return total
-
-
-def _normalised(shape: ComplexArray) -> ComplexArray:
+def normalised(shape: ComplexArray) -> ComplexArray:
+    """The shape with its largest entry 1."""
     scaled: ComplexArray = shape / shape[np.abs(shape).argmax()]
     return scaled
-
-
-# ---- the same poles by Padé: delays replaced by rational functions, and all poles as eigenvalues of one matrix -------
-# e^{−z} ≈ Σ p_i z^i / Σ q_i z^i with q_i = (2n − i)! n! / ((2n)! i! (n − i)!) and p_i = (−1)^i q_i, i = 0 … n
-# (tamellin2022, Eq. 17, whose index starts at 0). Every held input then is a filter of its own; time is measured in
-# macro steps, so that coefficients have a moderate size. High orders cluster poles: n ≤ 10 is advised.
-
-
-Filter = tuple[Array, Array, Array]
-"""A, B, C of a filter from one held signal to the input it becomes; time in macro steps."""
-
-
-def pade_poles(model: LaplaceModel, *, order: int = 6) -> ComplexArray:
-    """All poles of the co-simulated system with delays approximated to `order`, slowest first."""
-    if not 1 <= order <= 20:
-        raise ConfigurationError(f"a Padé approximation has order 1 to 20, not {order}.")
-    units, T = model.units, model.step
-    filters = [_filter(delay, T, order) for delay in model.delays]
-    n, sizes = len(units.A), [len(A) for A, _, _ in filters]
-    begins = n + np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-    inputs = np.zeros((len(filters), int(begins[-1])))
-    for row, (_, _, C) in enumerate(filters):
-        inputs[row, begins[row] : begins[row + 1]] = C[0]
-    outputs = units.D @ inputs
-    outputs[:, :n] += units.C
-    matrix = np.zeros((int(begins[-1]), int(begins[-1])))
-    matrix[:n, :n] = units.A * T
-    matrix[:n] += units.B * T @ inputs
-    arriving = model.connections @ outputs
-    for row, (A, B, _) in enumerate(filters):
-        part = slice(begins[row], begins[row + 1])
-        matrix[part, part] += A
-        matrix[part] += B @ arriving[row : row + 1]
-    poles = np.asarray(np.linalg.eigvals(matrix) / T, dtype=np.complex128)
-    return poles[np.argsort(np.abs(poles))]
-
-
-def _filter(delay: Delay, T: float, order: int) -> Filter:
-    """D(s) of a connection as a strictly proper filter."""
-    p, q = _pade(order)
-    # h = (1 − p/q) / z: the numerator q − p vanishes at 0, so dividing by z just drops its last coefficient.
-    h = np.polysub(q, p)[:-1]
-    shape = ([1.0], [1.0, 1.0], [1.0, 1.5, 1.0])[delay.order]
-    numerator, denominator = np.array(shape), np.array([1.0])
-    for _ in range(delay.order + 1):
-        numerator, denominator = np.polymul(numerator, h), np.polymul(denominator, q)
-    late = (delay.send + delay.receive) / T
-    if late:
-        scale = late ** np.arange(order, -1, -1)
-        numerator, denominator = np.polymul(numerator, p * scale), np.polymul(denominator, q * scale)
-    A, B, C, _ = scipy.signal.tf2ss(numerator, denominator)
-    return A, B, C
-
-
-def _pade(n: int) -> tuple[Array, Array]:
-    """p and q, highest power first."""
-    q = [
-        factorial(2 * n - i) * factorial(n) / (factorial(2 * n) * factorial(i) * factorial(n - i)) for i in range(n + 1)
-    ]
-    p = [(-1) ** i * value for i, value in enumerate(q)]
-    return np.array(p[::-1]), np.array(q[::-1])

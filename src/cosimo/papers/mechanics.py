@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cosimo.analysis.accuracy import nrms
+from cosimo.analysis.accuracy import nrms as nrms
 from cosimo.compensation.comparison import observed
 from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array
@@ -20,17 +20,6 @@ from cosimo.core.schedule import Read, Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.papers.stiffness import DynamicStiffness, mechanical_units
-
-__all__ = [
-    "Motion",
-    "cosimulated_motion",
-    "coupling_signal",
-    "energy",
-    "exact_forced_motion",
-    "exact_motion",
-    "monolithic_motion",
-    "nrms",
-]
 
 Excitation = Callable[[float], float]
 

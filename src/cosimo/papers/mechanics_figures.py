@@ -6,14 +6,14 @@ Every kind of solution (exact, monolithic, co-simulated without and with compens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.system import System
 from cosimo.papers.assignment import Assignment
-from cosimo.papers.laplace import LaplaceModel
+from cosimo.papers.mechanics import Motion, energy
 from cosimo.papers.roots import Region
 from cosimo.reporting.pictures import BLACK, BLUE, DARK, GREEN, GREY, PAPER, PURPLE, VERMILION, legend, letter, panels
 
@@ -64,23 +64,17 @@ def primary_poles(assignment: Assignment, *, compensated: bool = True) -> dict[s
     return found
 
 
-def loci(model: LaplaceModel) -> ComplexArray:
-    """The primary poles while the macro step grows from 0 (monolithic) to its value, (steps, modes)."""
-    steps = model.step * np.arange(1, POINTS + 1) / POINTS
-    start = np.array([[pole.monolithic for pole in model.primary_poles()]])
-    return np.vstack([start, model.sweep(steps.tolist())])
-
-
 def draw_primary_poles(axes: Axes, assignment: Assignment, *, compensated: bool = True) -> None:
     """Both halves of the plane; a thin line is the way of a pole as the macro step grows from 0."""
     poles = primary_poles(assignment, compensated=compensated)
-    paths = loci(assignment.stiffness.laplace)
+    model = assignment.stiffness.laplace
+    steps = model.step * np.arange(1, POINTS + 1) / POINTS
+    paths = np.vstack([poles["monolithic"], model.sweep(steps.tolist())])
     for path in [*paths.T, *paths.conj().T]:
         axes.plot(path.real, path.imag, color=VERMILION, linewidth=0.9, alpha=0.7, zorder=2)
     draw_markers(axes, poles)
     _annotate(axes, poles["without compensation"], poles["monolithic"])
-    everything = np.concatenate(list(poles.values()))
-    _limits(axes, everything)
+    _limits(axes, np.concatenate(list(poles.values())))
     axes.set(xlabel=REAL, ylabel=IMAGINARY)
 
 
@@ -91,23 +85,16 @@ def draw_markers(axes: Axes, poles: Mapping[str, ComplexArray]) -> None:
         axes.plot(both.real, both.imag, linestyle="none", label=LABELS[name], zorder=3, **MARKERS[name])
 
 
-def latent_roots(assignment: Assignment, *, compensated: bool) -> dict[str, ComplexArray]:
-    """All roots, primary and latent, in −12 ≤ Re s T ≤ 3, |Im s T| ≤ 32: as many as the argument principle counts."""
+def draw_latent_roots(axes: Axes, assignment: Assignment, *, compensated: bool) -> None:
+    """All roots, primary and latent, in −12 ≤ Re s T ≤ 3, |Im s T| ≤ 32; the primary ones lie at the origin."""
     T = assignment.stiffness.step
     # Odd edges: roots like to lie on even ones.
     region = Region(-12.017 / T, 3.011 / T, -32.031 / T, 32.03 / T)
     found = {"without compensation": assignment.stiffness.laplace.roots(region)}
     if compensated:
         found["with compensation"] = assignment.roots(region)
-    return found
-
-
-def draw_latent_roots(axes: Axes, assignment: Assignment, *, compensated: bool) -> None:
-    """Latent roots around the primary poles, which at this scale lie together at the origin."""
-    T = assignment.stiffness.step
-    monolithic = primary_poles(assignment, compensated=False)["monolithic"]
-    draw_markers(axes, {"monolithic": monolithic})
-    for name, roots in latent_roots(assignment, compensated=compensated).items():
+    draw_markers(axes, {"monolithic": primary_poles(assignment, compensated=False)["monolithic"]})
+    for name, roots in found.items():
         axes.plot(roots.real, roots.imag, linestyle="none", label=LABELS[name], zorder=3, **MARKERS[name])
     axes.annotate(
         "primary poles", (0, 0), xytext=(-11, 0), textcoords="offset points", ha="right", va="center", fontsize=8
@@ -159,17 +146,12 @@ SPREAD = 10.0
 FOLLOWED = ("exact", "monolithic", "with compensation")
 
 
-@dataclass(frozen=True)
-class SignalHistory:
+class SignalHistory(NamedTuple):
     """One signal by kind of solution, with its unit of measure."""
 
     name: str
     unit: str
     values: Mapping[str, Array]
-
-    def without(self, name: str) -> SignalHistory:
-        """The same with one solution left out."""
-        return replace(self, values={kind: values for kind, values in self.values.items() if kind != name})
 
 
 def draw_signal(axes: Axes, time: Array, signal: SignalHistory, window: tuple[float, float]) -> None:
@@ -193,17 +175,18 @@ def draw_lines(axes: Axes, time: Array, values: Mapping[str, Array]) -> None:
         axes.plot(time, column, label=LABELS[name], **{**LINES, **wide}[name])
 
 
-def draw_histories(time: Array, signals: Sequence[SignalHistory], magnified: tuple[float, float]) -> Figure:
-    """Two rows: every signal over the whole run, and below in the window `magnified`.
+def draw_histories(time: Array, signals: Sequence[SignalHistory], magnified: float) -> Figure:
+    """Two rows: every signal over the whole run, and below over its last `magnified` seconds.
 
     The monolithic run is drawn only there: over the whole run it could not be told from the others.
     """
     figure, axes = panels(2, len(signals), size=(4.9 * len(signals), 5.6))
-    whole = (float(time[0]), magnified[1])
-    for row, window in enumerate((whole, magnified)):
+    end = end_of(time)
+    for row, begin in enumerate((float(time[0]), end - magnified)):
         for column, signal in enumerate(signals):
             number = row * len(signals) + column
-            draw_signal(axes[number], time, signal if row else signal.without("monolithic"), window)
+            values = {kind: values for kind, values in signal.values.items() if row or kind != "monolithic"}
+            draw_signal(axes[number], time, signal._replace(values=values), (begin, end))
             axes[number].set_title(letter(number, signal.name + (", magnified view" if row else "")))
     legend(figure, *axes)
     return figure
@@ -214,8 +197,10 @@ def end_of(time: Array) -> float:
     return round(float(time[-1]), 2)
 
 
-def draw_energy(axes: Axes, time: Array, energies: Mapping[str, Array]) -> None:
+def draw_energy(system: System, motions: Mapping[str, Motion], axes: Axes) -> None:
     """The mechanical energy of every solution, in logarithmic scale where one of them explodes."""
+    time = next(iter(motions.values())).time
+    energies = {kind: energy(system, motion) for kind, motion in motions.items()}
     draw_lines(axes, time, energies)
     largest = max(float(values.max()) for values in energies.values())
     followed = max(float(energies[name].max()) for name in FOLLOWED if name in energies)

@@ -112,12 +112,8 @@ def _linear() -> Iterator[Claim]:
     learned = np.array(found.info["learned"][0]["S"])
     printed = np.array([[0.9, 0.01, -0.0001], [-10.0, 1.0, -0.01]])
     for row, column in np.ndindex(printed.shape):
-        yield Claim(
-            f"Eq. 24: S[{row + 1}, {column + 1}] as learned",
-            float(printed[row, column]),
-            float(learned[row, column]),
-            tolerance=5e-5,
-        )
+        item, value = f"Eq. 24: S[{row + 1}, {column + 1}] as learned", float(learned[row, column])
+        yield Claim(item, float(printed[row, column]), value, tolerance=5e-5)
     after = predicted(LINEAR.system(), "one", papers_dmd(100), step=0.01, stop=0.04).info["learned"][0]["S"]
     gap = float(np.abs(np.array(after) - LINEAR.inferred(0.01)).max())
     yield Claim("Sec. 3.1.1: the model is exact after three pairs", "exact", f"differs by {gap:.0e}", holds=gap < 1e-10)
@@ -125,12 +121,7 @@ def _linear() -> Iterator[Claim]:
     yield _soft_start()
     held = predicted(LINEAR.system(), "one", HELD, step=1e-3, stop=10.0)
     energy = float(LINEAR.energy(held)[-1])
-    yield Claim(
-        "Sec. 2.1: hold adds energy, 1 ms, 10 s",
-        "grows",
-        f"{energy:.0f} J of 10000 J",
-        holds=energy > 2e4,
-    )
+    yield Claim("Sec. 2.1: hold adds energy, 1 ms, 10 s", "grows", f"{energy:.0f} J of 10000 J", holds=energy > 2e4)
     for step in (0.01, 0.001):
         error = float(oscillator_error(LINEAR, papers_dmd(100), step).max())
         kinematic = float(oscillator_error(LINEAR, robust_dmd("one", 100), step).max())
@@ -228,12 +219,8 @@ def _pendula() -> Iterator[Claim]:
     held = float(pendula_error(HELD)[-1])
     yield Claim("Fig. 15: energy error of hold at 5 s", "grows linearly", f"{held:.4g} J", holds=held > 1.0)
     short, long = (float(np.abs(pendula_error(robust_dmd("single", window))).max()) for window in (10, 100))
-    yield Claim(
-        "Fig. 15: DMD maintains the energy, window 100",
-        "constant",
-        f"largest error {long:.1e} J",
-        holds=long < 1e-3,
-    )
+    item = "Fig. 15: DMD maintains the energy, window 100"
+    yield Claim(item, "constant", f"largest error {long:.1e} J", holds=long < 1e-3)
     yield Claim(
         "Fig. 14: longer windows are better",
         "trend of a fitted curve",
@@ -313,34 +300,24 @@ def _manipulator_windows() -> Iterator[Claim]:
     )
 
 
-def _disturbed() -> Iterator[Callable[[float], float]]:
-    """The control in steps, disturbed by parts of 1e-12: predictions after a jump amplify rounding several-fold."""
-    control = steps(Manipulator().equilibrium[2])
-    for size in 1e-12 * np.linspace(-1, 1, DISTURBED):
-        yield partial(_with_ripple, control, float(size))
-
-
 def _with_ripple(control: Callable[[float], float], size: float, time: float) -> float:
+    """The control disturbed by a part of `size`: predictions after a jump amplify rounding several-fold."""
     return control(time) * (1 + size * float(np.sin(3 * time)))
 
 
 def _manipulator_steps() -> Iterator[Claim]:
     """Figs. 21 and 22: errors under steps, in runs that differ by rounding; what holds must hold in all of them."""
+    plain = steps(Manipulator().equilibrium[2])
+    disturbed = [partial(_with_ripple, plain, size) for size in (1e-12 * np.linspace(-1, 1, DISTURBED)).tolist()]
     found: dict[tuple[float, str], list[tuple[Array, Array]]] = {}
     for step in (0.012, 0.02):
         for name, coupling in (("hold", HELD), ("pressure", HELD), ("DMD", Dmd(10, pairs=()))):
             # What is held does not amplify: one run tells all.
-            controls = list(_disturbed()) if name == "DMD" else [None]
+            problems = [Manipulator(pressure=name == "pressure", control=plain)]
+            if name == "DMD":
+                problems = [Manipulator(control=control) for control in disturbed]
             found[step, name] = [
-                manipulator_errors(
-                    Manipulator(
-                        pressure=name == "pressure", control=control or steps(Manipulator().equilibrium[2])
-                    ).system(),
-                    coupling,
-                    step=step,
-                    stepped=True,
-                )
-                for control in controls
+                manipulator_errors(problem.system(), coupling, step=step, stepped=True) for problem in problems
             ]
     rms = {key: [(_rms(length), _rms(rate)) for length, rate in runs] for key, runs in found.items()}
     held, pressure = rms[0.012, "hold"][0][1], rms[0.02, "pressure"][0]
@@ -393,9 +370,7 @@ def nmse(reference: npt.ArrayLike, found: npt.ArrayLike) -> float:
     >>> nmse([-1.0, 1.0, -1.0, 1.0], [-1.0, 1.0, -1.0, 2.0])
     1.0
     """
-    truth, values = _columns(reference), _columns(found)
-    if truth.shape != values.shape:
-        raise DimensionError(f"trajectories of shapes {truth.shape} and {values.shape} cannot be compared; align them.")
+    truth, values = _aligned(_columns(reference), _columns(found))
     spread = truth.var(axis=0)
     if not (spread > 0).all():
         still = int(np.argmin(spread > 0))
@@ -405,15 +380,19 @@ def nmse(reference: npt.ArrayLike, found: npt.ArrayLike) -> float:
 
 def relative_error(reference: npt.ArrayLike, found: npt.ArrayLike) -> Array:
     """|found − reference| / |reference| sample by sample, as the papers measure errors of energy."""
-    truth, values = np.asarray(reference, dtype=float), np.asarray(found, dtype=float)
-    if truth.shape != values.shape:
-        raise DimensionError(f"trajectories of shapes {truth.shape} and {values.shape} cannot be compared; align them.")
+    truth, values = _aligned(np.asarray(reference, dtype=float), np.asarray(found, dtype=float))
     if not np.abs(truth).min(initial=np.inf) > 0:
         raise ConfigurationError(
             "the reference is zero (or not a number) somewhere: there is no relative error; use the absolute one."
         )
     error: Array = np.abs(values - truth) / np.abs(truth)
     return error
+
+
+def _aligned(truth: Array, values: Array) -> tuple[Array, Array]:
+    if truth.shape != values.shape:
+        raise DimensionError(f"trajectories of shapes {truth.shape} and {values.shape} cannot be compared; align them.")
+    return truth, values
 
 
 def _columns(values: npt.ArrayLike) -> Array:

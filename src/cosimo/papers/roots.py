@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -128,7 +128,12 @@ class _Part:
     @property
     def count(self) -> int:
         """How many roots lie inside."""
-        return round(float(sum(side.increments.imag.sum() for side in self.sides)) / (2 * np.pi))
+        turns = round(float(sum(side.increments.imag.sum() for side in self.sides)) / (2 * np.pi))
+        if turns < 0:
+            raise ConfigurationError(
+                "the determinant has poles in the region: an algebraic loop closes there; avoid it."
+            )
+        return turns
 
     @property
     def centre(self) -> complex:
@@ -158,33 +163,21 @@ def _whole(curve: _LogDeterminant, region: Region) -> _Part:
     a, b = complex(region.left, region.bottom), complex(region.right, region.bottom)
     c, d = complex(region.right, region.top), complex(region.left, region.top)
     try:
-        part = _Part(region, (curve.between(a, b), curve.between(b, c), curve.between(c, d), curve.between(d, a)))
+        return _Part(region, (curve.between(a, b), curve.between(b, c), curve.between(c, d), curve.between(d, a)))
     except _EdgeError:
         raise ConfigurationError("a root lies on the edge of the region; move the edge a little.") from None
-    if part.count < 0:
-        raise ConfigurationError("the determinant has poles in the region: an algebraic loop closes there; avoid it.")
-    return part
-
-
-def count_roots(matrix: Matrix, region: Region, *, spacing: float) -> int:
-    """How many roots of det N(s) lie in the region, by the argument principle.
-
-    `spacing` is where refinement starts: a distance over which det N(s) turns by a moderate angle away from roots.
-    """
-    return _whole(_LogDeterminant(matrix, spacing), region).count
 
 
 def roots_in(matrix: Matrix, region: Region, *, spacing: float) -> ComplexArray:
-    """All roots of det N(s) in the region, sorted by real part, rightmost first; multiple ones repeated."""
+    """All roots of det N(s) in the region, sorted by real part, rightmost first; multiple ones repeated.
+
+    `spacing` is where refinement starts: a distance over which det N(s) turns by a moderate angle away from roots.
+    """
     curve = _LogDeterminant(matrix, spacing)
     pending, found = [(_whole(curve, region), 0)], []
     while pending:
         part, depth = pending.pop()
         count = part.count
-        if count < 0:
-            raise ConfigurationError(
-                "the determinant has poles in the region: an algebraic loop closes there; avoid it."
-            )
         if count == 0:
             continue
         if count == 1:
@@ -264,23 +257,19 @@ def follow(family: Callable[[float], Matrix], pairs: Sequence[Pair]) -> list[Pai
     scale = max((abs(s) for s, _ in pairs), default=0.0)
     while theta < 1 and found:
         step = min(step, 1 - theta)
+        passing = False
         with np.errstate(all="ignore"):  # a search that leaves the range of numbers has failed, and is made shorter
-            moved = _moved(family(theta + step), found, scale)
-        if moved is not None:
-            found, theta, step = moved, theta + step, 2 * step
-        elif step > SHORTEST:
+            moved = _moved(family(theta + step), found, scale, passing=False)
+            if moved is None and step <= SHORTEST:
+                moved, passing = _moved(family(theta + step), found, scale, passing=True), True
+        if moved is None:
             step /= 2
         else:
-            with np.errstate(all="ignore"):
-                found, theta = _moved(family(theta + step), found, scale, passing=True), theta + step
+            found, theta, step = moved, theta + step, step if passing else 2 * step
     return found
 
 
-@overload
-def _moved(matrix: Matrix, pairs: list[Pair], scale: float) -> list[Pair] | None: ...
-@overload
-def _moved(matrix: Matrix, pairs: list[Pair], scale: float, *, passing: Literal[True]) -> list[Pair]: ...
-def _moved(matrix: Matrix, pairs: list[Pair], scale: float, *, passing: bool = False) -> list[Pair] | None:
+def _moved(matrix: Matrix, pairs: list[Pair], scale: float, *, passing: bool) -> list[Pair] | None:
     """All roots at the next θ; None (`passing`: an error) where one moved too far to be sure, or two became one."""
     found: list[Pair] = []
     for number, (s, v) in enumerate(pairs):

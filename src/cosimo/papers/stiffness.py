@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Link, System
-from cosimo.papers.laplace import Delay, LaplaceModel, block_diagonal, held_signals
+from cosimo.papers.laplace import Delay, LaplaceModel, held_signals, normalised
 from cosimo.papers.roots import upper_pairs
 from cosimo.units import Mechanical
 
@@ -53,8 +54,9 @@ class DynamicStiffness:
         self.system, self.step = system, step
         self.units = mechanical_units(system)
         self.laplace = LaplaceModel(system, step, delay=delay, delays=delays)
-        self.coordinates = tuple(_coordinates(self.units))
-        self._parts = {letter: _side_by_side(self.units, letter) for letter in _LETTERS}
+        self.coordinates = tuple(Coordinate(name, i) for name, unit in self.units.items() for i in range(len(unit.M)))
+        letters = ("M", "C", "K", "B", "displacement", "velocity", "acceleration", "direct")
+        self._parts = {a: block_diag(*(getattr(unit, a) for unit in self.units.values())) for a in letters}
 
     def transfer(self, target: str, s: Any) -> ComplexArray:
         """D(s) of the connection into the input `target`."""
@@ -89,11 +91,8 @@ class DynamicStiffness:
     def eigenpairs(self) -> tuple[EigenPair, ...]:
         """(λ_i, w_i) with G_t(λ_i) w_i = 0, slowest first (tamellin2022, Eq. 5)."""
         positions, _ = state_places(len(unit.M) for unit in self.units.values())
-        found = []
-        for pole, states in upper_pairs(self.laplace.coupled.A):
-            shape = states[positions]
-            found.append(EigenPair(pole, shape / shape[np.abs(shape).argmax()]))
-        return tuple(found)
+        pairs = upper_pairs(self.laplace.coupled.A)
+        return tuple(EigenPair(pole, normalised(states[positions])) for pole, states in pairs)
 
     def _assemble(self, s: ComplexArray, held: Any) -> ComplexArray:
         p, z = self._parts, s[..., None, None]
@@ -103,9 +102,6 @@ class DynamicStiffness:
             seen = np.linalg.solve(np.eye(L.shape[-2]) - L @ p["direct"], seen)
         G: ComplexArray = z * z * p["M"] + z * p["C"] + p["K"] - p["B"] @ seen
         return G
-
-
-_LETTERS = ("M", "C", "K", "B", "displacement", "velocity", "acceleration", "direct")
 
 
 def mechanical_units(system: System) -> dict[str, Mechanical]:
@@ -118,16 +114,6 @@ def mechanical_units(system: System) -> dict[str, Mechanical]:
             )
         found[name] = unit
     return found
-
-
-def _coordinates(units: Mapping[str, Mechanical]) -> Iterator[Coordinate]:
-    for name, unit in units.items():
-        for index in range(len(unit.M)):
-            yield Coordinate(name, index)
-
-
-def _side_by_side(units: Mapping[str, Mechanical], letter: str) -> Array:
-    return block_diagonal([getattr(unit, letter) for unit in units.values()])
 
 
 # ---- where a compensator acts and what it sees (tamellin2022, Eqs. 24 and 47) ----------------------------------------
@@ -214,47 +200,32 @@ def available_forces(stiffness: DynamicStiffness) -> tuple[Force, ...]:
 
     For the two-mass system Eq. 24, for the four-mass system Eq. 47, for the motor richiedei2024, Eq. 13.
     """
-    visible = {name: tuple(_visible(stiffness.system, name)) for name in stiffness.units}
-    rows = perturbed(stiffness)
-    return tuple(
-        Force((Placement(coordinate),), visible[coordinate.unit])
-        for coordinate, row in zip(stiffness.coordinates, rows, strict=True)
-        if row
-    )
-
-
-def perturbed(stiffness: DynamicStiffness) -> list[bool]:
-    """Which rows of ΔG_c(s) are not zero, looked at where D(s) is far from 1."""
+    # Rows of ΔG_c(s) that are not zero, looked at where D(s) is far from 1.
     points = np.exp(1j * np.array([0.3, 1.1, 2.0])) / stiffness.step
     size = np.abs(stiffness.perturbation(points)).max(axis=(0, 2))
     whole = np.abs(stiffness.cosimulated(points)).max(axis=(0, 2))
-    return [bool(part > 1e-12 * total) for part, total in zip(size, whole, strict=True)]
+    visible = {name: tuple(_visible(stiffness, name)) for name in stiffness.units}
+    return tuple(
+        Force((Placement(coordinate),), visible[coordinate.unit])
+        for coordinate, part, total in zip(stiffness.coordinates, size, whole, strict=True)
+        if part > 1e-12 * total
+    )
 
 
-def _visible(system: System, name: str) -> Iterator[Signal]:
+def _visible(stiffness: DynamicStiffness, name: str) -> Iterator[Signal]:
     """The coordinates that a unit sees, in the order of the coordinates of all units."""
-    units = mechanical_units(system)
     arriving: dict[Coordinate, str] = {}
-    for link in system.incoming(name):
-        for coordinate in shown(units, link):
+    for link in stiffness.system.incoming(name):
+        for coordinate in _shown(stiffness.units, link):
             arriving.setdefault(coordinate, link.connection.target)
-    for other, unit in units.items():
-        for index in range(len(unit.M)):
-            coordinate = Coordinate(other, index)
-            if other == name:
-                yield Signal(coordinate)
-            elif coordinate in arriving:
-                yield Signal(coordinate, arriving[coordinate])
+    for coordinate in stiffness.coordinates:
+        if coordinate.unit == name or coordinate in arriving:
+            yield Signal(coordinate, None if coordinate.unit == name else arriving[coordinate])
 
 
-def shown(units: Mapping[str, Mechanical], link: Link) -> list[Coordinate]:
+def _shown(units: Mapping[str, Mechanical], link: Link) -> list[Coordinate]:
     """The coordinates of the sender that a connection can show: the one it carries, or, of a force, all."""
     unit, row = units[link.source.unit], link.source.index
-    carried = {
-        int(i)
-        for part in (unit.displacement, unit.velocity, unit.acceleration)
-        for i in np.flatnonzero(part[row]).tolist()
-    }
-    entries = sum(int(np.count_nonzero(part[row])) for part in (unit.displacement, unit.velocity, unit.acceleration))
-    motion = entries == 1 and not unit.direct[row].any()
-    return [Coordinate(link.source.unit, i) for i in (sorted(carried) if motion else range(len(unit.M)))]
+    carried = np.concatenate([np.flatnonzero(p[row]) for p in (unit.displacement, unit.velocity, unit.acceleration)])
+    motion = len(carried) == 1 and not unit.direct[row].any()
+    return [Coordinate(link.source.unit, i) for i in (carried.tolist() if motion else range(len(unit.M)))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +12,11 @@ from cosimo import masters
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.papers import Picture
-from cosimo.papers.mechanics import Motion, cosimulated_motion, coupling_signal, energy
+from cosimo.papers.mechanics import Motion, cosimulated_motion, coupling_signal
 from cosimo.papers.mechanics_figures import (
     DISCRETE_EXACT,
     DISCRETE_MONOLITHIC,
     IMAGINARY,
-    LABELS,
     LINES,
     REAL,
     SignalHistory,
@@ -24,11 +24,10 @@ from cosimo.papers.mechanics_figures import (
     draw_histories,
     draw_latent_roots,
     draw_primary_poles,
-    end_of,
 )
 from cosimo.papers.stiffness import DynamicStiffness
 from cosimo.papers.tamellin2022 import CASES, COUNT, Case, RandomOutcome, forced_response, free_evolution, random_study
-from cosimo.reporting.pictures import BLUE, DARK, VERMILION, legend, letter, panels
+from cosimo.reporting.pictures import BLUE, DARK, VERMILION, draw_panels, legend, letter, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,22 +73,18 @@ def motions(case: Case, scenario: Callable[[Case], tuple[Motion, Motions]]) -> M
 
 def primary_poles(*keys: str, compensated: bool = True) -> Figure:
     """Figs. 3, 7, 9 and 20: primary poles, one panel per case."""
-    figure, axes = panels(1, len(keys), size=(2.6 + 4.6 * len(keys), 4.8))
-    for number, key in enumerate(keys):
-        draw_primary_poles(axes[number], CASES[key].assignment(), compensated=compensated)
-        title = _title(key)
-        axes[number].set_title(letter(number, title) if len(keys) > 1 else title)
-    legend(figure, axes[0], columns=3)
-    return figure
+    found = {
+        _title(key): partial(draw_primary_poles, assignment=CASES[key].assignment(), compensated=compensated)
+        for key in keys
+    }
+    return draw_panels(found, size=(2.6 + 4.6 * len(keys), 4.8), columns=3)
 
 
 def latent_roots(*, compensated: bool) -> Figure:
     """Figs. 4 and 8: all roots around the origin, undamped two-mass system."""
-    figure, (axes,) = panels(1, 1, size=(7.2, 4.8))
-    draw_latent_roots(axes, CASES["undamped 1 ms"].assignment(), compensated=compensated)
-    axes.set_title(_title("undamped 1 ms"))
-    legend(figure, axes, columns=3)
-    return figure
+    key = "undamped 1 ms"
+    draw = partial(draw_latent_roots, assignment=CASES[key].assignment(), compensated=compensated)
+    return draw_panels({_title(key): draw}, size=(7.2, 4.8), columns=3)
 
 
 def pole_sweep(*, points: int = 51) -> Figure:
@@ -131,27 +126,23 @@ def _critical(axes: Axes, step: float) -> None:
 def histories(key: str, found: Motions) -> Figure:
     """Figs. 11, 14, 16 and 22: the two coupling signals over the run, and at its end."""
     case = CASES[key]
-    system = case.build()
     coordinate, force = (2, "left.f") if key == "four-mass" else (1, "one.f")
-    name, time = f"$x_{coordinate + 1}$", found["exact"].time
-    signals = [
-        SignalHistory(name, "m", {kind: motion.positions[:, coordinate] for kind, motion in found.items()}),
-        SignalHistory("$f_c$", "N", {kind: coupling_signal(system, motion, force) for kind, motion in found.items()}),
-    ]
-    return draw_histories(time, signals, (end_of(time) - MAGNIFIED, end_of(time)))
+    positions = {kind: motion.positions[:, coordinate] for kind, motion in found.items()}
+    forces = {kind: coupling_signal(case.build(), motion, force) for kind, motion in found.items()}
+    signals = [SignalHistory(f"$x_{coordinate + 1}$", "m", positions), SignalHistory("$f_c$", "N", forces)]
+    return draw_histories(found["exact"].time, signals, MAGNIFIED)
 
 
 def energies(cases: dict[str, Motions]) -> Figure:
     """Figs. 12, 15, 17 and 21: the mechanical energy, one panel per case."""
-    figure, axes = panels(1, len(cases), size=(3.3 + 3.9 * len(cases), 3.9))
-    for number, (key, found) in enumerate(cases.items()):
-        system = CASES[key].build()
-        # As in the paper the monolithic energy is left out: it lies over the exact one.
-        shown = {kind: energy(system, motion) for kind, motion in found.items() if kind != "monolithic"}
-        draw_energy(axes[number], found["exact"].time, shown)
-        axes[number].set_title(letter(number, _title(key)) if len(cases) > 1 else _title(key))
-    legend(figure, axes[0])
-    return figure
+    # As in the paper the monolithic energy is left out: it lies over the exact one.
+    drawings = {
+        _title(key): partial(
+            draw_energy, CASES[key].build(), {kind: m for kind, m in found.items() if kind != "monolithic"}
+        )
+        for key, found in cases.items()
+    }
+    return draw_panels(drawings, size=(3.3 + 3.9 * len(cases), 3.9))
 
 
 def random_systems(study: Sequence[RandomOutcome]) -> Figure:
@@ -165,11 +156,11 @@ def random_systems(study: Sequence[RandomOutcome]) -> Figure:
     for (name, (errors, radii)), (shift, color) in zip(results.items(), ((-0.2, VERMILION), (0.2, BLUE)), strict=True):
         unstable = radii > 1
         label = f"co-simulated {name}: {unstable.sum()} of {len(study)} unstable"
-        _bars(axes, number + shift, errors, color, label)
+        axes.bar(number + shift, np.minimum(errors, CUT), width=0.4, color=color, label=label)
         for at, error in zip((number + shift)[unstable], errors[unstable], strict=True):
             _over_bar(axes, at, error, "*" if error <= CUT else f"* {_power(error)}", color)
         averages = np.array([errors.mean(), np.median(errors)])
-        _bars(summary, np.arange(2.0) + shift, averages, color)
+        summary.bar(np.arange(2.0) + shift, np.minimum(averages, CUT), width=0.4, color=color)
         for at, error in zip(np.arange(2.0) + shift, averages, strict=True):
             _over_bar(summary, at, error, f"{error:.2g}" if error <= CUT else _power(error), DARK)
     least = min(float(errors.min()) for errors, _ in results.values())
@@ -183,20 +174,9 @@ def random_systems(study: Sequence[RandomOutcome]) -> Figure:
     return figure
 
 
-def _bars(axes: Axes, places: Array, heights: Array, color: str, label: str | None = None) -> None:
-    """Bars, cut where the view would have to be stretched too far."""
-    axes.bar(places, np.minimum(heights, CUT), width=0.4, color=color, label=label)
-
-
 def _over_bar(axes: Axes, place: float, height: float, text: str, color: str) -> None:
-    style: dict[str, Any] = {
-        "ha": "center",
-        "va": "bottom",
-        "textcoords": "offset points",
-        "fontsize": 8,
-        "rotation": 90,
-    }
-    axes.annotate(text, (place, min(height, CUT)), xytext=(0, 2), color=color, **style)
+    style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "rotation": 90, "color": color}
+    axes.annotate(text, (place, min(height, CUT)), xytext=(0, 2), textcoords="offset points", **style)
 
 
 def _power(value: float) -> str:
@@ -220,13 +200,8 @@ WINDOW = 0.2
 PAPERS = ("without compensation", "with compensation")
 FROM_MONOLITHIC = (*PAPERS, DISCRETE_MONOLITHIC)
 FROM_EXACT = (*PAPERS, "monolithic", DISCRETE_EXACT)
-LABELS_HERE = LABELS | {
-    "monolithic": "monolithic run",
-    "with compensation": "with the papers' compensator",
-    "without compensation": "without compensation",
-    DISCRETE_MONOLITHIC: DISCRETE_MONOLITHIC,
-    DISCRETE_EXACT: DISCRETE_EXACT,
-}
+LABELS_HERE = {"monolithic": "monolithic run", "with compensation": "with the papers' compensator"}
+"""How solutions are called, where that differs from their names."""
 
 
 def discrete_design(cases: Mapping[str, Case]) -> Figure:
@@ -240,7 +215,7 @@ def discrete_design(cases: Mapping[str, Case]) -> Figure:
             number = row * len(cases) + column
             axis = axes[number]
             for kind in kinds:
-                axis.plot(*error_over_time(runs[kind], reference), label=LABELS_HERE[kind], **LINES[kind])
+                axis.plot(*error_over_time(runs[kind], reference), label=LABELS_HERE.get(kind, kind), **LINES[kind])
             axis.set_title(letter(number, f"two-mass {case.name}"))
             axis.set(yscale="log", xlim=(0.0, case.stop))
             if column == 0:
@@ -256,12 +231,11 @@ def designed_motions(case: Case) -> tuple[Motion, dict[str, Motion]]:
     exact, runs = free_evolution(case)
     system, steps = case.build(), round(case.stop / case.step)
     plain = masters.jacobi_early_read(system, case.step)
-    targets: tuple[tuple[str, Literal["monolithic", "exact"]], ...] = (
-        (DISCRETE_MONOLITHIC, "monolithic"),
-        (DISCRETE_EXACT, "exact"),
-    )
-    for name, target in targets:
-        runs[name] = cosimulated_motion(system, compensate(system, plain, target=target).master, steps)
+    for name, design in (
+        (DISCRETE_MONOLITHIC, compensate(system, plain, target="monolithic")),
+        (DISCRETE_EXACT, compensate(system, plain, target="exact")),
+    ):
+        runs[name] = cosimulated_motion(system, design.master, steps)
     return exact, runs
 
 

@@ -6,7 +6,7 @@ so that a copy in grey remains readable. matplotlib is loaded when something is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,18 @@ def panels(rows: int, columns: int, *, size: tuple[float, float], **options: Any
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(axes.ravel())
+
+
+def draw_panels(
+    drawings: Mapping[str, Callable[[Axes], None]], *, size: tuple[float, float], columns: int = 4, **options: Any
+) -> Figure:
+    """A row of panels, each drawn by its function below its title, and one legend above all."""
+    figure, axes = panels(1, len(drawings), size=size, **options)
+    for number, (panel, (title, draw)) in enumerate(zip(axes, drawings.items(), strict=True)):
+        draw(panel)
+        panel.set_title(letter(number, title) if len(axes) > 1 else title)
+    legend(figure, *axes, columns=columns)
+    return figure
 
 
 @contextmanager
