@@ -16,11 +16,13 @@ import pytest
 from cosimo.analysis import memory as remembering
 from cosimo.analysis.analysing import analyse
 from cosimo.analysis.critical import CriticalStep
-from cosimo.analysis.memory import Memory, default_folder
+from cosimo.analysis.memory import Memory
 from cosimo.analysis.recommendation import Recommendation
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Verdict
+from cosimo.core import storage
 from cosimo.core.master import Master
+from cosimo.core.storage import default_folder
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.formats.export import export_system
@@ -325,7 +327,7 @@ def test_a_folder_that_cannot_be_written(what: str, memory: Memory, monkeypatch:
 
 
 def test_where_verdicts_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(remembering.sys, "platform", "linux")
+    monkeypatch.setattr(storage.sys, "platform", "linux")
     monkeypatch.setenv("COSIMO_CACHE", str(tmp_path))
     assert default_folder() == tmp_path
     for off in ("off", "OFF"):
@@ -337,7 +339,7 @@ def test_where_verdicts_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_folder() == tmp_path / "home" / ".cache" / "cosimo" / "verdicts"
-    monkeypatch.setattr(remembering.sys, "platform", "win32")
+    monkeypatch.setattr(storage.sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
     assert default_folder() == tmp_path / "local" / "cosimo" / "verdicts"
 
@@ -364,8 +366,8 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_oldest_go_when_there_are_too_many(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "MOST", 4)
-    monkeypatch.setattr(remembering, "DROPPED", 2)
+    monkeypatch.setattr(storage, "MOST", 4)
+    monkeypatch.setattr(storage, "DROPPED", 2)
     assert memory.folder is not None
     chosen = [jacobi(SYSTEM, 0.1 + 0.01 * k) for k in range(5)]
     for age, master in enumerate(chosen[:4]):

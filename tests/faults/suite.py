@@ -50,6 +50,9 @@ row where it does not say more.
 
 ## What is not promised of a unit in the master's process
 
+An FMU that fails a first trial is isolated ([isolation.md](isolation.md)). What goes wrong later, with `--trust-units`,
+or in a unit written in Python, happens in the master's process.
+
 A unit that is not isolated shares all of the process, and what it does there can only be noticed where it asks the C
 library for it. `_exit`, `quick_exit`, `exec`, signal handlers and copies of the process (`fork`) are noticed when the
 libraries in the FMU's archive call them by name. Not noticed are system calls of their own, the same calls made by
@@ -66,7 +69,7 @@ the fault to the end of the command, on the clock on the wall, the longest of al
 fault has no moment, or the run goes to its end. After a kill −9 nobody is left to remove the extracted FMU; the next
 process that extracts one removes it, and that is what is judged there. *In-process* units live in the master's
 process, *isolated* ones in their own ([isolation.md](isolation.md)), those in a *sandbox* also without network and
-files ([security.md](security.md)).
+files ([security.md](security.md)). No first trials are made: in-process rows are measured with `--trust-units`.
 
 Measured on {machine}; load while measuring {load}. {summary}
 

@@ -24,7 +24,7 @@ from cosimo.core.result import Result
 from cosimo.formats.results import read_result
 
 IN_PROCESS, ISOLATED, SANDBOX = "in-process", "isolated", "sandbox"
-OPTIONS = {IN_PROCESS: (), ISOLATED: ("--isolate",), SANDBOX: ("--sandbox",)}
+OPTIONS = {IN_PROCESS: ("--trust-units",), ISOLATED: ("--isolate",), SANDBOX: ("--sandbox",)}
 STEP, STOP = 0.01, 2.0
 FLUSH = 1.25
 """Seconds between two flushes, and between two returns of the kernel."""

@@ -69,7 +69,7 @@ def scenario(folder: Path, fmu: Path, fault: str = "", at: float = 0.0) -> str:
 )
 def test_a_unit_that_ends_the_process(words: tuple[str, ...], fmu: Path, tmp_path: Path) -> None:
     verb, *options = words
-    found = cosimo(tmp_path, verb, scenario(tmp_path, fmu, "exit"), *options, "--json")
+    found = cosimo(tmp_path, verb, scenario(tmp_path, fmu, "exit"), *options, "--trust-units", "--json")
     assert found.returncode == 4
     assert "cosimo: sick · doStep · t = 0 s · – · the unit ended the process (exit code 0)" in found.stderr
     fields = json.loads(found.stdout)
@@ -88,18 +88,19 @@ def test_a_unit_that_crashes_or_hangs_while_it_is_identified(
     assert f"cosimo: sick · doStep · t = 0.02 s · – · {cause}" in found.stderr
 
 
-def test_a_working_directory_that_is_gone(fmu: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--trust-units", "--isolate"])
+def test_a_working_directory_that_is_gone(option: str, fmu: Path, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     path = tmp_path / scenario(tmp_path, fmu)
-    line = f'cd "{folder}" && rmdir "{folder}" && exec "{sys.executable}" -m cosimo.cli run "{path}"'
+    line = f'cd "{folder}" && rmdir "{folder}" && exec "{sys.executable}" -m cosimo.cli run "{path}" {option}'
     found = processes.run(["sh", "-c", line], capture_output=True, text=True, timeout=300, check=False)
     assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stderr
 
 
 def test_a_unit_that_crashes_when_it_is_freed(fmu: Path, tmp_path: Path) -> None:
-    found = cosimo(tmp_path, "analyse", scenario(tmp_path, fmu, "crash_free"))
+    found = cosimo(tmp_path, "analyse", scenario(tmp_path, fmu, "crash_free"), "--trust-units")
     assert found.returncode == 4
     assert "cosimo: sick · free · t = " in found.stderr
 

@@ -8,18 +8,13 @@ outputs of this system, and does not contradict itself (`Verdict.from_brief`).
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import sys
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosimo.core.document import plain
 from cosimo.core.master import Master
-from cosimo.core.storage import replacing
+from cosimo.core.storage import Answers
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import MASTERS
@@ -27,78 +22,36 @@ from cosimo.masters import MASTERS
 if TYPE_CHECKING:
     from cosimo.analysis.verdict import Verdict
 
-ENVIRONMENT = "COSIMO_CACHE"
-"""A folder for the memory, or "off"."""
 FORMAT = 1
 """Changed with what entries mean."""
-MOST, DROPPED = 5000, 1000
-"""Entries that are kept, and how many of the oldest go when there are more."""
-LARGEST = 1_000_000
-"""Bytes of an entry that is still read."""
-
-
-def default_folder() -> Path | None:
-    """The folder of the user's cache; None where there is none to be had or it was switched off."""
-    said = os.environ.get(ENVIRONMENT, "")
-    if said:
-        return None if said.lower() == "off" else Path(said)
-    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    try:
-        return Path(base or Path.home() / ".cache") / "cosimo" / "verdicts"
-    except RuntimeError:  # nobody's home
-        return None
 
 
 class Memory:
     """Remembered verdicts in a folder; without one nothing is remembered."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or default_folder()
+        self._answers = Answers(folder)
+        self.folder = self._answers.folder
 
     def remember(self, verdict: Verdict, system: System, master: Master, start: float) -> None:
         """Keep the short form of a verdict."""
         key = _key(system, master, start, verdict.horizon, verdict.target)
-        if self.folder is None or key is None:
-            return
-        text = json.dumps({"key": key, "verdict": plain(verdict.brief())}, sort_keys=True, allow_nan=False)
-        path = self._path(key)
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, unique=True) as new:
-                new.write_text(text, encoding="utf-8")
-            self._prune()
+        if key is not None:
+            self._answers.remember(key, {"verdict": plain(verdict.brief())})
 
     def recall(self, system: System, master: Master, start: float, horizon: float, target: float) -> Verdict | None:
         """The verdict on just this coupling; None where there is none that can be believed."""
         key = _key(system, master, start, horizon, target)
-        if self.folder is None or key is None:
+        entry = None if key is None else self._answers.recall(key)
+        if entry is None:
             return None
-        path = self._path(key)
-        try:
-            if path.stat().st_size > LARGEST:
-                return None
-            entry = json.loads(path.read_text(encoding="utf-8"))
-            if entry["key"] != key:
-                return None
-            from cosimo.analysis.verdict import Verdict  # a run of which nothing is remembered does not load it
+        from cosimo.analysis.verdict import Verdict  # a run of which nothing is remembered does not load it
 
+        try:
             verdict = Verdict.from_brief(entry["verdict"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return verdict if _is_about(verdict, system, master, horizon, target) else None
-
-    def _path(self, key: dict[str, Any]) -> Path:
-        assert self.folder is not None
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        return self.folder / f"{digest[:32]}.json"
-
-    def _prune(self) -> None:
-        assert self.folder is not None
-        entries = [entry for entry in os.scandir(self.folder) if entry.name.endswith(".json")]
-        if len(entries) > MOST:
-            for entry in sorted(entries, key=lambda e: e.stat().st_mtime)[:DROPPED]:
-                with suppress(OSError):
-                    os.unlink(entry.path)
 
 
 def _key(system: System, master: Master, start: float, horizon: float, target: float) -> dict[str, Any] | None:

@@ -50,6 +50,7 @@ from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
+from cosimo.units.fmi.first_trial import decided_isolation
 
 STEPS = 1000
 """Parts of the horizon that units are identified at unless a step is known."""
@@ -137,7 +138,8 @@ class Model:
         self.system, self.start, self._asked = system, start, horizon
         self.known = all(unit.linear() is not None for unit in system.units.values())
         self.step = self._first_step(step)
-        self.notes: list[str] = []
+        with decided_isolation(system.units, start, dict.fromkeys(system.units, self.step)):
+            self.notes = [f"unit '{name}' {unit.notice}" for name, unit in system.units.items() if unit.notice]
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: LocalSystem | None = None
         self.linearisation = Linearisation(

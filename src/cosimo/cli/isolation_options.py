@@ -35,6 +35,9 @@ class IsolationOptions(OptionGroup):
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Isolate all FMUs, without network, processes, or files but their own.")
     ] = False
+    trust_units: Annotated[
+        bool, typer.Option("--trust-units", help="Run FMUs in this process without trying them in another one first.")
+    ] = False
     unit_timeout: Annotated[float | None, typer.Option(help="Seconds that one call of a unit may take.")] = None
     unit_memory: Annotated[float | None, typer.Option(help="Megabytes that an isolated unit may take.")] = None
     last: ClassVar[bool] = True
@@ -62,6 +65,11 @@ class IsolationOptions(OptionGroup):
 
     def require(self) -> None:
         """Refuse what contradicts itself or cannot be had on this machine."""
+        if self.trust_units and ALL in self.names:
+            raise ConfigurationError(
+                "--trust-units keeps FMUs in this process, --isolate alone and --sandbox put all of them into others; "
+                "give one of these."
+            )
         if self.unit_memory is not None and not self.names:
             raise ConfigurationError("--unit-memory limits isolated units only; give --isolate as well.")
         if self.names or self.unit_timeout is not None:
@@ -128,6 +136,9 @@ def isolate_units(system: System) -> None:
     for name, fmu in fmus.items():
         if fmu.isolation is not None or ALL in options.names or name in options.names:
             fmu.isolation = replace(options.refine(fmu.isolation or Isolation()), log=logs.get(name))
+        if fmu.trial is not None:
+            tried = fmu.isolation is None and not options.trust_units
+            fmu.trial = replace(fmu.trial, log=logs.get(name)) if tried else None
 
 
 def log_files(output: Path, units: Iterable[str]) -> dict[str, Path]:

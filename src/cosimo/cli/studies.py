@@ -140,7 +140,7 @@ def sweep(
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
     described = master.scenario(system)
     points = _points(vary or [], sample or [], runs, seed, sampling)
-    origin = described.provenance["scenario"]
+    origin, units = described.provenance["scenario"], described.system.units
     study = Study(
         origin["system"],
         points,
@@ -153,7 +153,7 @@ def sweep(
         reference=reference,
         stop_on_divergence=stop_on_divergence,
         target=described.target,
-        isolation={n: u.isolation for n, u in described.system.units.items() if isinstance(u, Fmu) and u.isolation},
+        isolation={n: u.isolation for n, u in units.items() if isinstance(u, Fmu) and (u.isolation or not u.trial)},
     )
     with show_on_terminal(StudyProgress()) as report:
         found = run_study(

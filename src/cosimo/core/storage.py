@@ -8,12 +8,15 @@ with the process, however that ends; a library that keeps lock files beside the 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cosimo.core.errors import OutputError
 
@@ -37,11 +40,12 @@ def writing(path: Path, remedy: str | Callable[[], str], *, what: str = "results
 
 
 @contextmanager
-def replacing(path: Path, *, unique: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, unique: bool = False, durable: bool = True) -> Iterator[Path]:
     """A new file to write beside `path`; it is brought to the disk and takes its place at the end of the block.
 
     It is called `<path>.new`, or has a name of its own where several processes may write at once (`unique`). Where
-    anything fails, `path` stays as it was and nothing is left beside it.
+    anything fails, `path` stays as it was and nothing is left beside it. Without `durable` it does not wait for the
+    disk: a loss of power may take what can be had again.
     """
     new = path.with_name(path.name + ".new")
     if unique:
@@ -50,9 +54,11 @@ def replacing(path: Path, *, unique: bool = False) -> Iterator[Path]:
         new = Path(name)
     try:
         yield new
-        bring_to_disk(new)
+        if durable:
+            bring_to_disk(new)
         os.replace(new, path)
-        bring_names_to_disk(path.parent)
+        if durable:
+            bring_names_to_disk(path.parent)
     finally:
         new.unlink(missing_ok=True)
 
@@ -100,3 +106,75 @@ def file_digest(path: Path) -> str:
 def _digest_of(path: Path, modified: int, size: int, number: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---- answers that are remembered from one process to the next --------------------------------------------------------
+
+
+ENVIRONMENT = "COSIMO_CACHE"
+"""A folder for remembered answers, or "off"."""
+MOST, DROPPED = 5000, 1000
+"""Answers that are kept, and how many of the oldest go when there are more."""
+LARGEST = 1_000_000
+"""Bytes of an answer that is still read."""
+
+
+def default_folder() -> Path | None:
+    """The folder of the user's cache; None where there is none to be had or it was switched off."""
+    said = os.environ.get(ENVIRONMENT, "")
+    if said:
+        return None if said.lower() == "off" else Path(said)
+    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(base or Path.home() / ".cache") / "cosimo" / "verdicts"
+    except RuntimeError:  # nobody's home
+        return None
+
+
+class Answers:
+    """Answers in a folder, found by what they are about (`key`); without a folder nothing is remembered.
+
+    Nothing fails because of them: what cannot be read or written is as good as not there, and an answer is given only
+    where it was written for just this key.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or default_folder()
+
+    def remember(self, key: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Keep an answer of plain data."""
+        if self.folder is None:
+            return
+        text = json.dumps({"key": key, **answer}, sort_keys=True, allow_nan=False)
+        path = self._path(key)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path, unique=True, durable=False) as new:
+                new.write_text(text, encoding="utf-8")
+            self._prune()
+
+    def recall(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer to just this; None where there is none."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            if path.stat().st_size > LARGEST:
+                return None
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            return entry if entry["key"] == key else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        assert self.folder is not None
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        return self.folder / f"{digest[:32]}.json"
+
+    def _prune(self) -> None:
+        assert self.folder is not None
+        entries = [entry for entry in os.scandir(self.folder) if entry.name.endswith(".json")]
+        if len(entries) > MOST:
+            for entry in sorted(entries, key=lambda e: e.stat().st_mtime)[:DROPPED]:
+                with suppress(OSError):
+                    os.unlink(entry.path)

@@ -211,6 +211,8 @@ class Unit(ABC):
     """Only one live instance per process."""
     isolated: bool = False
     """Its instances live in processes of their own."""
+    notice: str = ""
+    """What the user of a run should know of it from the start."""
     provides_directional_derivatives: bool = False
     """Its instances give derivatives of outputs with respect to inputs and states (`directional_derivative`)."""
     suggested_step: float | None = None

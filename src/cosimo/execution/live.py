@@ -60,7 +60,7 @@ class Live:
         self.not_finite: dict[str, tuple[float, float]] = {}
         self.timeline = timeline(system, master)
         self.instances: dict[str, Instance] = {}
-        self._notices: dict[str, float] = {}
+        self._notices = {f"unit '{name}' {u.notice}": start_time for name, u in system.units.items() if u.notice}
         try:
             for name, unit in system.units.items():
                 with self.guard(name, "instantiated", start_time):

@@ -20,10 +20,11 @@ from cosimo.core.system import System
 from cosimo.execution.adaptive import run_adaptive
 from cosimo.execution.checkpoints import CheckpointWriter, beside
 from cosimo.execution.checkpoints.fingerprints import fingerprint
-from cosimo.execution.checkpoints.self_test import require_states, saved_units
+from cosimo.execution.checkpoints.self_test import require_states, saved_units, step_sizes
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder
 from cosimo.execution.session import EqualSteps, recorded_names, watch_of
+from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 
 MOST_STEPS = 2.0**53  # beyond this, time stamps t0 + k·h could no longer be told apart
@@ -62,7 +63,7 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
 
     With `saved`, nothing on disk is touched before the macro step after it was made again and gave the same signals.
     """
-    with guarded(options.path):
+    with guarded(options.path), decided_isolation(system.units, options.start, step_sizes(system, master)):
         if options.adaptive is None:
             return _run_equal_steps(system, master, options, saved)
         if options.adaptive.kind == "doubling":
@@ -136,6 +137,7 @@ def _isolation(system: System) -> dict[str, dict[str, Any]]:
     isolations = {name: unit.isolation for name, unit in system.units.items() if isinstance(unit, Fmu)}
     plain = {name: asdict(isolation) for name, isolation in isolations.items() if isolation is not None}
     for fields in plain.values():
+        del fields["reason"]  # a notice of the run that was interrupted
         fields["log"] = None if fields["log"] is None else str(Path(fields["log"]).absolute())
     return plain
 

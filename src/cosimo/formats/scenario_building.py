@@ -296,14 +296,15 @@ def _fmu(name: str, table: FmuTable, source: Source, start_time: float, options:
         if near:
             raise UnknownNameError(f"FMU in '{path.parent}'", path.name, near)
     isolation = Isolation(timeout=table.timeout, memory=table.memory, sandbox=table.sandbox)
-    if not (table.isolate or table.sandbox) and (table.timeout or table.memory):
+    apart = table.sandbox or table.isolate in (True, "all")
+    if not apart and (table.timeout or table.memory):
         raise ConfigurationError("'timeout' and 'memory' limit isolated units only; add 'isolate = true'.")
     return Fmu(
         path,
         name=name,
         parameters=table.parameters,
         start=table.start,
-        isolate=isolation if table.isolate or table.sandbox else False,
+        isolate=isolation if apart else table.isolate,
         experiment=Experiment(start_time=start_time),
         options=options,
     )

@@ -79,7 +79,9 @@ class FmuTable(TomlTable):
     )
     logging: bool = Field(False, description="Ask the FMU for all its messages, not only errors.")
     validate_: bool = Field(True, description="Refuse a description that breaks the FMI standard.")
-    isolate: bool = Field(False, description="Run the FMU in a process of its own, which may crash or hang.")
+    isolate: bool | Literal["auto", "all", "none"] = Field(
+        "auto", description="Run the FMU in a process of its own; auto: if it does not get through a first trial there."
+    )
     sandbox: bool = Field(False, description="Isolated, and without network, other processes, or files but its own.")
     timeout: float | None = Field(None, gt=0, description="isolated: seconds that one call of the FMU may take.")
     memory: float | None = Field(None, gt=0, description="isolated: megabytes that the FMU may take.")

@@ -54,8 +54,9 @@ class Runner:
     """Makes the runs of one study; close it to release the FMUs."""
 
     def __init__(self, study: Study) -> None:
-        self.study, self.reserve = study, Reserve()
+        self.reserve = Reserve()
         self.recipe = Recipe(study, self.reserve)
+        self.study = self.recipe.decide_isolation()
         self.measures = find_measures(study.measures, self.recipe.nominal)
         self.note = ""
         self._tested = False

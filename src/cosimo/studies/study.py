@@ -15,7 +15,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,10 +27,12 @@ from cosimo.core.master import Master
 from cosimo.core.storage import file_digest
 from cosimo.core.system import Source, System
 from cosimo.core.unit import Unit
+from cosimo.execution.checkpoints.self_test import step_sizes
 from cosimo.execution.recording import choose
 from cosimo.formats.loading import SUFFIXES, Loaded, load
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.designs import Design, Points
+from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.instance import Reserve
 from cosimo.units.fmi.isolation import Isolation
@@ -108,8 +110,8 @@ class Study:
     Python units, inputs that nothing is connected to) and `"step"`, the macro step. `master`, `step`, `start` and
     `stop` are those of the source where they are None. `measures` are words (`measures.py`); `reference` is what
     `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file; `target` the
-    error that is small enough, for the trust of each run. `isolation`
-    says which FMUs of a file are kept apart, and how, instead of what the file says of them; rows are the same.
+    error that is small enough, for the trust of each run. `isolation` says which FMUs of a file are kept apart, and
+    how, or are not (None), instead of what the file says of them; rows are the same.
     """
 
     source: str | Path | System
@@ -123,7 +125,7 @@ class Study:
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
     target: float = 0.01
-    isolation: Mapping[str, Isolation] = field(default_factory=dict)
+    isolation: Mapping[str, Isolation | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.points, Points):
@@ -270,6 +272,21 @@ class Recipe:
             return system, self._master.with_step(step)
         return system, build_master(system, step, self._master)
 
+    def decide_isolation(self) -> Study:
+        """Make the first trials of FMUs, at the first point; the study with what they decided, wherever it is run."""
+        try:
+            system, master = self.build(self._study.table.values[0].tolist())
+        except ConfigurationError:  # the row of this point says so, and each run decides
+            return self._study
+        with decided_isolation(system.units, self.start, step_sizes(system, master)):
+            decided = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
+        for name, unit in decided.items():
+            nominal: Any = self.nominal.units[name]
+            nominal.isolation, nominal.trial = unit.isolation, unit.trial
+        if not isinstance(self._study.source, System):
+            self._study = replace(self._study, isolation={name: unit.isolation for name, unit in decided.items()})
+        return self._study
+
     def _load(self, settings: Mapping[str, float]) -> Loaded:
         source = self._study.source
         if isinstance(source, System):
@@ -278,7 +295,7 @@ class Recipe:
         for name, isolation in self._study.isolation.items():
             unit = loaded.system.units[name]
             assert isinstance(unit, Fmu)
-            unit.isolation = isolation
+            unit.isolation, unit.trial = isolation, None
         return loaded
 
     def _unit(self, unit: Unit, values: Mapping[str, float]) -> Unit:

@@ -37,11 +37,15 @@ def saved_units(master: Master) -> list[str]:
     return list(dict.fromkeys(op.unit for op in flatten(master.schedule.operations) if isinstance(op, Save)))
 
 
+def step_sizes(system: System, master: Master) -> dict[str, float]:
+    """How far each unit steps at a time, in seconds."""
+    steps = (op for op in flatten(master.schedule.operations) if isinstance(op, Step))
+    return dict.fromkeys(system.units, master.step) | {op.unit: float(op.fraction) * master.step for op in steps}
+
+
 def require_states(system: System, master: Master, start: float, names: Iterable[str], *, as_bytes: bool) -> None:
     """Refuse units that restore something else than they saved; `as_bytes`: those that cannot be written, too."""
-    durations = {
-        op.unit: float(op.fraction) * master.step for op in flatten(master.schedule.operations) if isinstance(op, Step)
-    }
+    durations = step_sizes(system, master)
     mute: dict[str, str] = {}
     for name in names:
         unit = system.units[name]
@@ -49,7 +53,7 @@ def require_states(system: System, master: Master, start: float, names: Iterable
             continue
         if not (unit.can_restore or as_bytes):
             continue  # who restores states refuses it by name
-        found = _found(name, unit, start, durations.get(name, master.step), as_bytes)
+        found = _found(name, unit, start, durations[name], as_bytes)
         if isinstance(found, ConfigurationError):
             mute[name] = str(found)
         elif found is not None:

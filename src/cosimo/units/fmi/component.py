@@ -16,8 +16,8 @@ import types
 import typing
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -106,6 +106,18 @@ def missing(library: str, function: str) -> CosimoError:
 
 def _c_type(annotation: Any) -> Any:
     return typing.get_args(annotation)[0] if isinstance(annotation, types.UnionType) else annotation
+
+
+@contextmanager
+def in_some_folder(folder: Path) -> Iterator[None]:
+    """FMPy asks for the working directory; where this one was removed, it is `folder`."""
+    begun_in = here()
+    if not begun_in:
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        go_back(begun_in)
 
 
 class FMU2Library(FMU2Slave):  # type: ignore[misc]  # FMPy is not typed
@@ -260,21 +272,22 @@ class Component:
     def load(self, library: Path, folder: Path, token: str) -> None:
         """Load the library from the extracted `folder`."""
         kind = FMU2Library if self.version == 2 else FMU3Library
-        begun_in, self._threads = here(), _threads()
-        if not begun_in:
-            os.chdir(folder)  # FMPy asks for the working directory, and this one was removed
+        self._threads = _threads()
         try:
             # FMPy forms the path of an FMI 3.0 library from the identifier: give it the name of the file that is there.
             extra = {"libraryPath": str(library)} if self.version == 2 else {}
-            self._fmu = kind(
-                guid=token, modelIdentifier=library.stem, unzipDirectory=str(folder), instanceName=self.name, **extra
-            )
+            with in_some_folder(folder):
+                self._fmu = kind(
+                    guid=token,
+                    modelIdentifier=library.stem,
+                    unzipDirectory=str(folder),
+                    instanceName=self.name,
+                    **extra,
+                )
             bind_imports(folder)
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
             raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
-        finally:
-            go_back(begun_in)
 
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""

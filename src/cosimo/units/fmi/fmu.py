@@ -19,7 +19,7 @@ from cosimo.core.guarding import unwatched
 from cosimo.core.unit import Conversion, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import find_library, platforms, read_description
-from cosimo.units.fmi.isolation import Isolation, as_isolation
+from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
 from cosimo.units.fmi.variables import (
     SETTABLE,
     Value,
@@ -80,8 +80,9 @@ class Fmu(Unit):
 
     `parameters` and `start` give values by variable name: a number, a truth value or a text; for an array the name
     without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in messages.
-    `isolate` runs it in a process of its own (True, or an `Isolation` with limits or a sandbox); an FMU that allows one
-    instance per process is always run so, where the platform can.
+    `isolate` runs it in a process of its own (True, "all", or an `Isolation` with limits or a sandbox), in that of the
+    master (False, "none"), or there only after a first trial in another one ("auto", see `first_trial.py`); an FMU that
+    allows one instance per process always has its own, where the platform can.
     """
 
     reserve: Reserve | None = None
@@ -96,10 +97,12 @@ class Fmu(Unit):
         name: str | None = None,
         experiment: Experiment | None = None,
         options: FmuOptions | None = None,
-        isolate: bool | Isolation = False,
+        isolate: Isolate = "auto",
     ) -> None:
         self.path: Path = Path(path)
         self.isolation = as_isolation(isolate)
+        self.trial: Isolation | None = Isolation() if isolate == "auto" else None
+        """How it is kept apart if a first trial, which is still to be made, fails; None: there is none to make."""
         self.label = str(self.path)
         self.options = options or FmuOptions()
         self.experiment = experiment or Experiment()
@@ -171,6 +174,11 @@ class Fmu(Unit):
     def isolated(self) -> bool:  # type: ignore[override]
         """As `isolation` says."""
         return self.isolation is not None
+
+    @property
+    def notice(self) -> str:  # type: ignore[override]
+        """Why it was isolated, where nobody has asked for it."""
+        return self.isolation.reason if self.isolation is not None else ""
 
     @cached_property
     def discrete_inputs(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from cosimo.units.fmi.component import (
     FMU3Library,
     LazyFunctions,
     Log,
+    in_some_folder,
     missing,
     phase_of,
     status_label,
@@ -123,13 +124,14 @@ class IsolatedComponent(Component):
             raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
         self._require_alive()
         kind = FMU2Library if self.version == 2 else _Proxy3
-        self._fmu = kind(
-            guid=token,
-            modelIdentifier=library.stem,
-            unzipDirectory=str(folder),
-            instanceName=self.name,
-            libraryPath=str(part("isolation.so")),
-        )
+        with in_some_folder(folder):
+            self._fmu = kind(
+                guid=token,
+                modelIdentifier=library.stem,
+                unzipDirectory=str(folder),
+                instanceName=self.name,
+                libraryPath=str(part("isolation.so")),
+            )
         self._fmu._functions = _Functions(self._fmu, self._require_function)
 
     def _create(self, options: dict[str, Any]) -> None:

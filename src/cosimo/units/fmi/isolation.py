@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError
@@ -35,7 +35,7 @@ class Isolation:
     has. `sandbox`: without network, processes of its own, and all files but its own, read-only; needs bubblewrap.
     `readable`: further files or folders that a unit in a sandbox may read. `spin`: whether both sides look for each
     other's messages for a moment before they sleep; off, processors are left to others and each call costs more.
-    `log`: where a unit that failed leaves what it said.
+    `log`: where a unit that failed leaves what it said. `reason`: why it is kept apart, where nobody has asked for it.
     """
 
     timeout: float | None = None
@@ -44,6 +44,7 @@ class Isolation:
     readable: tuple[str, ...] = ()
     spin: bool = True
     log: Path | None = None
+    reason: str = ""
 
     def __post_init__(self) -> None:
         for what, value, measure in (("time", self.timeout, "seconds"), ("memory", self.memory, "megabytes")):
@@ -53,11 +54,15 @@ class Isolation:
                 )
 
 
-def as_isolation(asked: bool | Isolation) -> Isolation | None:
-    """What `Fmu(isolate=…)` means."""
+Isolate = bool | Literal["auto", "all", "none"] | Isolation
+"""What `Fmu(isolate=…)` takes: "auto", True or "all", False or "none", or how it is kept apart."""
+
+
+def as_isolation(asked: Isolate) -> Isolation | None:
+    """How an FMU is kept apart from the beginning; None where it is not."""
     if isinstance(asked, Isolation):
         return asked
-    return Isolation() if asked else None
+    return Isolation() if asked in (True, "all") else None
 
 
 def available() -> bool:
