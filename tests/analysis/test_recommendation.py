@@ -409,9 +409,12 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
     model.checked = lambda _: model
     found = judge_point(model, master, UnitSteps())
     assert (found.stable, found.robustness) == ((False, 0.0) if known else (True, 0.5))
-    assert recommending._seems_stable(model, master) is not known
+    sizes = SimpleNamespace(sizes=lambda steps: np.full((len(steps), 1), 1 + 5e-8))
+    monkeypatch.setattr(recommending, "EigenvalueSizes", lambda *_: sizes)
+    assert recommending._SeemsStable(model, [0.1])("jacobi", master) is not known
     for changed in ({"grows": True}, {"valid": False}):  # then the error alone decides, or a run
-        assert recommending._seems_stable(SimpleNamespace(**{**vars(model), **changed}), master)  # type: ignore[arg-type]
+        other: Any = SimpleNamespace(**{**vars(model), **changed})
+        assert recommending._SeemsStable(other, [0.1])("jacobi", master)
 
 
 @pytest.mark.parametrize(
@@ -497,7 +500,7 @@ class Fake:
 def searching(monkeypatch: pytest.MonkeyPatch, error: Any, full: Any = None) -> tuple[Fake, list[Point]]:
     fake = Fake(error, full)
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
-    monkeypatch.setattr(recommending, "_seems_stable", lambda *_: True)
+    monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
     return fake, usual_points(fake, Wanted(0.01), UnitSteps())  # type: ignore[arg-type]
 
 
@@ -559,7 +562,7 @@ def test_about_as_much_is_measured_from_the_cheapest(monkeypatch: pytest.MonkeyP
     """
     fake = Fake(lambda m: 0.005 if m.name.startswith("iterative") or m.step < 5 else 2.0)
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
-    monkeypatch.setattr(recommending, "_seems_stable", lambda *_: True)
+    monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
     found = usual_points(fake, Wanted(0.01), UnitSteps({"a": 1.0, "b": 0.2}, workers=2))  # type: ignore[arg-type]
     assert {(p.master.name.partition("(")[0], p.master.step) for p in found} == {("iterative", 5.0), ("jacobi", 2.0)}
 
@@ -602,7 +605,7 @@ def test_modes_that_are_gone_at_once_do_not_set_the_steps(monkeypatch: pytest.Mo
     fake.poles = np.array([-1.0 + 0j, -1e4])
     fake.instant = 1e3
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
-    monkeypatch.setattr(recommending, "_seems_stable", lambda *_: True)
+    monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
     found = usual_points(fake, Wanted(0.01), UnitSteps())  # type: ignore[arg-type]
     assert found[0].master.step == 10.0
 

@@ -52,7 +52,7 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     fastest = float(np.abs(spectrum.poles).max(initial=0.0)) or 1.0 / master.step
     grid = np.geomspace(min(1e-4 / fastest, master.step), max(100.0 / fastest, 10 * master.step), POINTS)
 
-    search = _Search(system, master, spectrum)
+    search = EigenvalueSizes(system, master, spectrum)
     values = search.sizes(grid)
     radius = values[:, 0]
     unstable = np.flatnonzero(~is_stable(radius) & ~np.isnan(radius))
@@ -79,19 +79,20 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     return CriticalStep(float(brentq(excess, grid[decaying[-1]], grid[first], rtol=1e-12)), searched)
 
 
-class _Search:
+class EigenvalueSizes:
     """The sizes of all eigenvalues of Φ at many steps, those of modes at rest left out."""
 
-    def __init__(self, system: System, master: Master, spectrum: Spectrum) -> None:
-        self.system, self.master, self.spectrum = system, master, spectrum
+    def __init__(self, system: System, master: Master, spectrum: Spectrum | None = None) -> None:
+        self._batch = Batch(system, master, series=False)
+        self._rest = (spectrum or Spectrum(self._batch.schedule.linear[0])).rest
 
     def sizes(self, steps: Array) -> Array:
         """(N, n), largest first; NaN at steps at which the master has no map (an iteration without fixed point)."""
-        maps = Batch(self.system, self.master, steps, series=False).maps
+        maps = self._batch.again(steps).maps
         known = np.isfinite(maps).all(axis=(-2, -1))
-        if self.spectrum.rest.count:
+        if self._rest.count:
             pairs = zip(maps[known], steps[known].tolist(), strict=True)
-            sizes = np.array([[moving_radius(one, self.spectrum.rest, h)] for one, h in pairs])
+            sizes = np.array([[moving_radius(one, self._rest, h)] for one, h in pairs])
         else:
             sizes = -np.sort(-np.abs(np.linalg.eigvals(maps[known])), axis=-1)
         found = np.full((len(steps), max(1, sizes.shape[-1])), np.nan)

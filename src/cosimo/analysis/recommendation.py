@@ -20,6 +20,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.critical import EigenvalueSizes
 from cosimo.analysis.limits import SWEEPS, orders
 from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
@@ -382,6 +383,7 @@ def _search(
     ready: list[tuple[float, float, int, Master]] = []
     promising: dict[str, float] = {}
     least: dict[str, float] = {}
+    stable = _SeemsStable(model, rungs)
     for rung, following in zip(rungs, [*rungs[1:], 0.0], strict=True):
         masters = list(usual_masters(model.system, rung))
         if not model.valid:
@@ -390,7 +392,7 @@ def _search(
         for number, master in enumerate(masters):
             kind, price = f"{master} {master.coupling}", master_cost(model, master, cost)
             least[kind] = price * rung
-            if rung > promising.get(kind, math.inf) or not _seems_stable(model, master):
+            if rung > promising.get(kind, math.inf) or not stable(kind, master):
                 continue
             try:
                 error = quick(master).worst
@@ -411,13 +413,29 @@ def _search(
             yield master, error
 
 
-def _seems_stable(model: Model, master: Master) -> bool:
-    """Where the model can be believed, whether Φ is stable; otherwise the run will tell."""
-    if not model.valid or model.grows:
-        return True
-    system = model.system if model.known else model.local.linear
-    try:
-        radius = Spectrum(LinearSystem(system, master)).moving_radius
-    except _FAILS:
-        return False
-    return bool(is_stable(radius, identified=not model.known))
+class _SeemsStable:
+    """Whether Φ is stable where the model can be believed, at all `rungs` of a kind at once; else the run will tell."""
+
+    def __init__(self, model: Model, rungs: Sequence[float]) -> None:
+        self._model, self._rungs = model, np.array(rungs)
+        self._stable: dict[str, dict[float, bool]] = {}
+
+    def __call__(self, kind: str, master: Master) -> bool:
+        if not self._model.valid or self._model.grows:
+            return True
+        if kind not in self._stable:
+            self._stable[kind] = dict(zip(self._rungs.tolist(), self._over_steps(master), strict=True))
+        return self._stable[kind][master.step]
+
+    def _over_steps(self, master: Master) -> list[bool]:
+        model = self._model
+        system = model.system if model.known else model.local.linear
+        try:
+            if (linear := LinearSystem(system, master)).sparse:  # a batch keeps its maps as full matrices
+                maps = (LinearSystem(system, master.with_step(rung)) for rung in self._rungs.tolist())
+                radii = np.array([Spectrum(one).moving_radius for one in maps])
+            else:
+                radii = EigenvalueSizes(system, master, Spectrum(linear)).sizes(self._rungs)[:, 0]
+        except _FAILS:
+            return [False] * len(self._rungs)
+        return is_stable(radii, identified=not model.known).tolist()  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
 
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ScheduleError
@@ -129,13 +130,31 @@ class _State:
 
 
 def timeline(system: System, master: Master) -> Timeline:
-    """Follow the clocks through the schedule until the pattern repeats; refuse what is not one macro step."""
+    """The times of all operations; refuses what is not one macro step. Masters that differ in the step share them."""
     _check(system, master.schedule)
-    walk = _Walk(system, master)
-    state = _State(tuple((name, Clock()) for name in system.units), tuple((Fraction(0),) for _ in system.links))
-    longest = max([2, *(master.coupling_of(link.connection.target).history for link in system.links)])
-    for _ in range(3 * longest + 4):
-        operations, end = walk.follow(master.schedule.operations, state)
+    units = system.units.items()
+    walk = _Walk(
+        master.schedule.operations,
+        tuple((name, bool(unit.inputs), bool(unit.outputs)) for name, unit in units),
+        tuple(
+            (name, tuple((link.number, link.source.unit) for link in system.incoming(name))) for name in system.units
+        ),
+        tuple(master.coupling_of(link.connection.target).history for link in system.links),
+        frozenset(
+            name
+            for name, unit in units
+            if unit.input_degree < input_degree(system, master, name) and unit.feedthrough().any()
+        ),
+    )
+    return _follow(walk)
+
+
+@lru_cache(maxsize=16)  # the usual masters of one system
+def _follow(walk: _Walk) -> Timeline:
+    """Follow the clocks through the schedule until the pattern repeats."""
+    state = _State(tuple((name, Clock()) for name, *_ in walk.units), tuple((Fraction(0),) for _ in walk.history))
+    for _ in range(3 * max([2, *walk.history]) + 4):
+        operations, end = walk.follow(walk.operations, state)
         for name, clock in end.clocks:
             if clock.time != 1:
                 raise ScheduleError(f"unit '{name}' advances by {clock.time} of the macro step; it must be exactly 1.")
@@ -178,20 +197,30 @@ def _searches(operations: tuple[Operation, ...]) -> list[Convergence]:
     return found
 
 
+@dataclass(frozen=True)
 class _Walk:
-    """Follows operations and notes their times."""
+    """All that the times of operations depend on; follows operations and notes their times.
 
-    def __init__(self, system: System, master: Master) -> None:
-        self.system = system
-        self.links = {name: system.incoming(name) for name in system.units}
-        self.history = [master.coupling_of(link.connection.target).history for link in system.links]
-        self.given_again = {
-            name
-            for name, unit in system.units.items()
-            if unit.input_degree < input_degree(system, master, name) and unit.feedthrough().any()
-        }
-        steps = [operation for operation in flatten(master.schedule.operations) if isinstance(operation, Step)]
-        self.spans = {step.unit: step.fraction for step in reversed(steps)}
+    `units` are names with whether there are inputs and outputs, `links` by unit the numbers of those that end there,
+    in the order of its inputs, and the units where they begin. Units `given_again` are given the end of the input
+    polynomial before they are read.
+    """
+
+    operations: tuple[Operation, ...]
+    units: tuple[tuple[str, bool, bool], ...]
+    links: tuple[tuple[str, tuple[tuple[int, str], ...]], ...]
+    history: tuple[int, ...]
+    given_again: frozenset[str]
+
+    @cached_property
+    def incoming(self) -> dict[str, tuple[tuple[int, str], ...]]:
+        """`links` by name."""
+        return dict(self.links)
+
+    @cached_property
+    def without(self) -> tuple[set[str], set[str]]:
+        """The units without inputs, and those without outputs."""
+        return {name for name, fed, _ in self.units if not fed}, {name for name, _, read in self.units if not read}
 
     def follow(self, operations: tuple[Operation, ...], state: _State) -> tuple[tuple[TimedOperation, ...], _State]:
         clocks, stamps, saved = dict(state.clocks), list(state.stamps), dict(state.saved)
@@ -208,11 +237,9 @@ class _Walk:
             clock = clocks[unit]
             if isinstance(operation, Couple):
                 samplings = []
-                for link in self.links[unit]:
-                    sampling = self.sample(
-                        stamps[link.number], clocks[link.source.unit].read, self.history[link.number]
-                    )
-                    stamps[link.number] = sampling.stamps
+                for link, source in self.incoming[unit]:
+                    sampling = self.sample(stamps[link], clocks[source].read, self.history[link])
+                    stamps[link] = sampling.stamps
                     shifted = tuple(s - clock.time for s in sampling.stamps)
                     samplings.append(Sampling(shifted, sampling.kept))
                 timed.append(TimedCouple(unit, clock.time, tuple(samplings), spans[place]))
@@ -237,7 +264,8 @@ class _Walk:
 
     def next_steps(self, operations: tuple[Operation, ...]) -> dict[int, Fraction]:
         """For the place of every coupling, how far its unit steps next."""
-        ahead, spans = dict(self.spans), {}
+        steps = [operation for operation in flatten(self.operations) if isinstance(operation, Step)]
+        ahead, spans = {step.unit: step.fraction for step in reversed(steps)}, {}
         for place in reversed(range(len(operations))):
             operation = operations[place]
             if isinstance(operation, Couple):
@@ -265,9 +293,10 @@ class _Walk:
         time = clock.time + fraction
         if time > 1:
             raise ScheduleError(f"unit '{unit}' advances beyond the macro step; restore it first or step by less.")
-        if not self.system.units[unit].outputs:
+        unfed, unread = self.without
+        if unit in unread:
             clock = replace(clock, read=time)  # Nothing to read: never behind.
-        if not self.system.units[unit].inputs:
+        if unit in unfed:
             return replace(clock, time=time)
         return replace(clock, time=time, given=clock.now, now=clock.now + fraction)
 
