@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.errors import ConfigurationError, CosimoError, FileError
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import FileFindings, Finding
@@ -18,104 +18,34 @@ from cosimo.formats.loading import Loaded, load, load_with
 from cosimo.units.fmi.fmu import Fmu
 
 
-@dataclass(frozen=True)
-class VariableDescription:
-    """One variable of an FMU; `unit` is its unit of measure."""
-
-    name: str
-    causality: str
-    variability: str
-    type: str
-    unit: str | None
-    start: float | int | bool | str | None
-    description: str
-
-
-@dataclass(frozen=True)
-class FmuDescription:
-    """What an FMU says about itself. `feedthrough` are pairs (input, output); `problems` keep it from running here."""
-
-    file: str
-    fmi_version: str
-    model_name: str
-    description: str
-    generation_tool: str | None
-    platforms: tuple[str, ...]
-    capabilities: Mapping[str, bool]
-    experiment: Mapping[str, float]
-    variables: tuple[VariableDescription, ...]
-    feedthrough: tuple[tuple[str, str], ...]
-    problems: tuple[str, ...]
+class Description(dict[str, Any]):
+    """What an FMU or a system is, as plain data for JSON; as text for people."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"kind": "fmu", **asdict(self)}
+        return dict(self)
 
     def __str__(self) -> str:
-        return fmu_text(self)
+        return "\n".join(_fmu_lines(self) if self["kind"] == "fmu" else _system_lines(self))
 
 
-@dataclass(frozen=True)
-class UnitDescription:
-    """One unit of a system; `states` is None where they are not known."""
-
-    name: str
-    kind: str
-    file: str | None
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    states: int | None
-
-
-@dataclass(frozen=True)
-class SystemDescription:
-    """A coupled system: what there is, what feeds what, what depends on what at once, how it is usually run.
-
-    `feedthrough` are pairs (input, output) of the same unit; `loops` are groups of outputs that depend on each other.
-    `unconnected` inputs keep the start value given here.
-    """
-
-    name: str
-    source: str | None
-    units: tuple[UnitDescription, ...]
-    connections: tuple[Mapping[str, str | float], ...]
-    external_inputs: Mapping[str, str]
-    unconnected: Mapping[str, float]
-    feedthrough: tuple[tuple[str, str], ...]
-    loops: tuple[tuple[str, ...], ...]
-    experiment: Mapping[str, Any]
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"kind": "system", **asdict(self)}
-
-    def __str__(self) -> str:
-        return system_text(self)
-
-
-def describe(target: str | Path) -> FmuDescription | SystemDescription:
+def describe(target: str | Path) -> Description:
     """What a file or a built-in problem is; an `.fmu` is described by itself, all else as a system."""
     if Path(target).suffix.lower() == ".fmu":
         return describe_fmu(Fmu(target))
     return describe_system(load(target))
 
 
-def describe_fmu(fmu: Fmu) -> FmuDescription:
-    """What the FMU says about itself."""
-    variables = tuple(
-        VariableDescription(
-            info.name,
-            info.causality,
-            info.variability,
-            info.type,
-            None if info.unit is None else info.unit.name,
-            _plain(info.start),
-            info.description,
-        )
+def describe_fmu(fmu: Fmu) -> Description:
+    """What the FMU says about itself. `feedthrough` are pairs (input, output); `problems` keep it from running here."""
+    told = ("name", "causality", "variability", "type", "unit", "start", "description")
+    variables = [
+        {name: getattr(info, name) for name in told}
+        | {"unit": None if info.unit is None else info.unit.name, "start": _plain(info.start)}
         for info in fmu.variables.values()
-    )
-    return FmuDescription(
+    ]
+    return Description(
+        kind="fmu",
         file=str(fmu.path),
         fmi_version=fmu.fmi_version,
         model_name=fmu.model_name,
@@ -125,27 +55,32 @@ def describe_fmu(fmu: Fmu) -> FmuDescription:
         capabilities=asdict(fmu.capabilities),
         experiment=dict(fmu.default_experiment),
         variables=variables,
-        feedthrough=tuple(_feedthrough(fmu)),
+        feedthrough=list(_feedthrough(fmu)),
         problems=fmu.problems(),
     )
 
 
-def describe_system(loaded: Loaded) -> SystemDescription:
-    """What the system is made of."""
+def describe_system(loaded: Loaded) -> Description:
+    """What there is, what feeds what, what depends on what at once, how it is usually run.
+
+    `feedthrough` are pairs (input, output) of the same unit; `loops` are groups of outputs that depend on each other.
+    `unconnected` inputs keep the start value given here; `states` of a unit are None where they are not known.
+    """
     system = loaded.system
     inlets = [inlet for row in system.inlets.values() for inlet in row]
-    experiment = {"start": loaded.start, "stop": loaded.stop, "step": loaded.step}
-    return SystemDescription(
+    master = None if loaded.master is None else asdict(loaded.master)
+    return Description(
+        kind="system",
         name=system.name,
         source=None if loaded.source is None else str(loaded.source),
-        units=tuple(_unit(name, unit) for name, unit in system.units.items()),
-        connections=tuple(asdict(connection) for connection in system.connections),
+        units=[_unit(name, unit) for name, unit in system.units.items()],
+        connections=[asdict(connection) for connection in system.connections],
         external_inputs={inlet.target: _source(inlet.source) for inlet in inlets if inlet.source is not None},
         unconnected={i.target: i.start for i in inlets if i.link is None and i.source is None},
-        feedthrough=tuple((f"{n}.{a}", f"{n}.{b}") for n, unit in system.units.items() for a, b in _feedthrough(unit)),
-        loops=tuple(system.loops()),
-        experiment=experiment | {"master": None if loaded.master is None else asdict(loaded.master)},
-        warnings=tuple(str(warning) for warning in loaded.warnings),
+        feedthrough=[(f"{n}.{a}", f"{n}.{b}") for n, unit in system.units.items() for a, b in _feedthrough(unit)],
+        loops=system.loops(),
+        experiment={"start": loaded.start, "stop": loaded.stop, "step": loaded.step, "master": master},
+        warnings=[str(warning) for warning in loaded.warnings],
     )
 
 
@@ -169,8 +104,6 @@ def validate(target: str | Path) -> list[Finding]:
 
 
 def _finding(error: ConfigurationError, target: str | Path) -> Finding:
-    from cosimo.core.errors import FileError
-
     if isinstance(error, FileError):
         return Finding(error.reason, error.file, error.line)
     return Finding(str(error), "" if str(target) in str(error) else str(target))
@@ -188,11 +121,14 @@ def _unready(system: System) -> Iterator[str]:
                     yield said
 
 
-def _unit(name: str, unit: Unit) -> UnitDescription:
-    file = unit.label if isinstance(unit, Fmu) else None
-    kind = f"FMU {unit.fmi_version}" if isinstance(unit, Fmu) else type(unit).__name__
+def _unit(name: str, unit: Unit) -> dict[str, Any]:
+    file, kind = None, type(unit).__name__
+    if isinstance(unit, Fmu):
+        file, kind = unit.label, f"FMU {unit.fmi_version}"
     states = None if unit.linear() is None else len(unit.initial_state)
-    return UnitDescription(name, kind, file, unit.inputs, unit.outputs, states)
+    return {
+        "name": name, "kind": kind, "file": file, "inputs": unit.inputs, "outputs": unit.outputs, "states": states
+    }  # fmt: skip
 
 
 def _feedthrough(unit: Unit) -> Iterator[tuple[str, str]]:
@@ -218,67 +154,54 @@ def _source(source: object) -> str:
 
 SHOWN = 50  # lists are cut here; the data has all
 
+_TIMES = {"start": "startTime", "stop": "stopTime", "step": "stepSize"}
 _CAUSALITIES = ("input", "output", "parameter", "calculatedParameter", "structuralParameter", "local", "independent")
 
 
-def fmu_text(fmu: FmuDescription) -> str:
-    """Several lines."""
-    able = ", ".join(name.replace("_", " ") for name, can in fmu.capabilities.items() if can)
-    times = {"start": fmu.experiment.get("startTime"), "stop": fmu.experiment.get("stopTime")}
+def _fmu_lines(fmu: Mapping[str, Any]) -> Iterator[str]:
+    able = ", ".join(name.replace("_", " ") for name, can in fmu["capabilities"].items() if can)
+    times = {name: fmu["experiment"].get(key) for name, key in _TIMES.items()}
     head = {
-        "model": fmu.model_name + (f": {fmu.description}" if fmu.description else ""),
-        "tool": fmu.generation_tool or "not told",
-        "platforms": ", ".join(fmu.platforms) or "none",
+        "model": fmu["model_name"] + (f": {fmu['description']}" if fmu["description"] else ""),
+        "tool": fmu["generation_tool"] or "not told",
+        "platforms": ", ".join(fmu["platforms"]) or "none",
         "capabilities": able or "none",
-        "experiment": _experiment({**times, "step": fmu.experiment.get("stepSize")}),
+        "experiment": _experiment(times),
     }
-    return "\n".join(
-        [
-            f"{fmu.file}: co-simulation FMU, FMI {fmu.fmi_version}",
-            *_pairs(head),
-            *_variables(fmu),
-            *_section("depends at once", [f"{end} on {start}" for start, end in fmu.feedthrough]),
-            *_section("problems", fmu.problems),
-        ]
-    )
-
-
-def system_text(system: SystemDescription) -> str:
-    """Several lines."""
-    units = [
-        f"{unit.name}: {unit.kind}{f' {unit.file}' if unit.file else ''}, {_count(len(unit.inputs), 'input')}, "
-        f"{_count(len(unit.outputs), 'output')}{'' if unit.states is None else ', ' + _count(unit.states, 'state')}"
-        for unit in system.units
-    ]
-    where = f" ({system.source})" if system.source else ""
-    return "\n".join(
-        [
-            f"{system.name}{where}: {_count(len(units), 'unit')}, {_count(len(system.connections), 'connection')}",
-            *_pairs({"experiment": _experiment(system.experiment)}),
-            *_section("units", units),
-            *_section("connections", [_connection(c) for c in system.connections]),
-            *_section("external inputs", [f"{name} = {text}" for name, text in system.external_inputs.items()]),
-            *_section("unconnected inputs", [f"{name} = {value:g}" for name, value in system.unconnected.items()]),
-            *_section("depends at once", [f"{end} on {start}" for start, end in system.feedthrough]),
-            *_section("algebraic loops", [" → ".join(loop) for loop in system.loops]),
-            *_section("warnings", system.warnings),
-        ]
-    )
-
-
-def _variables(fmu: FmuDescription) -> Iterator[str]:
+    yield f"{fmu['file']}: co-simulation FMU, FMI {fmu['fmi_version']}"
+    yield from (f"  {name:13}{text}" for name, text in head.items())
     for causality in _CAUSALITIES:
         lines = [
-            f"{v.name}  {v.type}"
-            + (f" in {v.unit}" if v.unit else "")
-            + ("" if v.start is None else f", start {v.start}")
-            + (f"  ({v.description})" if v.description else "")
-            for v in fmu.variables
-            if v.causality == causality
+            f"{v['name']}  {v['type']}"
+            + (f" in {v['unit']}" if v["unit"] else "")
+            + ("" if v["start"] is None else f", start {v['start']}")
+            + (f"  ({v['description']})" if v["description"] else "")
+            for v in fmu["variables"]
+            if v["causality"] == causality
         ]
-        yield from _section(
-            f"{causality} variables" if causality in ("local", "independent") else f"{causality}s", lines
-        )
+        several = f"{causality} variables" if causality in ("local", "independent") else f"{causality}s"
+        yield from _section(several, lines)
+    yield from _section("depends at once", [f"{end} on {start}" for start, end in fmu["feedthrough"]])
+    yield from _section("problems", fmu["problems"])
+
+
+def _system_lines(system: Mapping[str, Any]) -> Iterator[str]:
+    units = [
+        f"{unit['name']}: {unit['kind']}{'' if unit['file'] is None else ' ' + unit['file']}, "
+        f"{_count(unit['inputs'], 'input')}, {_count(unit['outputs'], 'output')}"
+        f"{'' if unit['states'] is None else ', ' + _count(range(unit['states']), 'state')}"
+        for unit in system["units"]
+    ]
+    where = f" ({system['source']})" if system["source"] else ""
+    yield f"{system['name']}{where}: {_count(units, 'unit')}, {_count(system['connections'], 'connection')}"
+    yield f"  {'experiment':13}{_experiment(system['experiment'])}"
+    yield from _section("units", units)
+    yield from _section("connections", [_connection(c) for c in system["connections"]])
+    yield from _section("external inputs", [f"{name} = {text}" for name, text in system["external_inputs"].items()])
+    yield from _section("unconnected inputs", [f"{name} = {value:g}" for name, value in system["unconnected"].items()])
+    yield from _section("depends at once", [f"{end} on {start}" for start, end in system["feedthrough"]])
+    yield from _section("algebraic loops", [" → ".join(loop) for loop in system["loops"]])
+    yield from _section("warnings", system["warnings"])
 
 
 def _experiment(given: Mapping[str, Any]) -> str:
@@ -295,10 +218,6 @@ def _connection(connection: Mapping[str, str | float]) -> str:
     return f"{connection['source']}{factor}{shift} → {connection['target']}"
 
 
-def _pairs(pairs: Mapping[str, str]) -> list[str]:
-    return [f"  {name:13}{text}" for name, text in pairs.items()]
-
-
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield f"{title} ({len(lines)})"
@@ -307,5 +226,5 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
             yield f"  … and {len(lines) - SHOWN} more"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(things: Sized, what: str) -> str:
+    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
