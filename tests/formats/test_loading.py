@@ -13,7 +13,7 @@ from fmu_builder import build
 from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError
 from cosimo.formats.export import export_ssp
 from cosimo.formats.findings import FileFindings, Finding, Place
-from cosimo.formats.loading import load, load_with
+from cosimo.formats.loading import load
 from cosimo.problems import find
 
 
@@ -95,5 +95,5 @@ def test_findings_of_a_failed_load_can_be_seen(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("x = 1\ny = 2\n")
     findings = FileFindings()
     with pytest.raises(FileError):
-        load_with(tmp_path / "a.toml", findings)
+        load(tmp_path / "a.toml", findings=findings)
     assert [finding.line for finding in findings.errors] == [1, 2]

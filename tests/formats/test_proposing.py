@@ -150,7 +150,7 @@ def test_the_file_loads_says_why_and_takes_the_fmus_times(tmp_path: Path) -> Non
 def test_times_are_guessed_where_nobody_suggests_any(tmp_path: Path) -> None:
     file = export_unit(unit(["u"], ["y"]), tmp_path / "one.fmu", name="one", fmi=2)
     made = scaffold(tmp_path / "system.toml", [file])
-    assert (made.times.step, made.times.stop) == (0.01, 10.0)
+    assert (made.step, made.stop) == (0.01, 10.0)
     assert made.text.count("a guess") == 2
 
 

@@ -58,8 +58,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _lines(path: Path, made: Scaffold) -> list[str]:
-    found, times = made.proposals, made.times
-    lines = [f"{path}: {len(made.units)} units, macro step {times.step:g} s, until {times.stop:g} s"]
+    found = made.proposals
+    lines = [f"{path}: {len(made.units)} units, macro step {made.step:g} s, until {made.stop:g} s"]
     lines += [f"  {one.source} → {one.target}  ({one.reason})" for one in found.connections]
     for open_ in found.undecided:
         choices = f": {', '.join(one.source for one in open_.candidates)}" if open_.candidates else ""
@@ -79,8 +79,8 @@ def _fields(path: Path, made: Scaffold, problems: list[str]) -> dict[str, Any]:
     return {
         "file": str(path),
         "units": {name: str(unit.path) for name, unit in made.units.items()},
-        "step_size": made.times.step,
-        "stop_time": made.times.stop,
+        "step_size": made.step,
+        "stop_time": made.stop,
         "connections": [plain(one) for one in found.connections],
         "undecided": [
             {"target": o.target, "reason": o.reason, "candidates": [plain(c) for c in o.candidates]}

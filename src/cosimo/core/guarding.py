@@ -18,15 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 """What ends a run from outside."""
 
 Handler = Callable[[int, FrameType | None], Any]
-
-CRASHED, TIMEOUT = 4, 5  # exit codes
 
 
 @dataclass(frozen=True)
@@ -236,9 +234,7 @@ class Interrupts:
             _count_again()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._before:

@@ -13,7 +13,7 @@ and growth of every output (divergence.py). `Monitor` is the plain-Python form o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -278,29 +278,18 @@ class MonitorReport:
         if not self.findings.grown:
             return
         first, *others = self.findings.grown
-        names = self.watch.system.outputs
-        also = (
-            f" (so do {', '.join(names[one.output] for one in others[:3])}{' …' * (len(others) > 3)})" if others else ""
-        )
+        system, names = self.watch.system, self.watch.system.outputs
+        also = ", ".join(names[one.output] for one in others[:3]) + " …" * (len(others) > 3)
+        leaving = [link.connection for link in system.links if link.connection.source == names[first.output]]
+        through = f" (connection {leaving[0]})" if leaving else ""
         doubling = math.log(2.0) / math.log(first.factor) * self.h
         message = (
-            f"{names[first.output]} of unit '{self._owner(first)}' grows by the factor {first.factor:.7g} per macro "
-            f"step, doubling every {doubling:.3g} s{also}, as an unstable coupling does{self._leaving(first)}; ask "
-            f"'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative master"
+            f"{names[first.output]} of unit '{system.names[self.watch.owners[first.output]]}' grows by the factor "
+            f"{first.factor:.7g} per macro step, doubling every {doubling:.3g} s{f' (so do {also})' if also else ''}, as "
+            f"an unstable coupling does{through}; ask 'cosimo analyse', and use a smaller step, Gauss–Seidel, or an "
+            f"iterative master"
         )
         yield Warned(message, self.time(first.step), grows=True)
-
-    def _owner(self, grown: Grown) -> str:
-        return self.watch.system.names[self.watch.owners[grown.output]]
-
-    def _leaving(self, grown: Grown) -> str:
-        """The connection through which a growing output is felt."""
-        links = [
-            link
-            for link, source in zip(self.watch.system.links, self.watch.sources, strict=True)
-            if source == grown.output
-        ]
-        return f" (connection {links[0].connection})" if links else ""
 
     def _residuals(self) -> Iterator[Warned]:
         for bond, residual, exchanged in self._bonds():
@@ -313,8 +302,8 @@ class MonitorReport:
                 )
                 yield Warned(message, self.time(self.findings.steps))
 
-    def _bonds(self) -> Iterator[tuple[Bond, float, float]]:
-        yield from zip(self.watch.bonds, self.findings.residual, self.findings.exchanged, strict=True)
+    def _bonds(self) -> Iterable[tuple[Bond, float, float]]:
+        return zip(self.watch.bonds, self.findings.residual, self.findings.exchanged, strict=True)
 
     def _defects(self) -> list[tuple[Link, float]]:
         """Links with √(Σ d² / Σ (s − mean s)²), s = gain y + offset; worst first. Signals that rest are left out."""

@@ -25,7 +25,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import numpy as np
@@ -189,9 +188,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._closed:
             self.close(complete=False)
 

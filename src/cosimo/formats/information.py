@@ -14,7 +14,7 @@ from cosimo.core.errors import ConfigurationError, CosimoError, FileError
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import FileFindings, Finding
-from cosimo.formats.loading import Loaded, load, load_with
+from cosimo.formats.loading import Loaded, load
 from cosimo.units.fmi.fmu import Fmu
 
 
@@ -91,7 +91,7 @@ def validate(target: str | Path) -> list[Finding]:
     """
     findings = FileFindings()
     try:
-        loaded = load_with(target, findings)
+        loaded = load(target, findings=findings)
     except ConfigurationError as error:
         if not findings.errors:
             return [_finding(error, target), *findings.warnings]

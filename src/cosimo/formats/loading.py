@@ -13,7 +13,7 @@ from cosimo.formats.findings import FileFindings, Finding
 from cosimo.masters import MasterOptions
 from cosimo.units.archives import ArchiveLimits
 
-__all__ = ["SUFFIXES", "Loaded", "load", "load_with"]
+__all__ = ["SUFFIXES", "Loaded", "load"]
 
 SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
 
@@ -45,33 +45,24 @@ def load(
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
+    findings: FileFindings | None = None,
 ) -> Loaded:
     """What a scenario `.toml`, an `.ssp`, an `.ssd`, an `.fmu` or the name of a built-in problem stands for.
 
     `settings` are parameters of a built-in problem, also of one that a scenario names. `limits` bound what files may
     be; without them the usual ones count, or those of the environment. `validate=False` takes FMUs whose descriptions
-    break the standard; None validates unless the environment says COSIMO_VALIDATE=off.
+    break the standard; None validates unless the environment says COSIMO_VALIDATE=off. All that is found on the way,
+    also when it raises, is added to `findings`.
 
     >>> load("two-mass").system.names
     ('one', 'two')
     """
-    return load_with(target, FileFindings(), settings=settings, limits=limits, validate=validate)
-
-
-def load_with(
-    target: str | Path,
-    findings: FileFindings,
-    *,
-    settings: Mapping[str, float] | None = None,
-    limits: ArchiveLimits | None = None,
-    validate: bool | None = None,
-) -> Loaded:
-    """As `load`; all that is found on the way, also when it raises, is added to `findings`."""
     path = Path(target)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         return _problem(str(target), settings)
-    _require_file(path)
+    if not os.path.isfile(path):
+        raise no_such_file(path, SUFFIXES)
     if suffix == ".toml":
         from cosimo.formats.scenario_building import load_scenario
 
@@ -111,11 +102,3 @@ def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None) -> Loa
         stop=given.get("stopTime"),
         source=path,
     )
-
-
-def _require_file(path: Path) -> None:
-    if os.path.isfile(path):
-        return
-    if os.path.isdir(path):
-        raise ConfigurationError(f"'{path}' is a folder, not a file; give a file in it.")
-    raise no_such_file(path, SUFFIXES)

@@ -21,24 +21,14 @@ SIGN = "check its sign; where each unit counts what acts on itself as positive, 
 
 
 @dataclass(frozen=True)
-class Times:
-    """Step and stop time in seconds, each with where it comes from."""
-
-    step: float
-    step_reason: str
-    stop: float
-    stop_reason: str
-    start: float | None = None
-
-
-@dataclass(frozen=True)
 class Scaffold:
-    """A scenario file to be: its text, and what was proposed."""
+    """A scenario file to be: its text, and what was proposed; step and stop time in seconds."""
 
     text: str
     units: Mapping[str, Fmu]
     proposals: Proposals
-    times: Times
+    step: float
+    stop: float
 
 
 def scaffold(path: Path, fmus: Sequence[str | Path]) -> Scaffold:
@@ -53,8 +43,13 @@ def scaffold(path: Path, fmus: Sequence[str | Path]) -> Scaffold:
     if not fmus:
         raise ConfigurationError(f"no FMU was given for '{path}'; write 'cosimo new {path} A.fmu B.fmu'.")
     units = {name: Fmu(file, name=name) for name, file in name_units(fmus).items()}
-    proposals, times = propose(units), _times(units)
-    return Scaffold("\n".join(_lines(path, units, proposals, times)) + "\n", units, proposals, times)
+    proposals, (start, stop, step, reason) = propose(units), _times(units)
+    head = [f"# A scenario for cosimo, proposed by 'cosimo new' from {len(units)} FMU{'s' * (len(units) > 1)}."]
+    head += [f"# Check it, then: cosimo analyse {path.name}", "", f"# Seconds. {reason}.", f"step-size = {step!r}"]
+    head += [f"start-time = {start!r}"] if start else []
+    head += [f"stop-time = {stop!r}", ""]
+    text = "\n".join([*head, *_lines(path, units, proposals)]) + "\n"
+    return Scaffold(text, units, proposals, step, stop)
 
 
 def name_units(files: Sequence[str | Path]) -> dict[str, Path]:
@@ -73,8 +68,8 @@ def name_units(files: Sequence[str | Path]) -> dict[str, Path]:
     return named
 
 
-def _times(units: Mapping[str, Fmu]) -> Times:
-    """As the FMUs suggest; what none of them does is guessed, and said to be."""
+def _times(units: Mapping[str, Fmu]) -> tuple[float, float, float, str]:
+    """Start, stop and step as the FMUs suggest, and where they come from; what none of them says is guessed."""
 
     def told(key: str) -> dict[str, float]:
         given = {name: unit.default_experiment.get(key) for name, unit in units.items()}
@@ -94,7 +89,7 @@ def _times(units: Mapping[str, Fmu]) -> Times:
     else:
         step = float(f"{(stop - start) / STEPS:.1g}")
         step_reason = "a guess: the FMUs suggest none ('cosimo analyse' says which one would do)"
-    return Times(step, step_reason, stop, stop_reason, start or None)
+    return start, stop, step, f"step-size: {step_reason}; stop-time: {stop_reason}"
 
 
 def _suggested(given: Mapping[str, float], which: str) -> str:
@@ -104,16 +99,7 @@ def _suggested(given: Mapping[str, float], which: str) -> str:
     )
 
 
-def _lines(path: Path, units: Mapping[str, Fmu], found: Proposals, times: Times) -> Iterator[str]:
-    yield f"# A scenario for cosimo, proposed by 'cosimo new' from {len(units)} FMU{'s' * (len(units) > 1)}."
-    yield f"# Check it, then: cosimo analyse {path.name}"
-    yield ""
-    yield f"# Seconds. step-size: {times.step_reason}; stop-time: {times.stop_reason}."
-    yield f"step-size = {times.step!r}"
-    if times.start is not None:
-        yield f"start-time = {times.start!r}"
-    yield f"stop-time = {times.stop!r}"
-    yield ""
+def _lines(path: Path, units: Mapping[str, Fmu], found: Proposals) -> Iterator[str]:
     yield "connections = ["
     for proposal in found.connections:
         yield f"  {_quoted(f'{proposal.source} -> {proposal.target}')},  # {proposal.reason}"

@@ -22,7 +22,7 @@ from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.loading import Loaded
-from cosimo.formats.scenario_reading import Source, read_scenario, show_key
+from cosimo.formats.scenario_reading import Source, read_scenario
 from cosimo.formats.scenario_tables import (
     ConnectionTable,
     FmuTable,
@@ -50,6 +50,9 @@ def load_scenario(
     validate: bool | None = None,
 ) -> Loaded:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
+    from cosimo.execution.power_bonds import power_bonds
+    from cosimo.execution.recording import choose
+
     path, findings = Path(path), findings or FileFindings()
     limits = limits or ArchiveLimits.from_environment()
     scenario, source = read_scenario(path, findings, limits)
@@ -61,24 +64,28 @@ def load_scenario(
         loaded = Loaded(_system(scenario, source, findings, limits, validate))
     step = loaded.step if scenario.step_size is None else scenario.step_size
     options = None if scenario.master is None else master_options(scenario.master)
-    with findings.collect(source.place("master")):
-        if options is not None:
-            with source.place("master").blame("master"):
-                build_master(loaded.system, step or 1.0, options)
-    outputs = _outputs(scenario, source, loaded.system, findings)
-    pairs = _power_pairs(scenario, source, loaded.system, findings)
+    if options is not None:
+        with source.collecting(findings, "master"):
+            build_master(loaded.system, step or 1.0, options)
+    for number, pattern in enumerate(scenario.outputs or ()):
+        with source.collecting(findings, "outputs", number):
+            choose((*loaded.system.outputs, *loaded.system.input_names), [pattern])
+    pairs = tuple((into, out) for into, out in scenario.power_pairs)
+    for number, pair in enumerate(pairs):
+        with source.collecting(findings, "power-pairs", number):
+            power_bonds(loaded.system, [pair])
     findings.require_no_errors()
     return Loaded(
         loaded.system,
         options,
         step,
-        scenario.start_time,
-        loaded.stop if scenario.stop_time is None else scenario.stop_time,
-        outputs,
-        path,
-        tuple(findings.warnings),
-        pairs,
-        scenario.target_error,
+        start=scenario.start_time,
+        stop=loaded.stop if scenario.stop_time is None else scenario.stop_time,
+        outputs=None if scenario.outputs is None else tuple(scenario.outputs),
+        source=path,
+        warnings=tuple(findings.warnings),
+        power_pairs=pairs,
+        target=scenario.target_error,
     )
 
 
@@ -112,21 +119,18 @@ def _system(
 ) -> System:
     units: dict[str, Unit] = {}
     for name, table in scenario.units.items():
-        place = source.place("units", name)
-        with findings.collect(place), place.blame(show_key(["units", name])):
+        with source.collecting(findings, "units", name):
             units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits, validate)
     findings.require_no_errors()
     known = directory(units)
     connections = []
     for number, entry in enumerate(scenario.connections):
-        place = source.place("connections", number)
-        with findings.collect(place), place.blame(show_key(["connections", number])):
+        with source.collecting(findings, "connections", number):
             connections.append(convert_connection(known, _connection(entry)))
     inputs: dict[str, float | Signal] = {}
     tables: dict[Path, _Columns] = {}
     for target, value in scenario.inputs.items():
-        place = source.place("inputs", target)
-        with findings.collect(place), place.blame(show_key(["inputs", target])):
+        with source.collecting(findings, "inputs", target):
             known.input(target)
             if isinstance(value, float | int):
                 inputs[target] = float(value)
@@ -144,31 +148,6 @@ def _connection(entry: str | ConnectionTable) -> Connection:
         return Connection(entry.from_, entry.to, entry.gain, entry.offset)
     start, _, end = entry.partition("->")
     return Connection(start.strip(), end.strip())
-
-
-def _outputs(scenario: ScenarioTable, source: Source, system: System, findings: FileFindings) -> tuple[str, ...] | None:
-    from cosimo.execution.recording import choose
-
-    if scenario.outputs is None:
-        return None
-    for number, pattern in enumerate(scenario.outputs):
-        place = source.place("outputs", number)
-        with findings.collect(place), place.blame(show_key(["outputs", number])):
-            choose((*system.outputs, *system.input_names), [pattern])
-    return tuple(scenario.outputs)
-
-
-def _power_pairs(
-    scenario: ScenarioTable, source: Source, system: System, findings: FileFindings
-) -> tuple[tuple[str, str], ...]:
-    from cosimo.execution.power_bonds import power_bonds
-
-    pairs = tuple((into, out) for into, out in scenario.power_pairs)
-    for number, pair in enumerate(pairs):
-        place = source.place("power-pairs", number)
-        with findings.collect(place), place.blame(show_key(["power-pairs", number])):
-            power_bonds(system, [pair])
-    return pairs
 
 
 class _Columns:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ class Source:
     def place(self, *key: str | int) -> Place:
         """Where the key stands."""
         return Place(str(self.path), self.lines.of(key))
+
+    @contextmanager
+    def collecting(self, findings: FileFindings, *key: str | int) -> Iterator[None]:
+        """Keep an error in what stands under the key, with its place, and go on after the block."""
+        place = self.place(*key)
+        with findings.collect(place), place.blame(show_key(key)):
+            yield
 
     def near(self, file: str) -> Path:
         """A file named in the scenario: relative names count from the scenario's folder."""

@@ -6,9 +6,9 @@ p the order of the master, the next step is that of a PI controller,
 
     h' = 0.9 h ε^(−0.7 / (p + 1)) ε_before^(0.4 / (p + 1)),        h/5 ≤ h' ≤ 2 h.
 
-"energy" takes ε from power bonds and connection defects (`energy.py`): nothing is repeated, every step is accepted.
-"doubling" makes every two steps also as one of twice the length (`doubling.py`), and again when ε > 1. Steps end where
-external inputs jump (`stepping.py`); afterwards, as at the start, they begin short.
+"energy" takes ε from power bonds and connection defects: nothing is repeated, every step is accepted. "doubling" makes
+every two steps also as one of twice the length, and again when ε > 1 (`steppers.py`). Steps end where external inputs
+jump (`stepping.py`); afterwards, as at the start, they begin short.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from cosimo.core.schedule import Repeat, Restore, Save, Step
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, timeline
 from cosimo.couplings import Hold
-from cosimo.execution.adaptive.doubling import DoublingStepper
-from cosimo.execution.adaptive.energy import EnergyStepper
+from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper
 from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
 from cosimo.execution.adaptive.variable import VariableInterpreter, choose_lengths
 from cosimo.execution.live import Live

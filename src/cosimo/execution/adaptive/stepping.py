@@ -80,6 +80,7 @@ class Stepper(ABC):
     def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
         self.interpreter, self.lengths, self.row = interpreter, plan.lengths, row
         self.jumps = Jumps(interpreter.system, plan.lengths.grid, interpreter.live.sample)
+        self._exchange = Exchange(interpreter)
         self.made = self.rejected = 0
         self.wanted = plan.lengths.first
         self._exponent = 1.0 / (plan.order + 1)
@@ -99,6 +100,12 @@ class Stepper(ABC):
         if not self._forced:
             return []
         return [Warned(self._forced[0].message, self._forced[0].time, len(self._forced))]
+
+    def _make(self, place: int, length: int) -> VariableInterpreter:
+        step = self.interpreter.lasting(length)
+        self.made += 1
+        step.macro_step(place)
+        return step
 
     def _length(self, place: int) -> tuple[int, bool]:
         """How far to go from `place`, and whether an external input jumps there; no short rest is left before it."""

@@ -41,11 +41,7 @@ DAMAGE = (EOFError, zlib.error, NotImplementedError, RuntimeError, ValueError, s
 def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zipfile.ZipFile]:
     """The archive, checked and open for reading; whatever is wrong with it becomes one sentence that names the file."""
     limits = limits or ArchiveLimits.from_environment()
-    if os.path.isdir(path):
-        raise ConfigurationError(f"'{path}' is a folder, not an FMU; give the .fmu file.")
-    if not os.path.exists(path):
-        raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
-    require_regular(path)
+    _require_file(path)
     try:
         with open_zip(path) as archive:
             check_archive(archive, str(path), limits)
@@ -175,7 +171,8 @@ class Lease:
 def lease(path: Path, *, limits: ArchiveLimits | None = None, single: bool = False) -> Lease:
     """Extract the archive, unless it is there already; `single` refuses a second lease at the same time."""
     with unwatched(), _lock:
-        digest = _digest(path)
+        _require_file(path)
+        digest = file_digest(path)
         folder = _folders.get(digest)
         if folder is None or folder.process != os.getpid():
             folder = _folders[digest] = Folder(_extract(path, limits), digest)
@@ -217,11 +214,10 @@ def _extract(path: Path, limits: ArchiveLimits | None) -> TemporaryFolder:
     return place
 
 
-def _digest(path: Path) -> str:
+def _require_file(path: Path) -> None:
     if not os.path.exists(path):
         raise ConfigurationError(f"FMU '{path}' does not exist; check the path.")
     require_regular(path)
-    return file_digest(path)
 
 
 # ---- which of an FMU's libraries fits this process -------------------------------------------------------------------

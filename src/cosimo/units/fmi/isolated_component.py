@@ -27,17 +27,9 @@ from cosimo.units.fmi.component import (
     status_label,
 )
 from cosimo.units.fmi.isolation import (
-    ALIVE,
-    BROKEN,
-    CRASHED,
-    EXITED,
-    INTERRUPTED,
-    LEFT,
-    MEMORY,
-    NOT_STARTED,
     PRINTED,
     REFUSED,
-    TIMEOUT,
+    End,
     Isolation,
     State,
     Worker,
@@ -119,7 +111,7 @@ class IsolatedComponent(Component):
         self._library = library.name
         self._worker = self.log.worker = Worker(library, folder, self.version, self.isolation)
         state = self._worker.state
-        if state.end == NOT_STARTED:
+        if state.end == End.NOT_STARTED:
             self._told = True
             raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
         self._require_alive()
@@ -176,7 +168,7 @@ class IsolatedComponent(Component):
             if worker is not None:
                 worker.end() if fatal else worker.leave()
                 state = worker.state
-                if not self._told and state.end not in (ALIVE, LEFT, INTERRUPTED):
+                if not self._told and state.end not in (End.ALIVE, End.LEFT, End.INTERRUPTED):
                     failure = self._failure(state)
                 self.log.messages  # noqa: B018  fetched once more
                 worker.free()
@@ -208,7 +200,7 @@ class IsolatedComponent(Component):
         if self._worker is None:
             return
         state = self._worker.state
-        if state.end not in (ALIVE, LEFT):
+        if state.end not in (End.ALIVE, End.LEFT):
             self._told = True  # what is raised here needs not be said again when the worker is let go
             failure = self._failure(state)
             self.dead, self.running = True, False
@@ -225,25 +217,25 @@ class IsolatedComponent(Component):
         return ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.")
 
     def _failure(self, state: State) -> RunError:
-        if state.end == INTERRUPTED:
+        if state.end == End.INTERRUPTED:
             raise KeyboardInterrupt
         during = state.text("during")
         where = f"in {during}" if during else "between two calls"
         limits = self.isolation
         causes = {
-            CRASHED: f"crashed {where}: {_signal(state)}",
-            EXITED: f"the unit ended the process {where} (exit code {state.number})",
-            TIMEOUT: f"took longer {where} than its limit of {limits.timeout:g} s and was ended"
+            End.CRASHED: f"crashed {where}: {_signal(state)}",
+            End.EXITED: f"the unit ended the process {where} (exit code {state.number})",
+            End.TIMEOUT: f"took longer {where} than its limit of {limits.timeout:g} s and was ended"
             if limits.timeout
             else f"did not answer {where} for {round(state.waited):g} s after it was let go and was ended"
             if during != "load"
             else f"did not load its library within {round(state.waited):g} s and was ended",
-            MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
-            BROKEN: f"wrote over the memory that it shares with the master {where}",
-            NOT_STARTED: f"did not start: {state.text('problem')}",
+            End.MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
+            End.BROKEN: f"wrote over the memory that it shares with the master {where}",
+            End.NOT_STARTED: f"did not start: {state.text('problem')}",
         }
         cause = causes[state.end] + self._last_words
-        kind = UnitTimeout if state.end == TIMEOUT else UnitCrashed
+        kind = UnitTimeout if state.end == End.TIMEOUT else UnitCrashed
         error = kind(f"{self}: {cause}.")
         return error.locate(phase=phase_of(during, running=self.initialised), cause=cause, log=self._write_log())
 

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from importlib import import_module, resources
 from pathlib import Path
@@ -93,7 +94,7 @@ def part(name: str) -> Path:
 # ---- one worker process, as the compiled library sees it: started, asked what became of it, let go -------------------
 
 
-ALIVE, CRASHED, EXITED, TIMEOUT, MEMORY, NOT_STARTED, BROKEN, INTERRUPTED, LEFT = range(9)
+End = IntEnum("End", "ALIVE CRASHED EXITED TIMEOUT MEMORY NOT_STARTED BROKEN INTERRUPTED LEFT", start=0)
 """What can become of a worker."""
 PRINTED, REFUSED = 100, 101
 """Kinds of records beside the statuses of FMI: what the unit printed, and files it was refused in a sandbox."""

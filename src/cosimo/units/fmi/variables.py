@@ -6,22 +6,9 @@ Boolean is 0 or 1, an integer or enumeration value is exact up to 2^53.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import (
-    c_bool,
-    c_char_p,
-    c_double,
-    c_float,
-    c_int8,
-    c_int16,
-    c_int32,
-    c_int64,
-    c_uint8,
-    c_uint16,
-    c_uint32,
-    c_uint64,
-)  # fmt: skip
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -50,7 +37,7 @@ class FmiType(NamedTuple):
 
 def _integer(bits: int, c_type: Any, fmi2: tuple[str, Any] | None = None) -> dict[str, FmiType]:
     name, half = f"Int{bits}", 2 ** (bits - 1)
-    unsigned: Any = {8: c_uint8, 16: c_uint16, 32: c_uint32, 64: c_uint64}[bits]
+    unsigned = getattr(ctypes, f"c_uint{bits}")
     return {
         name: FmiType((name, c_type), fmi2, (-half, half - 1)),
         f"U{name}": FmiType((f"U{name}", unsigned), None, (0, 2 * half - 1)),
@@ -58,15 +45,15 @@ def _integer(bits: int, c_type: Any, fmi2: tuple[str, Any] | None = None) -> dic
 
 
 TYPES: Mapping[str, FmiType] = {
-    "Float64": FmiType(("Float64", c_double), ("Real", c_double), mantissa=EXACT),
-    "Float32": FmiType(("Float32", c_float), mantissa=2**24),
-    **_integer(8, c_int8),
-    **_integer(16, c_int16),
-    **_integer(32, c_int32, ("Integer", c_int32)),
-    **_integer(64, c_int64),
-    "Boolean": FmiType(("Boolean", c_bool), ("Boolean", c_int32)),
-    "Enumeration": FmiType(("Int64", c_int64), ("Integer", c_int32), (-(2**31), 2**31 - 1)),
-    "String": FmiType(("String", c_char_p), ("String", c_char_p)),
+    "Float64": FmiType(("Float64", ctypes.c_double), ("Real", ctypes.c_double), mantissa=EXACT),
+    "Float32": FmiType(("Float32", ctypes.c_float), mantissa=2**24),
+    **_integer(8, ctypes.c_int8),
+    **_integer(16, ctypes.c_int16),
+    **_integer(32, ctypes.c_int32, ("Integer", ctypes.c_int32)),
+    **_integer(64, ctypes.c_int64),
+    "Boolean": FmiType(("Boolean", ctypes.c_bool), ("Boolean", ctypes.c_int32)),
+    "Enumeration": FmiType(("Int64", ctypes.c_int64), ("Integer", ctypes.c_int32), (-(2**31), 2**31 - 1)),
+    "String": FmiType(("String", ctypes.c_char_p), ("String", ctypes.c_char_p)),
 }
 """All types that are exchanged, by their names in FMI 3.0; an enumeration's values are those that FMI 2.0 allows."""
 INTEGERS = {name: kind.integers for name, kind in TYPES.items() if kind.integers is not None}

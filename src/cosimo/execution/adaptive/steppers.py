@@ -1,34 +1,20 @@
-"""Step doubling: two macro steps and one of twice the length, from the same saved state.
-
-For a master of order p the error of the two short steps is, to leading order (Richardson),
-
-    e = (y_short − y_long) / (2^p − 1).
-
-Outputs are compared at the same time and, where a unit feeds inputs through, under the same input: the input of a step
-is held or extrapolated, so that such an output is late by a step anyway, an error that does not add up and would hide
-that of the states. What neither of the two has seen yet cannot differ, such as a limit that is left in the last of the
-steps; so an input may not have changed by more than 2 r^(1/(p + 1)) of its size either, about the most that a smooth
-signal changes in a step with the error r.
-
-A pair of steps with an error above the tolerance is not accepted: all units go back and try shorter ones. A step that a
-unit discards, in which it wants the simulation to end, or that gives no finite value, is too long as well.
-"""
+"""The two ways to judge a macro step: by what is exchanged alone ("energy"), and by step doubling ("doubling")."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array, output_values, product
 from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, StepTooShort
-from cosimo.core.unit import Unit
+from cosimo.core.result import Warned
 from cosimo.execution.adaptive.stepping import (
     NOTHING,
     SAFETY,
     SHRINK,
     Advance,
-    Exchange,
     Judged,
     Plan,
     Row,
@@ -38,6 +24,93 @@ from cosimo.execution.adaptive.stepping import (
 )
 from cosimo.execution.adaptive.variable import VariableInterpreter
 from cosimo.execution.reference import Saved
+
+# ---- energy: steps chosen by what is exchanged alone; nothing is repeated and no state is needed ---------------------
+# Let link a carry s_a = g y + o, the sample its source has at the end of the step, while the unit behind it was given
+# u_a. The *defect* |u_a − s_a| is what the coupling guessed wrong. On a power bond (power_bonds.py) of the links a and
+# b, the two units disagree about the power that passes between them by the residual (Sadjina et al. 2017), up to the
+# gain of b,
+#
+#     δP = u_a s_b − u_b s_a = (u_a − s_a) s_b − (u_b − s_b) s_a,        |δE| ≤ h (|u_a − s_a| S_b + |u_b − s_b| S_a)
+#
+# over a step of length h, with S the largest size of each signal so far. The bound governs the step: it is linear in
+# the signals where δE is quadratic, so that a motion that has faded is still followed, and it does not vanish where
+# force or velocity pass through zero. Against the energy that the largest signals carry in the nominal macro step h₀,
+#
+#     ε = h (|u_a − s_a| S_b + |u_b − s_b| S_a) / (2 r S_a S_b h₀)
+#
+# with the tolerance r. Links outside bonds, and external inputs, count with ε = h |u − s| / ((r S + a) h₀), a the
+# absolute tolerance, which joins r S in bonds as well. Where a source has stepped before, its future value was given:
+# there the sample at the start of the step is compared too.
+#
+# Sadjina, Kyllingstad, Skjong, Pedersen: Energy conservation and power bonds in co-simulations: non-iterative adaptive
+# step size control and error estimation. Engineering with Computers 33 (2017).
+
+
+class EnergyStepper(Stepper):
+    """Every step is accepted; what it left of residual energy and defects decides on the next."""
+
+    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
+        super().__init__(interpreter, plan, row)
+        self._bonds, self._tolerances = plan.bonds, plan.tolerances
+        self._pairs = [(bond.forward.number, bond.back.number, bond.back.connection.gain) for bond in plan.bonds]
+        self._energies = [[0.0, 0.0] for _ in plan.bonds]  # residual, and passed either way
+        self.indicator = "residual energy" if plan.bonds else "connection defect"
+
+    def advance(self, place: int) -> Advance:
+        length, jumped = self._length(place)
+        step = self._make(place, length)
+        end = place + length
+        judged = self._judge(step, end, jumped)
+        if judged.error > 1 and length <= self.lengths.shortest:
+            self._force(judged, place)
+        self._choose(length, judged.error, jumped)
+        return Advance([length], [self.row(end, length)])
+
+    def told(self) -> dict[str, Any]:
+        bonds = [
+            {"bond": str(bond), "why": bond.why, "residual_energy": residual, "exchanged_energy": passed}
+            for bond, (residual, passed) in zip(self._bonds, self._energies, strict=True)
+        ]
+        return super().told() | {"bonds": bonds}
+
+    def warnings(self) -> list[Warned]:
+        if self._bonds:
+            return super().warnings()
+        message = "no power bond was found: the connection defects alone govern the step"
+        return [Warned(message, self.lengths.grid.start), *super().warnings()]
+
+    def _judge(self, step: VariableInterpreter, place: int, jumped: bool) -> Judged:
+        """How well the macro step that ended at `place` went; external inputs that `jumped` there are left out."""
+        h, exchange, seen = step.master.step, self._exchange, self._exchange.look(step, place)
+        wrong = np.maximum(np.abs(seen.used - seen.new), np.abs(exchange.first(step) - seen.old))
+        alone = exchange.counted(wrong / self._tolerances.of(seen.sizes) * (h / step.nominal), jumped)
+        errors = alone.copy()
+        for a, b, _ in self._pairs:
+            errors[[a, b]] = 0.0
+        for (a, b, gain), energies in zip(self._pairs, self._energies, strict=True):
+            errors[[a, b]] = np.maximum(errors[[a, b]], (alone[a] + alone[b]) / 2.0)
+            received, sent = seen.used[a] * seen.new[b] / gain, seen.used[b] * seen.new[a] / gain
+            energies[0] += h * (received - sent)
+            energies[1] += h * (abs(received) + abs(sent)) / 2.0
+        exchange.accept(seen)
+        return exchange.worst(errors)
+
+
+# ---- step doubling: two macro steps and one of twice the length, from the same saved state ---------------------------
+# For a master of order p the error of the two short steps is, to leading order (Richardson),
+#
+#     e = (y_short − y_long) / (2^p − 1).
+#
+# Outputs are compared at the same time and, where a unit feeds inputs through, under the same input: the input of a
+# step is held or extrapolated, so that such an output is late by a step anyway, an error that does not add up and would
+# hide that of the states. What neither of the two has seen yet cannot differ, such as a limit that is left in the last
+# of the steps; so an input may not have changed by more than 2 r^(1/(p + 1)) of its size either, about the most that a
+# smooth signal changes in a step with the error r.
+#
+# A pair of steps with an error above the tolerance is not accepted: all units go back and try shorter ones. A step that
+# a unit discards, in which it wants the simulation to end, or that gives no finite value, is too long as well.
+
 
 CHANGE = 2.0
 STUCK = 200
@@ -55,7 +128,6 @@ class DoublingStepper(Stepper):
         super().__init__(interpreter, plan, row)
         self._tolerances, self._order = plan.tolerances, plan.order
         self._shrinks = 2.0**plan.order - 1.0
-        self._exchange = Exchange(interpreter)
         self._changes = Tolerances(CHANGE * plan.tolerances.relative**self._exponent, plan.tolerances.absolute)
         units = interpreter.system.units
         self._names = interpreter.system.outputs
@@ -63,12 +135,11 @@ class DoublingStepper(Stepper):
         self._through = [name for name, unit in units.items() if unit.feedthrough().any()]
         self._early = {name for name, clock in interpreter.live.timeline.clocks.items() if clock.read < 1}
         # What is not continuous differs by a step of its own, however short ours are.
-        self._counts = np.array([_continuous(unit, i) for unit in units.values() for i in range(len(unit.outputs))])
+        self._counts = np.array([name not in u.discrete_outputs for u in units.values() for name in u.outputs])
         self._sizes = np.abs(np.array(interpreter.live.outputs()))
         self._stuck = 0
 
     def advance(self, place: int) -> Advance:
-        """Two macro steps, begun anew as often as needed."""
         saved, refused = self.interpreter.save(place), False
         while True:
             length, jumped = self._length(place)
@@ -124,12 +195,6 @@ class DoublingStepper(Stepper):
         wrong = np.abs(seen.used - seen.new) / self._changes.of(seen.sizes)
         return self._exchange.worst(self._exchange.counted(wrong, jumped) ** ((self._order + 1) / self._order))
 
-    def _make(self, place: int, length: int) -> VariableInterpreter:
-        step = self.interpreter.lasting(length)
-        self.made += 1
-        step.macro_step(place)
-        return step
-
     def _outputs(self, step: VariableInterpreter, end: int, given: dict[str, Array]) -> Array:
         """All outputs at `end`, of units in `given` as they are under that input, which is then taken back."""
         parts = []
@@ -168,8 +233,3 @@ def _input(step: VariableInterpreter, name: str) -> Array:
     """The unit's input at the end of the macro step."""
     value: Array = product(step.live.input_rows[name][None, :], step.c[name])[0]
     return value
-
-
-def _continuous(unit: Unit, output: int) -> bool:
-    """Whether an output changes smoothly, as far as an FMU says."""
-    return unit.outputs[output] not in unit.discrete_outputs
