@@ -47,7 +47,7 @@ def test_files_by_their_ending(tmp_path: Path) -> None:
         ("other.ssp", "does not exist; check the path"),
         ("nowhere/other.ssd", "does not exist; check the path"),
         ("folder", "is a folder; give a file in it"),
-        ("folder.fmu", "is a folder, not a file"),
+        ("folder.fmu", "is a folder; give a file"),
         ("note.txt", "cannot be read as a system; files end in .toml, .ssp, .ssd, .fmu"),
     ],
 )

@@ -279,15 +279,15 @@ class MonitorReport:
             return
         first, *others = self.findings.grown
         system, names = self.watch.system, self.watch.system.outputs
-        also = ", ".join(names[one.output] for one in others[:3]) + " …" * (len(others) > 3)
+        more = ", ".join(names[one.output] for one in others[:3]) + " …" * (len(others) > 3)
+        also = f" (so do {more})" if more else ""
         leaving = [link.connection for link in system.links if link.connection.source == names[first.output]]
         through = f" (connection {leaving[0]})" if leaving else ""
         doubling = math.log(2.0) / math.log(first.factor) * self.h
         message = (
             f"{names[first.output]} of unit '{system.names[self.watch.owners[first.output]]}' grows by the factor "
-            f"{first.factor:.7g} per macro step, doubling every {doubling:.3g} s{f' (so do {also})' if also else ''}, as "
-            f"an unstable coupling does{through}; ask 'cosimo analyse', and use a smaller step, Gauss–Seidel, or an "
-            f"iterative master"
+            f"{first.factor:.7g} per macro step, doubling every {doubling:.3g} s{also}, as an unstable coupling "
+            f"does{through}; ask 'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative master"
         )
         yield Warned(message, self.time(first.step), grows=True)
 

@@ -33,7 +33,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is a folder, not an FMU"):
+    with pytest.raises(ConfigurationError, match="is a folder; give a file"):
         read_description(tmp_path)
 
 
