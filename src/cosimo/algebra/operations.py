@@ -69,14 +69,8 @@ class Operations:
                 times = [time + point for time, span in moments for point in external_fit(degree, span)[0]]
                 yield from ((Block("e", target, time), 1) for time in dict.fromkeys(times))
 
-    # What a batch replaces by stacks of matrices, one per master.
-
-    def duration(self, fraction: Fraction) -> float | Array:
-        """`fraction` of the macro step, in seconds."""
-        return float(fraction) * self.master.step
-
     def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
-        """The matrices of the coupling at the input `target`."""
+        """The matrices of the coupling at the input `target`; a batch has others."""
         return self.master.coupling_of(target).matrices(sampling)
 
     # The operations.
@@ -194,7 +188,7 @@ class Operations:
 
     def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
         if (name, fraction) not in self._discrete:
-            self._discrete[name, fraction] = self.system.units[name].discrete(self.duration(fraction))
+            self._discrete[name, fraction] = self.system.units[name].discrete(float(fraction) * self.master.step)
         return self._discrete[name, fraction]
 
 

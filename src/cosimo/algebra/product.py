@@ -1,30 +1,31 @@
 """Applying the matrices: a stack of columns of z goes through the macro step, operation after operation.
 
 The stack is kept as row blocks, and an operation replaces the blocks it changes. From the identity this multiplies out
-Φ; from one column it is a macro step. Blocks are dense (…, n, k) arrays, where leading axes run over the masters of a
-batch, or CSR matrices (n, k) for large systems, so that the structure of a long chain is kept.
+Φ; from one column it is a macro step. Blocks are dense (n, k), or CSR matrices for large systems, so that the structure
+of a long chain is kept; `scipy.sparse` is loaded for these only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
-import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 
+from cosimo.algebra.backends import SINGULAR
 from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
 from cosimo.core.arrays import Array, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import ONE, Block, Master
-from cosimo.core.system import System
+from cosimo.core.system import Constant, Source, System
 from cosimo.core.timing import TimedOperation
 from cosimo.core.unit import LinearModel
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 SPARSE_FROM = 500
 """Size of z from which blocks are kept sparse."""
@@ -69,7 +70,7 @@ class LinearSystem(Walk):
         """The product of all operations of the schedule."""
         product = self.join(self.macro_step(self.identity()))
         n = self.size
-        return OneStepMap(product[..., :n, :n], product[..., :n, n:])
+        return OneStepMap(product[:n, :n], product[:n, n:])
 
     @cached_property
     def coupled(self) -> CoupledModel:
@@ -82,8 +83,7 @@ class LinearSystem(Walk):
         place, blocks = best_cut(self.operations)
         order = self.operations.timeline.operations
         slots = [i for block in blocks for i in range(self.layout[block].start, self.layout[block].stop)]
-        identity: Any = sp.eye_array(self.layout.size, format="csr") if self.sparse else np.eye(self.layout.size)
-        rows = self.split(identity[:, slots])
+        rows = self.split(_eye(self.layout.size, self.sparse)[:, slots])
         self.apply((*order[place:], *order[:place]), rows)
         return Cycle(_vstack([rows[block] for block in blocks]), tuple(blocks), order[place:])
 
@@ -100,65 +100,47 @@ class LinearSystem(Walk):
         if not update.sources:
             return  # A unit without inputs has nothing to couple.
         stack = _vstack([rows[block] for block in update.sources])
-        matrix = sp.csr_array(update.matrix) if sp.issparse(stack) else update.matrix
-        result = matrix @ stack
-        start = 0
+        result, start = _like(update.matrix, stack) @ stack, 0
         for block in update.targets:
-            end = start + self.layout.width(block)
-            rows[block] = result[start:end] if sp.issparse(result) else result[..., start:end, :]
-            start = end
+            rows[block] = result[start : start + self.layout.width(block)]
+            start += self.layout.width(block)
 
     def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
-        rows.update(self.split(self._limit(sweep, self.join(rows))))
-
-    def _limit(self, sweep: tuple[TimedOperation, ...], z: Any) -> Any:
         """The fixed point of a sweep B: with v what it changes and f what it leaves, z_v = (I − B_vv)⁻¹ B_vf z_f."""
-        B, v, f = self.sweep_matrix(sweep)
-        if sp.issparse(B):
-            right = B[v][:, f] @ z[f]
-            loop = sp.csc_array(sp.eye_array(len(v)) - B[v][:, v])
+        (B, v, f), z = self.sweep_matrix(sweep), self.join(rows)
+        right, loop = B[v][:, f] @ z[f], _eye(len(v), self.sparse) - B[v][:, v]
+        if not self.sparse:
+            if np.linalg.cond(loop) > SINGULAR:
+                raise AlgebraicLoopError(NO_FIXED_POINT)
+            z[v] = np.linalg.solve(loop, right)
+        else:
             try:
-                solve = spl.splu(loop).solve
+                solve = _sparse().linalg.splu(loop.tocsc()).solve
             except RuntimeError:
                 raise AlgebraicLoopError(NO_FIXED_POINT) from None
-            solution = (
-                sp.csr_array(solve(right.toarray()))
-                if sp.issparse(right)
-                else solve(right.real) + 1j * solve(right.imag)
-            )
-            place = sp.eye_array(self.layout.size, format="csr")
-            return place[:, v] @ solution + place[:, f] @ z[f]
-        loop = np.eye(len(v)) - B[..., v[:, None], v]
-        if (np.linalg.cond(loop) > 1e13).any():
-            raise AlgebraicLoopError(NO_FIXED_POINT)
-        solution = np.linalg.solve(loop, B[..., v[:, None], f] @ z[..., f, :])
-        limit = np.array(np.broadcast_to(z, (*solution.shape[:-2], *z.shape[-2:])))
-        limit[..., v, :] = solution
-        return limit
+            dense_right = isinstance(right, np.ndarray)
+            solution = solve(right.real) + 1j * solve(right.imag) if dense_right else _like(solve(right.toarray()), z)
+            place = _eye(self.layout.size, self.sparse)
+            z = place[:, v] @ solution + place[:, f] @ z[f]
+        rows.update(self.split(z))
 
     def sweep_matrix(self, sweep: tuple[TimedOperation, ...]) -> tuple[Any, Indices, Indices]:
         """The matrix B of one sweep on all of z, the places v that it changes, and the rest f."""
         rows = self.identity()
         self.apply(sweep, rows)
         B = self.join(rows)
-        if sp.issparse(B):
-            change = np.asarray(abs(B - sp.eye_array(self.layout.size, format="csr")).sum(axis=1)).ravel()
-        else:
-            change = np.abs(B - np.eye(self.layout.size)).max(axis=-1).reshape(-1, self.layout.size).max(axis=0)
+        change = np.asarray(abs(B - _eye(self.layout.size, self.sparse)).sum(axis=1)).ravel()
         return B, np.flatnonzero(change), np.flatnonzero(change == 0)
 
     # Stacks of columns.
 
     def identity(self) -> Rows:
         """The identity as row blocks."""
-        n = self.layout.size
-        return self.split(sp.eye_array(n, format="csr") if self.sparse else np.eye(n))
+        return self.split(_eye(self.layout.size, self.sparse))
 
     def split(self, z: Any) -> Rows:
         """A matrix with one row per number of z, as row blocks."""
-        if sp.issparse(z):
-            return {block: z[self.layout[block]] for block in self.layout.blocks}
-        return {block: z[..., self.layout[block], :] for block in self.layout.blocks}
+        return {block: z[self.layout[block]] for block in self.layout.blocks}
 
     def join(self, rows: Rows) -> Any:
         """Row blocks as one matrix."""
@@ -168,28 +150,21 @@ class LinearSystem(Walk):
 
     def inputs(self, z: Any) -> Any:
         """S_u z: all inputs at the end of the macro step, from rows of z."""
-        return self._input_selector @ z[..., : self.size, :]
+        found = []
+        for name, unit in self.system.units.items():
+            begin, m = self.layout[Block("u", name)].start, len(unit.inputs)
+            row = value_row(self.operations.degrees[name], self.operations.timeline.clocks[name].now)
+            powers = [z[begin + j * m : begin + (j + 1) * m] for j in range(len(row))]
+            found.append(sum(float(share) * part for share, part in zip(row, powers, strict=True)))
+        return _vstack(found)
 
     def outputs(self, z: Any) -> Any:
         """S_y z: all outputs."""
-        places = self.layout.indices("y")
-        return z[places] if sp.issparse(z) else z[..., places, :]
+        return z[self.layout.indices("y")]
 
     def defect(self, z: Any) -> Any:
         """(S_u − L S_y) z: how far the inputs are from what the outputs now say (glumac2018, Eq. 53)."""
         return self.inputs(z) - self.coupled.L @ self.outputs(z)
-
-    @cached_property
-    def _input_selector(self) -> Any:
-        clocks = self.operations.timeline.clocks
-        blocks = []
-        for name, unit in self.system.units.items():
-            row = value_row(self.operations.degrees[name], clocks[name].now)
-            blocks.append(sp.csr_array(np.kron(row[None, :], np.eye(len(unit.inputs)))))
-        picked = sp.block_diag(blocks, format="csr")
-        place = sp.eye_array(self.size, format="csr")[self.layout.indices("u")]
-        selector = picked @ place
-        return selector if self.sparse else selector.toarray()
 
     # The start.
 
@@ -199,22 +174,13 @@ class LinearSystem(Walk):
         Memories are filled as if signals had been constant before the start; offsets and external inputs are left out.
         """
         coupled = self.coupled
-        n = coupled.A.shape[0]
-        return self._start(
-            sp.eye_array(n, format="csr") if self.sparse else np.eye(n), coupled.C, coupled.L @ coupled.C
-        )
+        return self._start(_eye(coupled.A.shape[0], self.sparse), coupled.C, coupled.L @ coupled.C)
 
     def start(self, time: float = 0.0) -> Array:
         """z_0 for the units' initial states, with offsets, start values and external inputs at `time`."""
         coupled = self.coupled
         x = np.concatenate([unit.initial_state for unit in self.system.units.values()])
-        inlets = [inlet for name in self.system.units for inlet in self.system.inlets[name]]
-        b = np.array(
-            [
-                inlet.link.connection.offset if inlet.link else inlet.source(time) if inlet.source else inlet.start
-                for inlet in inlets
-            ]
-        )
+        b = given_inputs(self.system, time)
         y = coupled.C @ x + coupled.solve_loop(coupled.D @ b)
         z: Array = self._start(x[:, None], y[:, None], (coupled.L @ y + b)[:, None])[:, 0]
         return z
@@ -252,28 +218,59 @@ class LinearSystem(Walk):
             begin = place.get(block.kind, 0)
             filled = parts.get(block.kind, u)[begin : begin + known]
             place[block.kind] = begin + known
-            rest = (width - known, x.shape[1])
-            rows[block] = _vstack([filled, sp.csr_array(rest) if sp.issparse(u) else np.zeros(rest)])
+            rows[block] = _vstack([filled, _like(np.zeros((width - known, x.shape[1])), u)])
         return self.join(rows)[: self.size]
 
-    def given_values(self, k: int, start_time: float = 0.0) -> Array:
-        """e of macro step k: the number 1 and the samples of external inputs."""
+    def given_values(self, k: Any, start_time: float = 0.0) -> Array:
+        """e of macro step k, or of several (…, m): the number 1 and the samples of external inputs."""
+        sources = [Constant(1.0) if block == ONE else self.system.inputs[str(block.owner)] for block in self.given]
         times = [start_time + (k + float(block.time or 0)) * self.master.step for block in self.given]
-        return np.array(
-            [
-                1.0 if block == ONE else self.system.inputs[str(block.owner)](time)
-                for block, time in zip(self.given, times, strict=True)
-            ]
-        )
+        return np.stack([samples(*pair) for pair in zip(sources, times, strict=True)], axis=-1)
+
+
+def samples(source: Source, moments: Any) -> Array:
+    """The values of an external input at some times, of any shape."""
+    if isinstance(source, Constant):
+        return np.full(np.shape(moments), source.value)
+    return np.array([source(moment) for moment in np.ravel(moments).tolist()], dtype=float).reshape(np.shape(moments))
+
+
+def given_inputs(system: System, time: float) -> Array:
+    """What reaches all inputs from outside at a time: offsets of connections, external inputs, start values."""
+    given = [
+        inlet.link.connection.offset if inlet.link else inlet.source(time) if inlet.source else inlet.start
+        for name in system.units
+        for inlet in system.inlets[name]
+    ]
+    return np.array(given, dtype=float)
+
+
+def dense(matrix: Any) -> Array:
+    """A dense or sparse matrix as a plain array."""
+    found: Array = matrix.toarray() if hasattr(matrix, "toarray") else matrix
+    return found
+
+
+def _sparse() -> Any:
+    """`scipy.sparse` with its solvers."""
+    import scipy.sparse.linalg
+
+    return scipy.sparse
+
+
+def _eye(size: int, sparse: bool) -> Any:
+    return _sparse().eye_array(size, format="csr") if sparse else np.eye(size)
+
+
+def _like(matrix: Array, other: Any) -> Any:
+    """The matrix, as CSR where the other one is."""
+    return matrix if isinstance(other, np.ndarray) else _sparse().csr_array(matrix)
 
 
 def _vstack(blocks: list[Any]) -> Any:
-    if any(sp.issparse(block) for block in blocks):
-        return sp.vstack(blocks, format="csr")
-    if len(blocks) == 1:
-        return blocks[0]
-    lead = np.broadcast_shapes(*(block.shape[:-2] for block in blocks))
-    return np.concatenate([np.broadcast_to(block, (*lead, *block.shape[-2:])) for block in blocks], axis=-2)
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        return np.concatenate(blocks)
+    return _sparse().vstack(blocks, format="csr")
 
 
 def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp]]:
@@ -302,8 +299,8 @@ def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp
             return matrix, place
         place = np.where(place >= 0, rows[place], -1)
         kept = np.flatnonzero(rows >= 0)
-        Q = sp.csr_array((np.ones(len(kept)), (kept, rows[kept])), shape=(len(rows), len(groups)))
-        matrix = sp.csr_array(matrix[first] @ Q)
+        Q = _sparse().csr_array((np.ones(len(kept)), (kept, rows[kept])), shape=(len(rows), len(groups)))
+        matrix = _sparse().csr_array(matrix[first] @ Q)
 
 
 # ---- the coupled system itself, as if it were one model: what every co-simulation is measured against ----------------
@@ -329,9 +326,14 @@ class CoupledModel:
 
     def flow(self, h: float) -> Array:
         """exp(A h), the exact one-step map of the states."""
-        A: Array = self.A.toarray() if sp.issparse(self.A) else self.A
-        flow: Array = scipy.linalg.expm(A * h)
+        import scipy.linalg
+
+        flow: Array = scipy.linalg.expm(dense(self.A) * h)
         return flow
+
+    def dense(self) -> CoupledModel:
+        """The same model with plain arrays."""
+        return replace(self, **{name: dense(part) for name, part in vars(self).items()})
 
 
 def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: bool = False) -> CoupledModel:
@@ -339,24 +341,21 @@ def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: 
     parts = {letter: [getattr(models[name], letter) for name in system.units] for letter in "ABCD"}
     L = connection_matrix(system, sparse=sparse)
     if sparse:
+        sp = _sparse()
         A, B, C, D = (sp.block_diag([sp.csr_array(part) for part in own], format="csr") for own in parts.values())
         loop: Any = sp.csc_array(sp.eye_array(D.shape[0]) - D @ L)
     else:
-        A, B, C, D = (_diagonal(own) for own in parts.values())
+        import scipy.linalg
+
+        A, B, C, D = (scipy.linalg.block_diag(*own) for own in parts.values())
         loop = np.eye(len(D)) - D @ L
-    _require_solvable(system, loop)
+    place = {name: i for i, name in enumerate(system.outputs)}
+    for group in system.loops():
+        own = [place[name] for name in group]
+        if loop_is_singular(np.eye(len(own)) - dense(loop[own][:, own]), 1e-12):
+            raise AlgebraicLoopError.singular(group)
     outputs = _solve(loop, C)
     return CoupledModel(A + B @ (L @ outputs), B, outputs, D, L, loop)
-
-
-def _diagonal(parts: Sequence[Array]) -> Array:
-    """Dense blocks on the diagonal, also those without rows or columns."""
-    found = np.zeros(tuple(np.sum([part.shape for part in parts], axis=0)))
-    row = column = 0
-    for part in parts:
-        found[row : row + part.shape[0], column : column + part.shape[1]] = part
-        row, column = row + part.shape[0], column + part.shape[1]
-    return found
 
 
 def connection_matrix(system: System, *, sparse: bool = True) -> Any:
@@ -367,25 +366,17 @@ def connection_matrix(system: System, *, sparse: bool = True) -> Any:
     columns = [outputs[link.connection.source] for link in system.links]
     gains = [link.connection.gain for link in system.links]
     if sparse:
-        return sp.csr_array((gains, (rows, columns)), shape=(len(inputs), len(outputs)))
-    dense = np.zeros((len(inputs), len(outputs)))
-    dense[rows, columns] = gains  # every input has one source at most
-    return dense
-
-
-def _require_solvable(system: System, loop: Any) -> None:
-    place = {name: i for i, name in enumerate(system.outputs)}
-    for group in system.loops():
-        own = [place[name] for name in group]
-        inside = loop[own][:, own]
-        if loop_is_singular(np.eye(len(own)) - (inside.toarray() if sp.issparse(inside) else inside), 1e-12):
-            raise AlgebraicLoopError.singular(group)
+        return _sparse().csr_array((gains, (rows, columns)), shape=(len(inputs), len(outputs)))
+    found = np.zeros((len(inputs), len(outputs)))
+    found[rows, columns] = gains  # every input has one source at most
+    return found
 
 
 def _solve(loop: Any, right: Any) -> Any:
-    if not sp.issparse(loop):
+    if isinstance(loop, np.ndarray):
         return np.linalg.solve(loop, right)
-    if not sp.issparse(right):
-        return spl.splu(loop).solve(right)
+    sp = _sparse()
+    if isinstance(right, np.ndarray):
+        return sp.linalg.splu(loop).solve(right)
     # The solver returns a single column as a plain vector.
-    return sp.csr_array(spl.spsolve(loop, sp.csc_array(right))).reshape(right.shape)
+    return sp.csr_array(sp.linalg.spsolve(loop, sp.csc_array(right))).reshape(right.shape)

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg
 
 from cosimo.algebra.backends import Backend, Stack
 from cosimo.core.arrays import Array
@@ -138,8 +137,10 @@ class _Search:
         """One diagonal similarity with powers of two for all, from their mean: units of measure should not matter."""
         if self.n < 2 or P.shape[2] == 0:
             return P
+        from scipy.linalg import matrix_balance
+
         mean = self.backend.host(self.xp.abs(P).mean(2))
-        _, (scale, _) = scipy.linalg.matrix_balance(mean, permute=False, separate=True)
+        _, (scale, _) = matrix_balance(mean, permute=False, separate=True)
         if (scale != 1).any():
             P *= self.backend.array((scale[None, :] / scale[:, None])[:, :, None])
         return P

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.algebra.product import LinearSystem
+from cosimo.algebra.product import LinearSystem, dense
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.limits import SAME, apart, find_base, responses
@@ -319,8 +319,7 @@ class Model:
     @cached_property
     def poles(self) -> ComplexArray:
         """The eigenvalues of the coupled system, in 1/s."""
-        A = self.local.coupled.A
-        return np.linalg.eigvals(np.asarray(A.toarray() if hasattr(A, "toarray") else A)).astype(complex)
+        return np.linalg.eigvals(dense(self.local.coupled.A)).astype(complex)
 
     @property
     def slack(self) -> float:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.algebra.product import LinearSystem, merge_equal
+from cosimo.algebra.product import LinearSystem, dense, merge_equal
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.master import Master
@@ -72,9 +72,7 @@ class Spectrum:
         matrix = self.linear.cycle.matrix
         if isinstance(matrix, np.ndarray):
             return matrix, np.arange(len(matrix))
-        import scipy.sparse as sp
-
-        merged, place = merge_equal(sp.csr_array(matrix))
+        merged, place = merge_equal(matrix)
         return merged.toarray(), place
 
     @property
@@ -83,9 +81,7 @@ class Spectrum:
 
     @cached_property
     def _coupled(self) -> Array:
-        A = self.linear.coupled.A
-        dense: Array = A if isinstance(A, np.ndarray) else A.toarray()
-        return dense
+        return dense(self.linear.coupled.A)
 
     @cached_property
     def eigenvalues(self) -> ComplexArray:
@@ -217,8 +213,7 @@ def sweep_factor(linear: LinearSystem) -> float | None:
     for operation in linear.operations.timeline.operations:
         if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
             B, changed, _ = linear.sweep_matrix(operation.sweeps[-1])
-            block = B[changed][:, changed] if linear.sparse else B[np.ix_(changed, changed)]
-            return float(np.abs(np.linalg.eigvals(block.toarray() if linear.sparse else block)).max(initial=0.0))
+            return float(np.abs(np.linalg.eigvals(dense(B[changed][:, changed]))).max(initial=0.0))
     return None
 
 

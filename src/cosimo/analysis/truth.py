@@ -25,19 +25,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 
-from cosimo.algebra.product import CoupledModel, LinearSystem
+from cosimo.algebra.product import CoupledModel, LinearSystem, given_inputs, samples
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent
-from cosimo.core.master import ONE, Master
-from cosimo.core.system import Constant, Source, System
+from cosimo.core.master import Master
+from cosimo.core.system import Constant, System
 from cosimo.core.timing import Clock, timeline
 from cosimo.core.unit import LinearModel
 from cosimo.units.linear import Exact, discretise
@@ -255,36 +253,18 @@ def cosimulated(
     `linear` is `local.linear` under the master where that is there already.
     """
     linear = linear or LinearSystem(local.linear, master)
-    if linear.sparse:
-        return _sparse_rows(linear, start, steps) + local.offsets
-    Phi, Gamma = _dense(linear.one_step.Phi), _dense(linear.one_step.Gamma)
-    selector = np.eye(linear.size)[linear.layout.indices("y")]
-    process = Recursion(Phi, Gamma, selector, np.zeros((len(selector), Gamma.shape[1])))
-    return process.rows(linear.start(start), _given(linear, start, steps)) + local.offsets
-
-
-def _sparse_rows(linear: LinearSystem, start: float, steps: int) -> Array:
-    """Step after step, for systems whose Φ is too large to be multiplied with itself."""
     Phi, Gamma, places = linear.one_step.Phi, linear.one_step.Gamma, linear.layout.indices("y")
-    given, z = _given(linear, start, steps), linear.start(start)
+    given, z = linear.given_values(np.arange(steps + 1.0), start), linear.start(start)
+    if not linear.sparse:
+        process = Recursion(Phi, Gamma, np.eye(linear.size)[places], np.zeros((len(places), Gamma.shape[1])))
+        return process.rows(z, given) + local.offsets
+    # Step after step where Φ is too large to be multiplied with itself.
     rows = np.empty((steps + 1, len(places)))
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(steps + 1):
             rows[k] = z[places]
             z = Phi @ z + Gamma @ given[k]
-    return rows
-
-
-def _given(linear: LinearSystem, start: float, steps: int) -> Array:
-    """e_k of all macro steps (steps + 1, m)."""
-    given = np.ones((steps + 1, len(linear.given)))
-    for column, block in enumerate(linear.given):
-        if block == ONE:
-            continue
-        source = linear.system.inputs[str(block.owner)]
-        moments: Array = start + (np.arange(steps + 1.0) + float(block.time or 0)) * linear.master.step
-        given[:, column] = _samples(source, moments)
-    return given
+    return rows + local.offsets
 
 
 def undivided(
@@ -298,7 +278,7 @@ def undivided(
     """
     drive = _Drive(local.linear, start)
     parts = PARTS if drive.varying else 1
-    if sp.issparse(local.coupled.A):
+    if not isinstance(local.coupled.A, np.ndarray):
         return _sparse_flow(local, drive, step, steps) + local.offsets
     process = _flow(coupled or local.coupled, drive, step / parts)
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
@@ -310,6 +290,9 @@ def _sparse_flow(local: LocalSystem, drive: _Drive, step: float, steps: int) -> 
     """exp(A_c h) acts on one vector after the other; the constant drive b joins it as [A_c  B b; 0  0]."""
     if drive.varying:
         raise ConfigurationError("external inputs of a large system vary; its true solution is not computed.")
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import expm_multiply
+
     coupled = local.coupled
     through = coupled.solve_loop(coupled.D @ drive.constant)
     push = coupled.B @ (drive.constant + coupled.L @ through)
@@ -321,16 +304,15 @@ def _sparse_flow(local: LocalSystem, drive: _Drive, step: float, steps: int) -> 
     rows = np.empty((steps + 1, len(local.linear.outputs)))
     for k in range(steps + 1):
         rows[k] = coupled.C @ x[:n] + through
-        x = spl.expm_multiply(joined, x)
+        x = expm_multiply(joined, x)
     return rows
 
 
 def _flow(coupled: CoupledModel, drive: _Drive, duration: float) -> Recursion:
     """The exact step of the coupled system; inputs e = [1, b(0), b(½), b(1) of every input that varies]."""
-    A, B, C, D, L = (_dense(part) for part in (coupled.A, coupled.B, coupled.C, coupled.D, coupled.L))
-    through: Array = coupled.solve_loop(D)
-    m = B.shape[1]
-    discrete = discretise(LinearModel(A, B @ (np.eye(m) + L @ through), C, through), Exact(), 1, duration)
+    C, through, m = coupled.C, coupled.solve_loop(coupled.D), coupled.B.shape[1]
+    model = LinearModel(coupled.A, coupled.B @ (np.eye(m) + coupled.L @ through), C, through)
+    discrete = discretise(model, Exact(), 1, duration)
     fit = external_fit(2, Fraction(1))[1] if drive.varying else np.zeros((3, 3))
     constant = drive.constant[:, None]
     G, now = [discrete.B[:, :m] @ constant], [through @ constant]
@@ -344,40 +326,21 @@ class _Drive:
     """What is given to the inputs of a system from outside: `constant` (m,) and the places of those that `varying`."""
 
     def __init__(self, system: System, start: float) -> None:
-        inlets = [inlet for name in system.units for inlet in system.inlets[name]]
-        sources = [inlet.source for inlet in inlets]
-        self.varying = [i for i, source in enumerate(sources) if source and not isinstance(source, Constant)]
-        self._sources: list[Source | None] = sources
-        self.constant: Array = np.array(
-            [
-                inlet.link.connection.offset if inlet.link else inlet.source(start) if inlet.source else inlet.start
-                for inlet in inlets
-            ]
-        )
+        sources = [inlet.source for name in system.units for inlet in system.inlets[name]]
+        driven = {i: source for i, source in enumerate(sources) if source and not isinstance(source, Constant)}
+        self.varying, self._sources = list(driven), list(driven.values())
+        self.constant = given_inputs(system, start)
         self.constant[self.varying] = 0.0
 
     def samples(self, start: float, duration: float, count: int) -> Array:
         """e at the beginning of `count` parts: 1, then three samples of each input that varies."""
         given = np.ones((count, 1 + 3 * len(self.varying)))
         moments: Array = start + np.arange(2.0 * count + 1) * (duration / 2)
-        for place, i in enumerate(self.varying):
-            source = self._sources[i]
-            assert source is not None
-            values = _samples(source, moments)
+        for place, source in enumerate(self._sources):
+            values = samples(source, moments)
             for s in range(3):
                 given[:, 1 + 3 * place + s] = values[s : s + 2 * count - 1 : 2]
         return given
-
-
-def _samples(source: Source, moments: Array) -> Array:
-    if isinstance(source, Constant):
-        return np.full(len(moments), source.value)
-    return np.array([source(moment) for moment in moments.tolist()], dtype=float)
-
-
-def _dense(matrix: Any) -> Array:
-    dense: Array = matrix.toarray() if sp.issparse(matrix) else matrix
-    return dense
 
 
 def exact_truth(local: LocalSystem, *, step: float, start: float, horizon: float, sizes: Array | None = None) -> Truth:
@@ -399,11 +362,10 @@ def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
 
     An output whose terms cancel but for rounding, |y| ≤ 1e-12 Σ_i |C_i| max |x_i|, is at rest.
     """
-    large = sp.issparse(local.coupled.A)
-    count = 200 if large else GRID
-    if large:
-        sizes: Array = np.abs(undivided(local, step=horizon / count, start=start, steps=count)).max(axis=0)
+    if not isinstance(local.coupled.A, np.ndarray):
+        sizes: Array = np.abs(undivided(local, step=horizon / 200, start=start, steps=200)).max(axis=0)
         return sizes
+    count = GRID
     drive = _Drive(local.linear, start)
     parts = PARTS if drive.varying else 1
     part = horizon / count / parts

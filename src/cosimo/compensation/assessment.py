@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum, match, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
-from cosimo.compensation.target import Gains, TargetMotion, dense, rebuild, require_linear, target_map
+from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear, target_map
 from cosimo.core.arrays import ComplexArray
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
 from cosimo.core.master import Master
@@ -129,7 +129,7 @@ def sensitivity(path: TargetMotion, master: Master, target: str) -> tuple[Change
     changes, ticks = [], path.pattern.ticks
     for name, matrix, factor, changed in _changed(path.system):
         linear = LinearSystem(changed, master)
-        F = target_map(changed, dense(linear.coupled), master.step / ticks, target)
+        F = target_map(changed, linear.coupled.dense(), master.step / ticks, target)
         own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
         stable, follows = spectrum.stable, spectrum.radius <= own * (1 + ROUNDING)
         changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))

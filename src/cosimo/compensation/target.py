@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from math import lcm
@@ -48,7 +48,7 @@ class TargetMotion:
         _require_fixed_couplings(system, master)
         self.target = target
         self.linear = LinearSystem(system, master)
-        self.coupled = dense(self.linear.coupled)
+        self.coupled = self.linear.coupled.dense()
         self.operations = self.linear.operations.timeline.operations
         self.pattern = tick_pattern(system, self.operations)
         self.n = self.coupled.A.shape[0]
@@ -337,13 +337,6 @@ def rebuild(unit: LinearUnit, **changes: Any) -> LinearUnit:
         given |= {name: getattr(unit, name) for name in maps} | {"feedthrough": unit.direct}
         return Mechanical(**given | changes)
     return StateSpace(**given | vars(unit.model) | changes)
-
-
-def dense(coupled: CoupledModel) -> CoupledModel:
-    """The same model with plain arrays."""
-    return replace(
-        coupled, **{name: part.toarray() if hasattr(part, "toarray") else part for name, part in vars(coupled).items()}
-    )
 
 
 def monolithic_unit(system: System, coupled: CoupledModel) -> tuple[LinearUnit, npt.NDArray[np.intp]]:

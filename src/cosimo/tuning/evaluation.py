@@ -12,13 +12,12 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from cosimo import masters
 from cosimo.algebra.backends import Backend, Stack, find_backend
 from cosimo.algebra.batch import Consistency
 from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
-from cosimo.algebra.product import LinearSystem
+from cosimo.algebra.product import LinearSystem, dense
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.model import Model
 from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable
@@ -382,7 +381,7 @@ class TuningProblem:
     def sizes(self) -> Array:
         """Of every output, the largest value of the exact solution within the horizon (p,); 0: it never moves."""
         coupled = LinearSystem(self.free, masters.jacobi(self.free, 1.0)).coupled
-        A, C = _dense(coupled.A), _dense(coupled.C)
+        A, C = dense(coupled.A), dense(coupled.C)
         # Enough moments for the slow motion; what is faster shows at some of them too, as they are no multiples of it.
         count = GRID
         flow, x = scipy.linalg.expm(A * (self.horizon / count)), self.columns
@@ -476,8 +475,3 @@ def _free(system: System, constants: dict[str, float]) -> System:
     outside = StateSpace(np.zeros((1, 1)), np.zeros((1, 0)), values, initial=[1.0], inputs=[], outputs=list(constants))
     given = [(f"{OUTSIDE}.{target}", target) for target in constants]
     return System({OUTSIDE: outside, **units}, [*connections, *given], inputs=rest, name=system.name)
-
-
-def _dense(matrix: object) -> Array:
-    dense: Array = matrix.toarray() if sp.issparse(matrix) else matrix  # type: ignore[attr-defined,assignment]
-    return dense

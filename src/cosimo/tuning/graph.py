@@ -16,12 +16,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from cosimo.core.system import System
 
@@ -73,18 +72,8 @@ class CouplingGraph:
 
     def key(self, order: Sequence[str]) -> int:
         """One bit per edge: whether its first unit goes first. Equal keys, equal Φ."""
-        rank = self.ranks(order)
-        key = 0
-        for place, (i, j) in enumerate(self.edges):
-            key |= (rank[i] < rank[j]) << place
-        return key
-
-    def ranks(self, order: Sequence[str]) -> list[int]:
-        """The place in `order` of every unit, by number."""
-        rank = [0] * len(self.units)
-        for place, name in enumerate(order):
-            rank[self.number[name]] = place
-        return rank
+        rank = [order.index(name) for name in self.units]
+        return sum((rank[i] < rank[j]) << place for place, (i, j) in enumerate(self.edges))
 
     def orders(self, *, rooted: bool = False) -> Iterator[Order]:
         """One order per acyclic orientation; `rooted`: only those with one source in each connected part, its root.
@@ -124,8 +113,7 @@ class CouplingGraph:
 
     def rooted_key(self, order: Sequence[str]) -> int:
         """The key of the one orientation with the roots as only sources that rotations lead to. Equal keys, equal ρ."""
-        rank = self.ranks(order)
-        n = len(rank)
+        rank, n = [order.index(name) for name in self.units], len(self.units)
         before = [sum(1 << j for j in _bits(self.neighbours[i]) if rank[j] < rank[i]) for i in range(n)]
         sources = [i for i in range(n) if not before[i] and not self.roots >> i & 1]
         while sources:
@@ -136,10 +124,7 @@ class CouplingGraph:
                 before[j] &= ~(1 << i)
                 if not before[j] and not self.roots >> j & 1:
                     sources.append(j)
-        key = 0
-        for place, (i, j) in enumerate(self.edges):
-            key |= (before[j] >> i & 1) << place
-        return key
+        return sum((before[j] >> i & 1) << place for place, (i, j) in enumerate(self.edges))
 
 
 def coupling_graph(system: System, equal: Equal = "map") -> CouplingGraph:
@@ -151,8 +136,10 @@ def coupling_graph(system: System, equal: Equal = "map") -> CouplingGraph:
     pairs = [(number[link.source.unit], number[link.target.unit]) for link in system.links]
     label = np.zeros(len(number), dtype=int)
     if equal == "radius" and pairs:
-        sources, targets = np.array(pairs).T
-        matrix = sp.coo_array((np.ones(len(pairs)), (sources, targets)), shape=(len(number),) * 2)
+        from scipy.sparse.csgraph import connected_components
+
+        matrix = np.zeros((len(number), len(number)))
+        matrix[tuple(np.array(pairs).T)] = 1.0
         label = connected_components(matrix, directed=True, connection="strong")[1]
     neighbours = [0] * len(number)
     for i, j in pairs:
@@ -203,7 +190,4 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def _union(numbers: Iterator[int]) -> int:
-    total = 0
-    for number in numbers:
-        total |= number
-    return total
+    return reduce(or_, numbers, 0)

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
-from cosimo import masters
-from cosimo.algebra.product import LinearSystem, coupled_model
+from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.analysis.accuracy import OPERATOR_UP_TO, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array
@@ -257,64 +256,61 @@ class Sequential:
     couplings: Mapping[str, Coupling] | None = None
 
     @property
+    def used(self) -> list[Coupling]:
+        """All couplings."""
+        return [*(self.couplings or {}).values(), self.coupling or Hold(0)]
+
+    @property
     def held(self) -> bool:
         """Whether every input is held, so that the formula applies."""
-        used = [*(self.couplings or {}).values(), self.coupling or Hold(0)]
-        return all(isinstance(coupling, Hold) and coupling.degree == 0 for coupling in used)
+        return all(isinstance(coupling, Hold) and coupling.degree == 0 for coupling in self.used)
 
     @property
     def rotates(self) -> bool:
         """Whether no coupling looks at the times of its samples, so that rotated orders have the same ρ."""
-        used = [*(self.couplings or {}).values(), self.coupling or Hold(0)]
-        return all(isinstance(c, Nepce) or (isinstance(c, Hold) and c.degree == 0) for c in used)
+        return all(isinstance(c, Nepce) or (isinstance(c, Hold) and c.degree == 0) for c in self.used)
 
     def linear(self, order: Order) -> LinearSystem:
         """The master with this order, multiplied out by its schedule."""
-        made = masters.gauss_seidel(
-            self.system, self.step, order=order, coupling=self.coupling, couplings=self.couplings
-        )
-        return LinearSystem(self.system, made)
+        master = gauss_seidel(self.system, self.step, order=order, coupling=self.coupling, couplings=self.couplings)
+        return LinearSystem(self.system, master)
+
+    def scores(
+        self, orders: Sequence[Order], one: Callable[[LinearSystem], float], many: Callable[[Array], Array]
+    ) -> list[float]:
+        """Numbers of all orders: of many Φ at once where inputs are held, else of each by its schedule."""
+        if not self.held:
+            return [one(self.linear(order)) for order in orders]
+        _, A, _, C = self.parts
+        count = max(1, WORK // max(1, (len(A) + len(C)) ** 2))
+        parts = [many(self.maps(orders[i : i + count])) for i in range(0, len(orders), count)]
+        return [value for part in parts for value in part.tolist()]
 
     @cached_property
-    def _parts(self) -> _Parts:
-        return _Parts(self.system, self.step)
+    def parts(self) -> tuple[CoupledModel, Array, Array, Array]:
+        """The exact coupled system; A and B of all units' steps, and C, on diagonals."""
+        coupled = LinearSystem(self.system, gauss_seidel(self.system, self.step)).coupled.dense()
+        units = [(unit.discrete(self.step), unit.linear(), len(unit.inputs)) for unit in self.system.units.values()]
+        own = [(step.A, step.B[:, :m], model.C) for step, model, m in units if model is not None]
+        A, B, C = (scipy.linalg.block_diag(*matrices) for matrices in zip(*own, strict=True))
+        return coupled, A, B, C
 
     def maps(self, orders: Sequence[Order]) -> Array:
         """Φ on [x; y] for every order, (N, n + p, n + p); for held inputs only."""
-        return self._parts.maps(orders)
-
-
-class _Parts:
-    """What all orders share."""
-
-    def __init__(self, system: System, step: float) -> None:
-        self.system = system
-        models = LinearSystem(system, masters.gauss_seidel(system, step)).operations.models
-        discrete = {name: unit.discrete(step) for name, unit in system.units.items()}
-        widths = {name: len(unit.inputs) for name, unit in system.units.items()}
-        self.A = scipy.linalg.block_diag(*(d.A for d in discrete.values()))
-        self.B = scipy.linalg.block_diag(*(d.B[:, : widths[name]] for name, d in discrete.items()))
-        C, D = (scipy.linalg.block_diag(*(getattr(model, x) for model in models.values())) for x in "CD")
-        self.coupled = coupled_model(system, models)
-        self.K, self.CA = C @ self.B + D, C @ self.A
-        self.L = np.asarray(self.coupled.L)
-        self.giver = [i for i, unit in enumerate(system.units.values()) for _ in unit.outputs]
-        self.taker = [i for i, unit in enumerate(system.units.values()) for _ in unit.inputs]
-
-    def maps(self, orders: Sequence[Order]) -> Array:
-        number = {name: i for i, name in enumerate(self.system.names)}
-        rank = np.zeros((len(orders), len(number)), dtype=int)
-        for row, order in zip(rank, orders, strict=True):
-            row[[number[name] for name in order]] = range(len(number))
-        fresh = np.where(rank[:, None, self.giver] < rank[:, self.taker, None], self.L, 0.0)
-        stale = self.L - fresh
-        n, p = len(self.A), len(self.K)
-        right = np.concatenate([np.broadcast_to(self.CA, (len(orders), p, n)), self.K @ stale], axis=-1)
-        y = np.linalg.solve(np.eye(p) - self.K @ fresh, right)
+        units = self.system.units.values()
+        giver = [i for i, unit in enumerate(units) for _ in unit.outputs]
+        taker = [i for i, unit in enumerate(units) for _ in unit.inputs]
+        rank = np.array([[order.index(name) for name in self.system.names] for order in orders])
+        coupled, A, B, C = self.parts
+        L, K, n = coupled.L, C @ B + coupled.D, len(A)
+        fresh = np.where(rank[:, None, giver] < rank[:, taker, None], L, 0.0)
+        stale = L - fresh
+        free = np.broadcast_to(C @ A, (len(orders), len(K), n))
+        y = np.linalg.solve(np.eye(len(K)) - K @ fresh, np.concatenate([free, K @ stale], axis=-1))
         u = fresh @ y
         u[..., n:] += stale
-        x = self.B @ u
-        x[..., :n] += self.A
+        x = B @ u
+        x[..., :n] += A
         return np.concatenate([x, y], axis=-2)
 
 
@@ -336,15 +332,13 @@ class RadiusOfOrders:
         return "radius" if self.sequential.rotates else "map"
 
     def __call__(self, orders: Sequence[Order]) -> list[float]:
-        if not self.sequential.held:
-            return [Spectrum(self.sequential.linear(order)).radius for order in orders]
-        found: list[float] = []
-        for part in _portions(self.sequential, orders):
-            Phi = self.sequential.maps(part)
-            if not np.isfinite(Phi).all():
-                raise ConfigurationError("Φ of a calling order is not finite; check the units and the step.")
-            found += np.abs(np.linalg.eigvals(Phi)).max(axis=-1, initial=0.0).tolist()
-        return found
+        return self.sequential.scores(orders, lambda linear: Spectrum(linear).radius, self._radii)
+
+    @staticmethod
+    def _radii(Phi: Array) -> Array:
+        if not np.isfinite(Phi).all():
+            raise ConfigurationError("Φ of a calling order is not finite; check the units and the step.")
+        return np.asarray(np.abs(np.linalg.eigvals(Phi)).max(axis=-1, initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -359,23 +353,22 @@ class ErrorOfOrders:
 
     sequential: Sequential
     horizon: float
-
-    @property
-    def equal(self) -> Equal:
-        """Which orders need not be told apart: the error sees all of Φ."""
-        return "map"
+    equal: ClassVar[Equal] = "map"
+    """Which orders need not be told apart: the error sees all of Φ."""
 
     def __call__(self, orders: Sequence[Order]) -> list[float]:
         steps = max(1, round(self.horizon / self.sequential.step))
-        if not self.sequential.held:
-            return self._sized([global_error(self.sequential.linear(o), steps=steps).relative for o in orders])
-        found: list[float] = []
-        for part in _portions(self.sequential, orders):
-            found += self._errors(self.sequential.maps(part), steps)
-        return self._sized(found)
+        found = self.sequential.scores(
+            orders, lambda linear: global_error(linear, steps=steps).relative, partial(self._errors, steps=steps)
+        )
+        if np.isnan(found).any():
+            raise ConfigurationError(
+                "the system is at rest, so that its error has no size; give its units initial states."
+            )
+        return found
 
-    def _errors(self, Phi: Array, steps: int) -> list[float]:
-        coupled = self.sequential._parts.coupled
+    def _errors(self, Phi: Array, *, steps: int) -> Array:
+        coupled = self.sequential.parts[0]
         n = len(coupled.A)
         units = self.sequential.system.units.values()
         x: Any = np.eye(n) if n <= OPERATOR_UP_TO else np.concatenate([unit.initial_state for unit in units])[:, None]
@@ -391,17 +384,4 @@ class ErrorOfOrders:
                 total = np.maximum(total, np.where(finite, np.linalg.norm(difference, 2, axis=(-2, -1)), np.inf))
                 scale = max(scale, float(np.linalg.norm(exact, 2)))
                 z, x = Phi @ z, flow @ x
-        return (total / scale if scale else np.full(len(Phi), np.nan)).tolist()
-
-    def _sized(self, errors: list[float]) -> list[float]:
-        if np.isnan(errors).any():
-            raise ConfigurationError(
-                "the system is at rest, so that its error has no size; give its units initial states."
-            )
-        return errors
-
-
-def _portions(sequential: Sequential, orders: Sequence[Order]) -> list[Sequence[Order]]:
-    size = sum(len(unit.initial_state) + len(unit.outputs) for unit in sequential.system.units.values())
-    count = max(1, WORK // max(1, size**2))
-    return [orders[i : i + count] for i in range(0, len(orders), count)]
+        return total / scale if scale else np.full(len(Phi), np.nan)

@@ -11,8 +11,9 @@ whose changes (units that are faster, respond more) mean the same whatever the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def stability_radius(
     >>> print(round(complex_.value, 4), round(real.value, 4))  # det(I z − Φ) = z² + 0.81 − 0.9 δ
     0.2111 0.2111
     """
-    structure = _structure(uncertain)
+    structure = uncertain if isinstance(uncertain, Structure) else Structure.of(uncertain)
     if not tolerance > 0:
         raise ConfigurationError(f"the tolerance of a stability radius must be positive, not {tolerance}.")
     if np.abs(np.linalg.eigvals(structure.Phi)).max(initial=0.0) >= 1:
@@ -91,91 +92,73 @@ def stability_radius(
                 "first_crossing for named parameters."
             )
         return _real_radius(structure, tolerance, evaluations)
-    peak = largest_gain(structure, real=False, tolerance=tolerance, evaluations=evaluations)
-    if peak.gain == 0:
-        return Radius(np.inf, np.inf, peak.point, None, real)
-    Delta = _complex_perturbation(structure, peak.point)
-    return Radius(float(np.linalg.norm(Delta, 2)), 1 / peak.bound, peak.point, Delta, real)
-
-
-def _structure(uncertain: Any) -> Structure:
-    if isinstance(uncertain, Structure):
-        return uncertain
-    if isinstance(uncertain, LinearSystem):
-        matrix = uncertain.cycle.matrix
-        return Structure.of(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
-    return Structure.of(uncertain)
+    gain, z, bound = largest_gain(structure, real=False, tolerance=tolerance, evaluations=evaluations)
+    if gain == 0:
+        return Radius(np.inf, np.inf, z, None, real)
+    Delta = _complex_perturbation(structure, z)
+    return Radius(float(np.linalg.norm(Delta, 2)), 1 / bound, z, Delta, real)
 
 
 def _complex_perturbation(structure: Structure, z: complex) -> ComplexArray:
     """Δ with det(I − Δ T(z)) = 0: blocks of rank one along the vectors that a power iteration for μ settles on."""
     T = structure.transfer(np.array([z]))[0]
     left, right = (scale[0] for scale in scalings(structure, T[None]))
-    scaled = left[:, None] * T / right
-    b = np.linalg.svd(scaled)[2][0].conj() / right
-    rows, columns = np.cumsum([0, *(p for _, p in structure.blocks)]), np.cumsum([0, *(q for q, _ in structure.blocks)])
-    best: ComplexArray = np.full((T.shape[1], T.shape[0]), np.inf, dtype=complex)
+    b = np.linalg.svd(left[:, None] * T / right)[2][0].conj() / right
+    best: ComplexArray = np.full(T.shape[::-1], np.inf, dtype=complex)
     smallest = np.inf
     for _ in range(1 if len(structure.blocks) == 1 else 60):
         a = T @ b
-        Q = np.zeros((T.shape[1], T.shape[0]), dtype=complex)
-        for i in range(len(structure.blocks)):
-            one, other = b[columns[i] : columns[i + 1]], a[rows[i] : rows[i + 1]]
-            size = np.linalg.norm(one) * np.linalg.norm(other)
+        Q = np.zeros_like(best)
+        for i, j in structure.places:
+            size = np.linalg.norm(b[i]) * np.linalg.norm(a[j])
             if size > 0:
-                Q[columns[i] : columns[i + 1], rows[i] : rows[i + 1]] = np.outer(one, other.conj()) / size
+                Q[i, j] = np.outer(b[i], a[j].conj()) / size
         values = np.linalg.eigvals(Q @ T)
         turned = values[np.abs(values).argmax()]
         if abs(turned) > 0 and 1 / abs(turned) < smallest:
             smallest, best = 1 / abs(turned), Q / turned
-        b = _next_direction(structure, T, a, b)
+        # a = T b turned into blocks of b's sizes, w = Tᴴ of that, b in turn of a's.
+        w = T.conj().T @ _resized(a, b, [(j, i) for i, j in structure.places])
+        b = _resized(w, a, structure.places)
+        b /= max(float(np.linalg.norm(b)), 1e-300)
     return best
 
 
-def _next_direction(structure: Structure, T: ComplexArray, a: ComplexArray, b: ComplexArray) -> ComplexArray:
-    """One step of the power iteration: a = T b turned into z of w's block sizes, w = Tᴴ z, b of a's block sizes."""
-    rows, columns = np.cumsum([0, *(p for _, p in structure.blocks)]), np.cumsum([0, *(q for q, _ in structure.blocks)])
-    z = a.copy()
-    for i in range(len(structure.blocks)):
-        part = slice(rows[i], rows[i + 1])
-        z[part] *= np.linalg.norm(b[columns[i] : columns[i + 1]]) / max(float(np.linalg.norm(a[part])), 1e-300)
-    w = T.conj().T @ z
-    for i in range(len(structure.blocks)):
-        part = slice(columns[i], columns[i + 1])
-        w[part] *= np.linalg.norm(a[rows[i] : rows[i + 1]]) / max(float(np.linalg.norm(w[part])), 1e-300)
-    return np.asarray(w / max(float(np.linalg.norm(w)), 1e-300))
+def _resized(vector: ComplexArray, like: ComplexArray, places: Sequence[tuple[slice, slice]]) -> ComplexArray:
+    """With every block as large as its counterpart in another vector."""
+    found = vector.copy()
+    for own, other in places:
+        found[own] *= np.linalg.norm(like[other]) / max(float(np.linalg.norm(vector[own])), 1e-300)
+    return found
 
 
 # Real perturbations.
 
 
 def _real_radius(structure: Structure, tolerance: float, evaluations: int) -> Radius:
-    small, P, Q = _compressed(structure)
-    if 0 in small.H.shape:
+    """On as few numbers as possible: Δ = P Δ' Qᵀ with orthonormal columns, of the same norm."""
+    Q, P = (
+        _basis(np.hstack([one, other])) for one, other in ((structure.F, structure.H), (structure.E.T, structure.H.T))
+    )
+    E, F, H = structure.E @ P, Q.T @ structure.F, Q.T @ structure.H @ P
+    small = Structure(structure.Phi, E, F, H, (H.shape[::-1],))
+    if 0 in H.shape:
         return Radius(np.inf, np.inf, complex(np.nan), None, True)
-    if small.H.shape == (1, 1):
+    if H.shape == (1, 1):
         delta, z = _scalar(small)
         value = abs(delta)
         return Radius(value, value * (1 - 1e-9), z, None if np.isinf(delta) else delta * P @ Q.T, True)
-    peak = largest_gain(small, real=True, tolerance=tolerance, evaluations=evaluations)
-    if peak.gain == 0:
-        return Radius(np.inf, np.inf, peak.point, None, True)
-    Delta = P @ _real_perturbation(small, peak.point) @ Q.T
-    return Radius(float(np.linalg.norm(Delta, 2)), 1 / peak.bound, peak.point, Delta, True)
+    gain, z, bound = largest_gain(small, real=True, tolerance=tolerance, evaluations=evaluations)
+    if gain == 0:
+        return Radius(np.inf, np.inf, z, None, True)
+    Delta = P @ _real_perturbation(small, z) @ Q.T
+    return Radius(float(np.linalg.norm(Delta, 2)), 1 / bound, z, Delta, True)
 
 
-def _compressed(structure: Structure) -> tuple[Structure, Any, Any]:
-    """The same structure on as few numbers as possible: Δ = P Δ' Qᵀ with orthonormal columns, of the same norm."""
-    Q, rows = _basis(np.hstack([structure.F, structure.H]))
-    P, columns = _basis(np.vstack([structure.E, structure.H]).T)
-    small = Structure(structure.Phi, structure.E @ P, Q.T @ structure.F, Q.T @ structure.H @ P, ((columns, rows),))
-    return small, P, Q
-
-
-def _basis(matrix: Any) -> tuple[Any, int]:
+def _basis(matrix: Any) -> Any:
+    """Orthonormal columns that span those of a matrix."""
     U, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
-    rank = int((sizes > 1e-13 * sizes.max(initial=0.0)).sum())
-    return U[:, :rank], rank
+    return U[:, sizes > 1e-13 * sizes.max(initial=0.0)]
 
 
 def _scalar(structure: Structure) -> tuple[float, complex]:
@@ -212,8 +195,8 @@ def _real_perturbation(structure: Structure, z: complex) -> Any:
     if z.imag == 0:
         U, S, V = np.linalg.svd(T.real)
         return np.outer(V[0], U[:, 0]) / S[0]
-    gamma = lowest_second(T)[1]
-    V = np.linalg.svd(stacked(T, gamma))[2]
+    gamma = _lowest_second(T)[1]
+    V = np.linalg.svd(_stacked(T, gamma))[2]
     q = T.shape[1]
 
     def fitted(v: Any) -> Any:
@@ -233,7 +216,7 @@ def _real_perturbation(structure: Structure, z: complex) -> Any:
     return fitted(min(tries, key=size))
 
 
-# ---- the largest gain of T(z) = H + F (zI − Φ)⁻¹ E over the unit circle, with a proof: arcs are bounded, spl ---------
+# ---- the largest gain of T(z) = H + F (zI − Φ)⁻¹ E over the unit circle, with a proof: arcs are bounded and halved ---
 # With R = (zI − Φ)⁻¹ at the middle of an arc, and z' on the arc at most d = 2 sin(a/2) away (a: half its angle),
 #
 #     T(z') − T(z) = (z − z') F R(z') R(z) E,        ‖R(z') E‖ ≤ ‖R E‖ / (1 − d ‖R‖)        if d ‖R‖ < 1
@@ -253,60 +236,42 @@ WORK = 4_000_000
 """Complex numbers held at once while arcs are evaluated."""
 
 
-@dataclass(frozen=True)
-class Peak:
-    """The largest gain found, its z, and what no gain on the circle exceeds."""
+def largest_gain(
+    structure: Structure, *, real: bool, tolerance: float, evaluations: int
+) -> tuple[float, complex, float]:
+    """The largest gain found, its z, and what no gain on the circle exceeds, by branch and bound.
 
-    gain: float
-    point: complex
-    bound: float
-
-
-@dataclass(frozen=True)
-class Arcs:
-    """Gains in the middle of arcs, and bounds of the gain on them."""
-
-    gain: Array
-    bound: Array
-
-
-def largest_gain(structure: Structure, *, real: bool, tolerance: float, evaluations: int) -> Peak:
-    """Branch and bound: `bound` ends within `tolerance` of `gain`, or where `evaluations` ran out, farther away."""
-    gain_at = _real_gain if real else _gain
+    The last ends within `tolerance` of the first, or where `evaluations` ran out, farther away.
+    """
+    gain_at = partial(_gain, structure, real=real)
 
     def refined(theta: float, half: float) -> tuple[float, float]:
         ends = (max(theta - half, 0.0), min(theta + half, np.pi))
-        found = minimize_scalar(
-            lambda t: -gain_at(structure, t), bounds=ends, method="bounded", options={"xatol": 1e-13}
-        )
-        return max((-float(found.fun), float(found.x)), (gain_at(structure, theta), theta))
+        found = minimize_scalar(lambda t: -gain_at(t), bounds=ends, method="bounded", options={"xatol": 1e-13})
+        return max((-float(found.fun), float(found.x)), (gain_at(theta), theta))
 
     # Real z are singled out: there a real Δ need not move a pair of eigenvalues, and the gain may jump.
-    best, where = max((gain_at(structure, t), t) for t in (0.0, np.pi))
+    best, where = max((gain_at(t), t) for t in (0.0, np.pi))
     theta, half = np.pi * (np.arange(32) + 0.5) / 32, np.pi / 64
     spent, bound = 0, best
+    size = max(1, WORK // max(1, len(structure.Phi) ** 2 * (8 if real else 3)))
     while len(theta):
-        arcs = _evaluate(structure, theta, half, real)
+        parts = [_arcs(structure, theta[i : i + size], half, real) for i in range(0, len(theta), size)]
+        gains, bounds = (np.concatenate(part) for part in zip(*parts, strict=True))
         spent += len(theta)
-        top = int(arcs.gain.argmax())
-        if arcs.gain[top] > best * (1 + tolerance / 10):
+        top = int(gains.argmax())
+        if gains[top] > best * (1 + tolerance / 10):
             best, where = max((best, where), refined(float(theta[top]), half))
-        open_ = arcs.bound > best * (1 + tolerance)
+        open_ = bounds > best * (1 + tolerance)
         if spent + 2 * int(open_.sum()) > evaluations or half < 1e-15:
-            bound = max(bound, float(arcs.bound[open_].max(initial=0.0)))
+            bound = max(bound, float(bounds[open_].max(initial=0.0)))
             break
         theta, half = (theta[open_][:, None] + np.array([-half / 2, half / 2])).ravel(), half / 2
-    return Peak(best, complex(np.exp(1j * where)), max(bound, best * (1 + tolerance)))
+    return best, complex(np.exp(1j * where)), max(bound, best * (1 + tolerance))
 
 
-def _evaluate(structure: Structure, theta: Array, half: float, real: bool) -> Arcs:
-    n = len(structure.Phi)
-    size = max(1, WORK // max(1, n * n * (8 if real else 3)))
-    parts = [_arcs(structure, theta[i : i + size], half, real) for i in range(0, len(theta), size)]
-    return Arcs(np.concatenate([part.gain for part in parts]), np.concatenate([part.bound for part in parts]))
-
-
-def _arcs(structure: Structure, theta: Array, half: float, real: bool) -> Arcs:
+def _arcs(structure: Structure, theta: Array, half: float, real: bool) -> tuple[Array, Array]:
+    """Gains in the middle of arcs, and bounds of the gain on them."""
     z = np.exp(1j * theta)
     R = np.linalg.inv(z[:, None, None] * np.eye(len(structure.Phi)) - structure.Phi)
     FR, RE = structure.F @ R, R @ structure.E
@@ -317,13 +282,13 @@ def _arcs(structure: Structure, theta: Array, half: float, real: bool) -> Arcs:
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = d * _norm(left[..., :, None] * FR) * _norm(RE / right[..., None, :]) / (1 - d * size)
     growth = np.where(d * size < 1, growth, np.inf)
-    if not real:
-        gain = _norm(T)
-        return Arcs(gain, gain + growth)
-    return _real_arcs(T, growth)
+    if real:
+        return _real_arcs(T, growth)
+    gain = _norm(T)
+    return gain, gain + growth
 
 
-def _real_arcs(T: ComplexArray, growth: Array) -> Arcs:
+def _real_arcs(T: ComplexArray, growth: Array) -> tuple[Array, Array]:
     """The lowest σ_2 + ε / γ found over γ: any γ gives a bound, the best of a grid is narrowed by golden section."""
     rough = np.stack([_second(T, gamma) for gamma in GAMMAS], axis=-1)
     finite = np.where(np.isfinite(growth), growth, 0.0)
@@ -340,7 +305,7 @@ def _real_arcs(T: ComplexArray, growth: Array) -> Arcs:
         left = bounds[0] <= bounds[1]
         low, high = np.where(left, low, a), np.where(left, b, high)
         a, b = high - ratio * (high - low), low + ratio * (high - low)
-    return Arcs(gain, bound)
+    return gain, bound
 
 
 def scalings(structure: Structure, T: ComplexArray) -> tuple[Array, Array]:
@@ -348,15 +313,12 @@ def scalings(structure: Structure, T: ComplexArray) -> tuple[Array, Array]:
 
     Any positive scaling is allowed, as Δ is diagonal in blocks; this one brings σ_max to at most the Perron root.
     """
-    rows, columns = [p for _, p in structure.blocks], [q for q, _ in structure.blocks]
+    columns, rows = zip(*structure.blocks, strict=True)
     lead = T.shape[:-2]
     if len(rows) == 1:
         return np.ones((*lead, sum(rows))), np.ones((*lead, sum(columns)))
-    i, j = np.cumsum([0, *rows]), np.cumsum([0, *columns])
-    norms = np.array(
-        [[_norm(T[..., i[a] : i[a + 1], j[b] : j[b + 1]]) for b in range(len(columns))] for a in range(len(rows))]
-    )
-    norms = np.moveaxis(norms, (0, 1), (-2, -1))
+    places = structure.places
+    norms = np.moveaxis(np.array([[_norm(T[..., j, i]) for i, _ in places] for _, j in places]), (0, 1), (-2, -1))
     scale = _balance(norms)
     norms = scale[..., :, None] * norms / scale[..., None, :]
     # A little of everything makes the matrix positive, and its Perron vectors too.
@@ -392,7 +354,7 @@ def _norm(matrix: Any) -> Array:
     return np.asarray(np.linalg.svd(matrix, compute_uv=False)[..., 0], dtype=np.float64)
 
 
-def stacked(T: ComplexArray, gamma: float | Array) -> Array:
+def _stacked(T: ComplexArray, gamma: float | Array) -> Array:
     """[Re T, −γ Im T; Im T / γ, Re T]."""
     top = np.concatenate([T.real, -gamma * T.imag], axis=-1)
     bottom = np.concatenate([T.imag / gamma, T.real], axis=-1)
@@ -400,37 +362,25 @@ def stacked(T: ComplexArray, gamma: float | Array) -> Array:
 
 
 def _second(T: ComplexArray, gamma: float | Array) -> Array:
-    return np.asarray(np.linalg.svd(stacked(T, gamma), compute_uv=False)[..., 1], dtype=np.float64)
+    return np.asarray(np.linalg.svd(_stacked(T, gamma), compute_uv=False)[..., 1], dtype=np.float64)
 
 
-def _gain(structure: Structure, theta: float) -> float:
+def _gain(structure: Structure, theta: float, real: bool) -> float:
+    if real and theta in (0.0, np.pi):
+        return float(_norm(structure.transfer(np.array([np.cos(theta) + 0j])))[0])
     T = structure.transfer(np.array([np.exp(1j * theta)]))
+    if real:
+        return _lowest_second(T[0])[0]
     left, right = scalings(structure, T)
     return float(_norm(left[..., :, None] * T / right[..., None, :])[0])
 
 
-def _real_gain(structure: Structure, theta: float) -> float:
-    if theta in (0.0, np.pi):
-        return float(_norm(structure.transfer(np.array([np.cos(theta) + 0j])))[0])
-    return lowest_second(structure.transfer(np.array([np.exp(1j * theta)]))[0])[0]
-
-
-def lowest_second(T: ComplexArray) -> tuple[float, float]:
-    """inf over γ of σ_2, and its γ; σ_2 has one valley in γ, which is found by golden section in ln γ."""
-    return _golden(lambda log: float(_second(T, float(np.exp(log)))), np.log(1e-7), 0.0)
-
-
-def _golden(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    ratio = (np.sqrt(5) - 1) / 2
-    a, b = high - ratio * (high - low), low + ratio * (high - low)
-    fa, fb = function(a), function(b)
-    while high - low > 1e-9:
-        if fa <= fb:
-            high, b, fb = b, a, fa
-            a = high - ratio * (high - low)
-            fa = function(a)
-        else:
-            low, a, fa = a, b, fb
-            b = low + ratio * (high - low)
-            fb = function(b)
-    return min((fa, float(np.exp(a))), (fb, float(np.exp(b))), (function(0.0), 1.0))
+def _lowest_second(T: ComplexArray) -> tuple[float, float]:
+    """inf over γ of σ_2, and its γ; σ_2 has one valley in γ, which is looked for in ln γ."""
+    found = minimize_scalar(
+        lambda log: float(_second(T, float(np.exp(log)))),
+        bounds=(np.log(1e-7), 0.0),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return min((float(found.fun), float(np.exp(found.x))), (float(_second(T, 1.0)), 1.0))

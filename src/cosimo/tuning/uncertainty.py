@@ -11,18 +11,21 @@ T(z) = H + F (zI − Φ)⁻¹ E, the number z is an eigenvalue of Φ(Δ) exactly
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from cosimo.algebra.operations import Rows, best_cut
-from cosimo.algebra.product import LinearSystem
+from cosimo.algebra.backends import SINGULAR
+from cosimo.algebra.operations import Rows, Walk, best_cut
+from cosimo.algebra.product import NO_FIXED_POINT, LinearSystem, dense
 from cosimo.analysis.robustness import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError
-from cosimo.core.timing import TimedOperation, TimedRead, TimedRepeat, TimedStep
+from cosimo.core.timing import TimedOperation, TimedRead, TimedStep
 
 Part = Literal["step", "read"]
 """Which map of a unit is uncertain: [A_d B_d] of its steps, or [C D] of its reads."""
@@ -43,10 +46,17 @@ class Structure:
     H: Array
     blocks: tuple[tuple[int, int], ...]
 
+    @cached_property
+    def places(self) -> tuple[tuple[slice, slice], ...]:
+        """The rows and the columns of Δ that each block takes."""
+        ends = np.cumsum([(0, 0), *self.blocks], axis=0).tolist()
+        return tuple((slice(a, c), slice(b, d)) for (a, b), (c, d) in pairwise(ends))
+
     @classmethod
     def of(cls, Phi: Any, E: Any = None, F: Any = None) -> Structure:
-        """One full block: Φ + E Δ F; without E and F any change of Φ at all."""
-        Phi = np.atleast_2d(np.asarray(Phi, dtype=float))
+        """One full block: Φ + E Δ F; without E and F any change of Φ (a matrix, or that of a `LinearSystem`) at all."""
+        Phi = Phi.cycle.matrix if isinstance(Phi, LinearSystem) else Phi
+        Phi = np.atleast_2d(np.asarray(dense(Phi), dtype=float))
         n = len(Phi)
         E = np.eye(n) if E is None else np.asarray(E, dtype=float)
         F = np.eye(n) if F is None else np.asarray(F, dtype=float)
@@ -90,98 +100,66 @@ def unit_structure(
     kinds = tuple({"step": TimedStep, "read": TimedRead}[part] for part in parts)
     operations = linear.operations.timeline.operations
     place, carried = best_cut(linear.operations)
-    order = (*operations[place:], *operations[:place])
     slots = [i for block in carried for i in range(linear.layout[block].start, linear.layout[block].stop)]
-    injection = _Injection(linear, unit, kinds, relative, np.eye(linear.layout.size)[:, slots], order)
-    rows = injection.rows
-    matrix = np.concatenate([rows[block] for block in carried])
-    e, n = np.concatenate(injection.seen), len(slots)
+    injection = _Injection(linear, unit, kinds, relative)
+    rows = linear.split(np.eye(linear.layout.size)[:, slots])
+    injection.apply((*operations[place:], *operations[:place]), rows)
+    matrix, n = np.concatenate([rows[block] for block in carried]), len(slots)
+    e = np.concatenate([_widened(seen, matrix.shape[1]) for seen in injection.seen])
     return Structure(matrix[:, :n], matrix[:, n:], e[:, :n], e[:, n:], tuple(injection.blocks))
 
 
-class _Injection:
-    """Applies operations to a stack of columns, with one more column for every number that may be disturbed."""
+class _Injection(Walk):
+    """Applies operations to a stack of columns, which gets one more column for every number that may be disturbed.
 
-    def __init__(
-        self,
-        linear: LinearSystem,
-        unit: str,
-        kinds: tuple[type, ...],
-        relative: bool,
-        stack: Array,
-        order: tuple[TimedOperation, ...],
-    ) -> None:
+    `seen` is what the uncertain map is applied to each time; an iteration to the limit ends in one sweep.
+    """
+
+    def __init__(self, linear: LinearSystem, unit: str, kinds: tuple[type, ...], relative: bool) -> None:
         self.linear, self.unit, self.kinds, self.relative = linear, unit, kinds, relative
-        width = sum(self._width(operation) for operation in self._disturbed(order))
-        self.column = stack.shape[1]
-        self.rows: Rows = linear.split(np.hstack([stack, np.zeros((len(stack), width))]))
         self.seen: list[Array] = []
         self.blocks: list[tuple[int, int]] = []
-        self._apply(order)
 
-    def _is_disturbed(self, operation: TimedOperation) -> bool:
-        return isinstance(operation, self.kinds) and getattr(operation, "unit", None) == self.unit
-
-    def _width(self, operation: TimedOperation) -> int:
-        return sum(map(self.linear.layout.width, self.linear.operations.update(operation).targets))
-
-    def _disturbed(self, operations: Sequence[TimedOperation]) -> Iterator[TimedOperation]:
-        """The uncertain operations in the order in which they are made; an iteration to the limit ends in one sweep."""
-        for operation in operations:
-            if isinstance(operation, TimedRepeat):
-                count = operation.times if isinstance(operation.times, int) else len(operation.sweeps)
-                for number in range(count):
-                    yield from self._disturbed(operation.sweep(number))
-            elif self._is_disturbed(operation):
-                yield operation
-
-    def _apply(self, operations: Sequence[TimedOperation]) -> None:
-        for operation in operations:
-            if isinstance(operation, TimedRepeat):
-                fixed = isinstance(operation.times, int)
-                count = operation.times if isinstance(operation.times, int) else len(operation.sweeps) - 1
-                for number in range(count):
-                    self._apply(operation.sweep(number))
-                if not fixed:
-                    self._limit(operation.sweeps[-1])
-            elif self._is_disturbed(operation):
-                self._inject(operation)
-            else:
-                self.linear.apply([operation], self.rows)
-
-    def _inject(self, operation: TimedOperation) -> None:
+    def _update(self, operation: TimedOperation, rows: Rows) -> None:
+        if not isinstance(operation, self.kinds) or getattr(operation, "unit", None) != self.unit:
+            self.linear.apply([operation], rows)
+            return
         update = self.linear.operations.update(operation)
-        self.seen.append(np.concatenate([self.rows[block] for block in update.sources]))
-        self.linear.apply([operation], self.rows)
+        self.seen.append(np.concatenate([rows[block] for block in update.sources]))
+        self.linear.apply([operation], rows)
+        begin, added = self.seen[-1].shape[1], sum(map(self.linear.layout.width, update.targets))
+        self.blocks.append((added, len(self.seen[-1])))
         size = float(np.linalg.norm(update.matrix, 2)) if self.relative else 1.0
-        self.blocks.append((self._width(operation), len(self.seen[-1])))
+        rows.update({block: _widened(part, begin + added) for block, part in rows.items()})
         for block in update.targets:
             width = self.linear.layout.width(block)
-            disturbed = np.array(self.rows[block])
-            disturbed[:, self.column : self.column + width] += size * np.eye(width)
-            self.rows[block] = disturbed
-            self.column += width
+            rows[block][:, begin : begin + width] = size * np.eye(width)
+            begin += width
 
-    def _limit(self, sweep: tuple[TimedOperation, ...]) -> None:
+    def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
         """The fixed point of the sweep z = B z + E d, with d the same in all of its late sweeps: linear in z and d."""
-        linear = self.linear
-        size = linear.layout.size
-        inner = _Injection(linear, self.unit, self.kinds, self.relative, np.eye(size), sweep)
-        whole = linear.join(inner.rows)
+        linear, size = self.linear, self.linear.layout.size
+        inner, moved = _Injection(linear, self.unit, self.kinds, self.relative), linear.identity()
+        inner.apply(sweep, moved)
+        whole, z = linear.join(moved), linear.join(rows)
         change = np.abs(whole - np.eye(size, whole.shape[1])).max(axis=1)
         v, f = np.flatnonzero(change), np.flatnonzero(change == 0)
-        z = linear.join(self.rows)
         width = whole.shape[1] - size
-        d = np.zeros((width, z.shape[1]))
-        d[:, self.column : self.column + width] = np.eye(width)
+        d = np.hstack([np.zeros((width, z.shape[1])), np.eye(width)])
+        z = _widened(z, d.shape[1])
         loop = np.eye(len(v)) - whole[np.ix_(v, v)]
-        if np.linalg.cond(loop) > 1e13:
-            raise AlgebraicLoopError("the iteration has no unique fixed point; change the step size or the master.")
+        if np.linalg.cond(loop) > SINGULAR:
+            raise AlgebraicLoopError(NO_FIXED_POINT)
         z[v] = np.linalg.solve(loop, whole[np.ix_(v, f)] @ z[f] + whole[v, size:] @ d)
-        self.rows = linear.split(z)
-        self.seen += [e[:, :size] @ z + e[:, size:] @ d for e in inner.seen]
+        rows.update(linear.split(z))
+        seen = (_widened(e, whole.shape[1]) for e in inner.seen)
+        self.seen += [e[:, :size] @ z + e[:, size:] @ d for e in seen]
         self.blocks += inner.blocks
-        self.column += width
+
+
+def _widened(matrix: Array, width: int) -> Array:
+    """With columns of zeros up to a width."""
+    return np.pad(matrix, ((0, 0), (0, width - matrix.shape[1])))
 
 
 def parameter_structure(build: Build, values: Mapping[str, float], *, difference: float = 1e-4) -> Structure:
