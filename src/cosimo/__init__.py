@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cosimo import couplings, masters, problems
-    from cosimo.analysis import analyse
+    from cosimo.analysis.analysing import analyse
     from cosimo.analysis.identification import identify
     from cosimo.compensation import compensate
     from cosimo.core.errors import CosimoError

@@ -12,9 +12,12 @@ from tests.tuning.networks import rescaled
 
 from cosimo import masters
 from cosimo.algebra import Batch, LinearSystem
-from cosimo.algebra.batch import BatchTable, Consistency
+from cosimo.algebra.backends import Backend
+from cosimo.algebra.batch import BatchTable, Consistency, SpectralRadius
+from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.analysis import Spectrum
 from cosimo.analysis.accuracy import consistency
+from cosimo.analysis.cost import Cost
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
@@ -22,7 +25,7 @@ from cosimo.papers.glumac2018 import figure_6, paper_masters
 from cosimo.problems import chain, four_mass, quarter_truck, thermal_pair, two_mass
 from cosimo.problems.masses import two_mass_glumac
 from cosimo.tuning import goals
-from cosimo.tuning.goals import Cost, Stability, WorstOutputError
+from cosimo.tuning.goals import Stability, WorstOutputError
 from cosimo.units import StateSpace
 
 GLUMAC = two_mass_glumac()
@@ -81,8 +84,9 @@ def test_rates_and_strengths_of_units_are_those_of_systems_built_anew():
         rates, strengths = ({name: rng.uniform(0.3, 3, 5) for name in system.names} for _ in range(2))
         steps = rng.uniform(longest / 100, longest, 5)
         for master in families(system):
-            batch = Batch(system, master).again(steps * master.step, rates=rates, strengths=strengths)
-            for i, radius in enumerate(batch.spectral_radius().tolist()):
+            numbers = MasterNumbers(steps * master.step, rates=rates, strengths=strengths)
+            maps = BatchedMap(SharedSchedule([system], master), numbers, Backend())
+            for i, radius in enumerate(SpectralRadius().compute(maps)["spectral_radius"].tolist()):
                 own = rescaled(
                     system,
                     rates={name: float(values[i]) for name, values in rates.items()},
@@ -231,11 +235,11 @@ def test_cost_counts_parallel_and_repeated_steps():
         (masters.multirate(GLUMAC, 0.5, multiples={"one": 2}), Cost(weights), 5.0),
     ]
     for master, cost, expected in cases:
-        assert evaluate(GLUMAC, [master], [cost])["cost"][0] == pytest.approx(expected), master.name
+        assert cost.per_second(GLUMAC, master) == pytest.approx(expected), master.name
     with pytest.raises(ConfigurationError, match="sweeps"):
-        evaluate(GLUMAC, [masters.iterative(GLUMAC, 0.5)], [Cost()])
+        Cost().per_second(GLUMAC, masters.iterative(GLUMAC, 0.5))
     with pytest.raises(UnknownNameError, match="three"):
-        evaluate(GLUMAC, [masters.jacobi(GLUMAC, 0.5)], [Cost({"three": 1.0})])
+        Cost({"three": 1.0}).per_second(GLUMAC, masters.jacobi(GLUMAC, 0.5))
 
 
 def test_masters_without_finite_map_are_infinitely_bad():

@@ -6,7 +6,7 @@ import pytest
 
 from cosimo import masters
 from cosimo.analysis import cost as costing
-from cosimo.analysis.cost import UnitSteps, measured_weights
+from cosimo.analysis.cost import Cost, measured_weights
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System
@@ -25,29 +25,29 @@ WEIGHTS = {"a": 5.0, "b": 2.0}
 @pytest.mark.parametrize(
     ("cost", "master", "per_step"),
     [
-        (UnitSteps(), masters.jacobi(SYSTEM, 0.1), 3),
-        (UnitSteps(), masters.gauss_seidel(SYSTEM, 0.1), 3),
-        (UnitSteps(), masters.iterative(SYSTEM, 0.1, sweeps=4), 12),
-        (UnitSteps(WEIGHTS), masters.jacobi(SYSTEM, 0.1), 8),
+        (Cost(), masters.jacobi(SYSTEM, 0.1), 3),
+        (Cost(), masters.gauss_seidel(SYSTEM, 0.1), 3),
+        (Cost(), masters.iterative(SYSTEM, 0.1, sweeps=4), 12),
+        (Cost(WEIGHTS), masters.jacobi(SYSTEM, 0.1), 8),
         # Three in a row on two workers: as long as the longest, or as all shared out.
-        (UnitSteps(workers=2), masters.jacobi(SYSTEM, 0.1), 1.5),
-        (UnitSteps(WEIGHTS, workers=2), masters.jacobi(SYSTEM, 0.1), 5),
-        (UnitSteps(WEIGHTS, workers=2), masters.gauss_seidel(SYSTEM, 0.1), 8),
-        (UnitSteps(WEIGHTS, workers=2), masters.iterative(SYSTEM, 0.1, sweeps=2), 10),
-        (UnitSteps(sweeps=7), masters.iterative(SYSTEM, 0.1, sweeps=Convergence()), 21),
-        (UnitSteps(sweeps=7), masters.iterative(SYSTEM, 0.1, sweeps=2), 6),
+        (Cost(workers=2), masters.jacobi(SYSTEM, 0.1), 1.5),
+        (Cost(WEIGHTS, workers=2), masters.jacobi(SYSTEM, 0.1), 5),
+        (Cost(WEIGHTS, workers=2), masters.gauss_seidel(SYSTEM, 0.1), 8),
+        (Cost(WEIGHTS, workers=2), masters.iterative(SYSTEM, 0.1, sweeps=2), 10),
+        (Cost(sweeps=7), masters.iterative(SYSTEM, 0.1, sweeps=Convergence()), 21),
+        (Cost(sweeps=7), masters.iterative(SYSTEM, 0.1, sweeps=2), 6),
     ],
 )
-def test_steps_are_counted(cost: UnitSteps, master: masters.Master, per_step: float) -> None:
+def test_steps_are_counted(cost: Cost, master: masters.Master, per_step: float) -> None:
     assert cost.per_step(SYSTEM, master) == pytest.approx(per_step)
     assert cost.per_second(SYSTEM, master) == pytest.approx(10 * per_step)
 
 
 def test_what_cannot_be_counted_is_refused() -> None:
     with pytest.raises(UnknownNameError):
-        UnitSteps({"d": 1.0}).per_step(SYSTEM, masters.jacobi(SYSTEM, 0.1))
+        Cost({"d": 1.0}).per_step(SYSTEM, masters.jacobi(SYSTEM, 0.1))
     with pytest.raises(ConfigurationError, match="sweeps"):
-        UnitSteps().per_step(SYSTEM, masters.iterative(SYSTEM, 0.1, sweeps=Convergence()))
+        Cost().per_step(SYSTEM, masters.iterative(SYSTEM, 0.1, sweeps=Convergence()))
 
 
 class Clock:

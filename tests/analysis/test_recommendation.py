@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosimo.analysis import recommendation as recommending
-from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import (
     Point,
@@ -358,7 +358,7 @@ def test_only_what_the_units_can_do() -> None:
 def test_no_coupling_with_a_gain_of_zero_is_ever_offered() -> None:
     for made in (lags(), lags(gain=-3.0)):
         model = Model(made, step=0.1, horizon=5.0)
-        for candidate in usual_points(model, Wanted(), UnitSteps()):
+        for candidate in usual_points(model, Wanted(), Cost()):
             couplings = (candidate.master.coupling, *candidate.master.couplings.values())
             assert not any(isinstance(c, Nepce) and c.alpha == 0 for c in couplings)
             assert "nepce:0" not in candidate.words
@@ -371,20 +371,20 @@ def test_a_master_is_judged_from_its_matrices() -> None:
     system = lags(gain=-3.0)
     model = Model(system, step=0.1, horizon=5.0)
     master = gauss_seidel(system, 0.1)
-    found = judge_point(model, master, UnitSteps({"a": 3.0}))
+    found = judge_point(model, master, Cost({"a": 3.0}))
     assert found.stable is True
     assert found.errors == model.predict(master)
     assert found.cost == pytest.approx(40.0)
     assert found.robustness == relative_radius(system, master, limit=1.0, shells=16).change
     assert found.system is system
-    assert math.isnan(judge_point(model, master, UnitSteps(), robust=False).robustness)
-    unstable = judge_point(model, jacobi(lags(gain=-60.0), 1.0), UnitSteps())
+    assert math.isnan(judge_point(model, master, Cost(), robust=False).robustness)
+    unstable = judge_point(model, jacobi(lags(gain=-60.0), 1.0), Cost())
     assert unstable.robustness >= 0
 
 
 def test_an_unstable_master_is_not_robust() -> None:
     system = lags(gain=-60.0)
-    found = judge_point(Model(system, step=0.1, horizon=5.0), jacobi(system, 1.0), UnitSteps())
+    found = judge_point(Model(system, step=0.1, horizon=5.0), jacobi(system, 1.0), Cost())
     assert (found.stable, found.robustness) == (False, 0.0)
     assert found.radius > 1
 
@@ -407,7 +407,7 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
     )
     master = jacobi(SYSTEM, 0.1)
     model.checked = lambda _: model
-    found = judge_point(model, master, UnitSteps())
+    found = judge_point(model, master, Cost())
     assert (found.stable, found.robustness) == ((False, 0.0) if known else (True, 0.5))
     sizes = SimpleNamespace(sizes=lambda steps: np.full((len(steps), 1), 1 + 5e-8))
     monkeypatch.setattr(recommending, "EigenvalueSizes", lambda *_: sizes)
@@ -427,10 +427,10 @@ def test_the_sweeps_of_an_iteration(factor: float | None, sweeps: float, monkeyp
     master = iterative(system, 0.1, sweeps=Convergence(tolerance=1e-6, limit=50))
     monkeypatch.setattr(recommending, "sweep_factor", lambda _: factor)
     model = Model(system, step=0.1, horizon=1.0)
-    assert master_cost(model, master, UnitSteps()) == pytest.approx(20 * sweeps)
-    assert master_cost(model, master, UnitSteps(sweeps=4)) == pytest.approx(20 * 4)
-    assert master_cost(model, jacobi(system, 0.1), UnitSteps()) == pytest.approx(20)
-    assert master_cost(model, iterative(system, 0.1, sweeps=3), UnitSteps()) == pytest.approx(60)
+    assert master_cost(model, master, Cost()) == pytest.approx(20 * sweeps)
+    assert master_cost(model, master, Cost(sweeps=4)) == pytest.approx(20 * 4)
+    assert master_cost(model, jacobi(system, 0.1), Cost()) == pytest.approx(20)
+    assert master_cost(model, iterative(system, 0.1, sweeps=3), Cost()) == pytest.approx(60)
 
 
 # ---- the search ------------------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def brute_force(model: Model, target: float) -> list[Point]:
     """All usual masters at all round steps that meet the target and cost about as little as the cheapest of these."""
     speeds = np.abs(model.poles)
     tried = [
-        (master_cost(model, master, UnitSteps()), master)
+        (master_cost(model, master, Cost()), master)
         for h in round_steps(*step_range(float(speeds.max()), model.horizon))
         for master in usual_masters(model.system, h)
     ]
@@ -449,7 +449,7 @@ def brute_force(model: Model, target: float) -> list[Point]:
         if good and cost > 1.25 * good[0].cost:
             break
         if model.predict(master).worst <= target:
-            made = judge_point(model, master, UnitSteps())
+            made = judge_point(model, master, Cost())
             good += [made] if made.meets(Wanted(target)) else []
     return good
 
@@ -458,7 +458,7 @@ def brute_force(model: Model, target: float) -> list[Point]:
 def test_the_search_finds_what_trying_all_finds(gain: float, target: float) -> None:
     model = Model(lags(gain), step=0.1, horizon=6.0)
     near = brute_force(model, target)
-    found = usual_points(model, Wanted(target), UnitSteps())
+    found = usual_points(model, Wanted(target), Cost())
     chosen = choose(found, Wanted(target))
     assert chosen is not None
     expected = choose(near, Wanted(target))
@@ -491,7 +491,7 @@ class Fake:
         self.tried.append(master)
         return OutputErrors({"a.y": self.error(master)}, self.horizon)
 
-    def judge(self, _: Any, master: Any, cost: UnitSteps) -> Point:
+    def judge(self, _: Any, master: Any, cost: Cost) -> Point:
         self.judged.append(master)
         errors = OutputErrors({"a.y": self.full(master)}, self.horizon)
         return Point(master, True, errors, 1.0, cost.per_second(self.system, master), system=self.system)
@@ -501,7 +501,7 @@ def searching(monkeypatch: pytest.MonkeyPatch, error: Any, full: Any = None) -> 
     fake = Fake(error, full)
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
     monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
-    return fake, usual_points(fake, Wanted(0.01), UnitSteps())  # type: ignore[arg-type]
+    return fake, usual_points(fake, Wanted(0.01), Cost())  # type: ignore[arg-type]
 
 
 def plain(master: Any) -> bool:
@@ -563,7 +563,7 @@ def test_about_as_much_is_measured_from_the_cheapest(monkeypatch: pytest.MonkeyP
     fake = Fake(lambda m: 0.005 if m.name.startswith("iterative") or m.step < 5 else 2.0)
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
     monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
-    found = usual_points(fake, Wanted(0.01), UnitSteps({"a": 1.0, "b": 0.2}, workers=2))  # type: ignore[arg-type]
+    found = usual_points(fake, Wanted(0.01), Cost({"a": 1.0, "b": 0.2}, workers=2))  # type: ignore[arg-type]
     assert {(p.master.name.partition("(")[0], p.master.step) for p in found} == {("iterative", 5.0), ("jacobi", 2.0)}
 
 
@@ -606,7 +606,7 @@ def test_modes_that_are_gone_at_once_do_not_set_the_steps(monkeypatch: pytest.Mo
     fake.instant = 1e3
     monkeypatch.setattr(recommending, "judge_point", fake.judge)
     monkeypatch.setattr(recommending, "_SeemsStable", lambda *_: lambda *_: True)
-    found = usual_points(fake, Wanted(0.01), UnitSteps())  # type: ignore[arg-type]
+    found = usual_points(fake, Wanted(0.01), Cost())  # type: ignore[arg-type]
     assert found[0].master.step == 10.0
 
 
@@ -621,7 +621,7 @@ def test_unstable_candidates_are_not_tried() -> None:
         return real(master)
 
     model.predict = predict  # type: ignore[method-assign]
-    found = usual_points(model, Wanted(), UnitSteps())
+    found = usual_points(model, Wanted(), Cost())
     from cosimo.algebra import LinearSystem
     from cosimo.analysis.spectrum import Spectrum
 
@@ -640,7 +640,7 @@ def test_where_no_model_holds_candidates_are_run_at_halves_of_the_step() -> None
     system = boxes()
     model = Model(system, step=0.2, horizon=4.0).distrusted()
     present = jacobi(system, 0.2)
-    found = usual_points(model, Wanted(0.03), UnitSteps(), present)
+    found = usual_points(model, Wanted(0.03), Cost(), present)
     assert found
     assert all(p.errors is not None and p.errors.kind == "measured" for p in found)
     assert {math.log2(0.2 / p.master.step) % 1 for p in found} == {0.0}
@@ -650,7 +650,7 @@ def test_where_no_model_holds_candidates_are_run_at_halves_of_the_step() -> None
     truth = model.pilots.of(present).truth
     assert truth is not None
     tried = [
-        (UnitSteps().per_second(system, master), str(master))
+        (Cost().per_second(system, master), str(master))
         for master in itertools.chain.from_iterable(usual_masters(system, 0.2 / 2**k) for k in range(7))
         if model.pilots.against(master, truth).worst <= 0.97 * 0.03
     ]
@@ -670,7 +670,7 @@ def test_by_runs_the_step_is_halved_six_times_at_most() -> None:
     fake.pilots = SimpleNamespace(
         of=lambda _: SimpleNamespace(truth=1, errors=1), against=against, ahead=lambda _: None
     )
-    assert usual_points(fake, Wanted(), UnitSteps(), jacobi(SYSTEM, 0.5)) == []
+    assert usual_points(fake, Wanted(), Cost(), jacobi(SYSTEM, 0.5)) == []
     assert list(dict.fromkeys(master.step for master in tried)) == [0.5 / 2**k for k in range(7)]
 
 
@@ -681,4 +681,4 @@ def test_runs_that_tell_nothing_give_no_candidates() -> None:
 
     system = System({"a": PythonUnit(Broken)}, inputs={"a.u": 1.0})
     model = Model(system, step=0.2, horizon=4.0, identify=False)
-    assert usual_points(model, Wanted(), UnitSteps(), jacobi(system, 0.2)) == []
+    assert usual_points(model, Wanted(), Cost(), jacobi(system, 0.2)) == []

@@ -8,7 +8,7 @@ import pytest
 
 import cosimo as co
 from cosimo import masters
-from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.pilots import Budget
 from cosimo.analysis.recommendation import CHEAPER, master_cost
@@ -147,7 +147,7 @@ def test_an_iteration_until_convergence_costs_the_sweeps_that_it_takes(tolerance
     system = co.problems.find("double-mass-spring-damper").system()
     master = masters.iterative(system, 2e-3, sweeps=Convergence(tolerance, limit))
     model = Model(system, step=2e-3, horizon=1.0)
-    cost = master_cost(model, master, UnitSteps())
+    cost = master_cost(model, master, Cost())
     sweeps = cost * master.step / 2  # two units, one step each per sweep
     assert sweeps == int(sweeps)
     result = co.run(system, master, stop=1.0)
@@ -156,7 +156,7 @@ def test_an_iteration_until_convergence_costs_the_sweeps_that_it_takes(tolerance
     assert sweeps <= taken <= min(sweeps + 1.1, limit)
     # Once it was run, it costs what it took.
     model.measure(master)
-    assert master_cost(model, master, UnitSteps()) == pytest.approx(taken * 2 / master.step)
+    assert master_cost(model, master, Cost()) == pytest.approx(taken * 2 / master.step)
 
 
 def test_an_iteration_of_units_that_are_not_known_costs_what_its_run_took() -> None:
@@ -164,18 +164,18 @@ def test_an_iteration_of_units_that_are_not_known_costs_what_its_run_took() -> N
     system = find("oscillator-nonlinear").system()
     master = masters.iterative(system, 0.01, order=system.names)
     model = Model(system, step=0.01, horizon=1.0, identify=False)
-    assert master_cost(model, master, UnitSteps()) == 100 * len(system.units) / 0.01
+    assert master_cost(model, master, Cost()) == 100 * len(system.units) / 0.01
     model.measure(master)
     taken = co.run(system, master, stop=1.0).info["sweeps"] / 100
     assert taken < 20
-    assert master_cost(model, master, UnitSteps()) == pytest.approx(taken * len(system.units) / 0.01)
+    assert master_cost(model, master, Cost()) == pytest.approx(taken * len(system.units) / 0.01)
 
 
 def test_how_many_sweeps_can_be_said() -> None:
     system = find("tank").system()
     model = Model(system, step=0.5, horizon=10.0)
     master = masters.iterative(system, 0.5)
-    assert master_cost(model, master, UnitSteps(sweeps=7)) == 7 * 2 / 0.5
+    assert master_cost(model, master, Cost(sweeps=7)) == 7 * 2 / 0.5
     with pytest.raises(ConfigurationError, match="how many sweeps"):
-        UnitSteps().per_second(system, master)
-    assert math.isfinite(master_cost(model, master, UnitSteps()))
+        Cost().per_second(system, master)
+    assert math.isfinite(master_cost(model, master, Cost()))

@@ -7,29 +7,22 @@ From the bottom up: `operations` (one matrix per operation), `product` (Φ of on
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cosimo.algebra.batch import Batch
-    from cosimo.algebra.operations import Operations, Update
-    from cosimo.algebra.product import CoupledModel, LinearSystem, OneStepMap, connection_matrix, coupled_model
-
-__all__ = [
-    "Batch",
-    "CoupledModel",
-    "LinearSystem",
-    "OneStepMap",
-    "Operations",
-    "Update",
-    "connection_matrix",
-    "coupled_model",
-]
-_HOMES = {"Batch": "batch", "Operations": "operations", "Update": "operations"}
+_HOMES = {
+    "Batch": "batch",
+    "CoupledModel": "product",
+    "LinearSystem": "product",
+    "OneStepMap": "product",
+    "Operations": "operations",
+    "Update": "operations",
+    "connection_matrix": "product",
+    "coupled_model": "product",
+}
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'cosimo.algebra' has no attribute '{name}'")
-    home = importlib.import_module(f"cosimo.algebra.{_HOMES.get(name, 'product')}")
-    globals()[name] = getattr(home, name)
-    return globals()[name]
+    return getattr(importlib.import_module(f"cosimo.algebra.{_HOMES[name]}"), name)

@@ -2,14 +2,13 @@
 
     Batch(system, master, steps=h, gains={"two.F": alpha}).compute(Consistency(k=2))
 
-takes masters that share the schedule of `master` and differ in the macro step, in gains of `Nepce`, in rates and gains
-of the units and in other parameters of them. Masters go through in chunks: on all cores with NumPy, one large chunk
+takes masters that share the schedule of `master` and differ in the macro step, in gains of `Nepce` and in parameters of
+the units. Masters go through in chunks: on all cores with NumPy, one large chunk
 after the other on a graphics processor.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,13 +90,12 @@ class BatchTable:
 class Batch:
     """N masters that share a schedule.
 
-    `steps`, the arrays in `gains` (by target input, any value), `rates` and `strengths` (by unit, see `MasterNumbers`)
-    are broadcast against each other; results have that shape. The inputs in `gains` must be coupled in `master` by
-    something with the memory of `Nepce`. `systems` are variants of the system with other parameters, same units and
-    connections, and `which` says which one each master runs (an index array that is broadcast too). `backend` is
-    "numpy", "torch", "cupy" or "auto"; `workers` is the number of threads of NumPy (default: all cores), `chunk` how
-    many masters go through together. With `series` False, flows of units are what `Unit.discrete` says to the last
-    digit, which takes longer for many different steps.
+    `steps` and the arrays in `gains` (by target input, any value) are broadcast against each other; results have that
+    shape. The inputs in `gains` must be coupled in `master` by something with the memory of `Nepce`. `systems` are
+    variants of the system with other parameters, same units and connections, and `which` says which one each master
+    runs (an index array that is broadcast too). `backend` is "numpy", "torch", "cupy" or "auto"; `workers` is the
+    number of threads of NumPy (default: all cores), `chunk` how many masters go through together. With `series` False,
+    flows of units are what `Unit.discrete` says to the last digit, which takes longer for many different steps.
     """
 
     def __init__(
@@ -118,28 +116,18 @@ class Batch:
             raise ConfigurationError("variants of the system need both `systems` and `which` of them each master runs.")
         self.backend, self.workers, self._chunk = find_backend(backend), workers, chunk
         self.schedule = SharedSchedule(systems or [system], master, tuple(gains or {}), series=series)
-        self._vary(master.step if steps is None else steps, gains or {}, which)
-
-    def _vary(
-        self,
-        steps: npt.ArrayLike,
-        gains: Mapping[str, npt.ArrayLike],
-        which: npt.ArrayLike | None = None,
-        rates: Mapping[str, npt.ArrayLike] | None = None,
-        strengths: Mapping[str, npt.ArrayLike] | None = None,
-    ) -> None:
-        h = np.asarray(steps, dtype=float)
+        h = np.asarray(master.step if steps is None else steps, dtype=float)
+        alphas = {name: np.asarray(values, dtype=float) for name, values in (gains or {}).items()}
         number = None if which is None else np.asarray(which)
-        by_name = [{n: np.asarray(v, dtype=float) for n, v in (own or {}).items()} for own in (gains, rates, strengths)]
-        every = [h, *(values for own in by_name for values in own.values())]
-        self._check(h, by_name[0], number)
-        self.shape = np.broadcast_shapes(*(values.shape for values in every), () if number is None else number.shape)
+        self._check(h, alphas, number)
+        every = [h, *alphas.values(), *([] if number is None else [number])]
+        self.shape = np.broadcast_shapes(*(values.shape for values in every))
 
         def flat(values: Any) -> Any:
             return np.ascontiguousarray(np.broadcast_to(values, self.shape)).reshape(-1)
 
-        alphas, a, b = ({name: flat(values) for name, values in own.items()} for own in by_name)
-        self.variation = MasterNumbers(flat(h), alphas, None if number is None else flat(number).astype(np.intp), a, b)
+        chosen = None if number is None else flat(number).astype(np.intp)
+        self.variation = MasterNumbers(flat(h), {name: flat(values) for name, values in alphas.items()}, chosen)
 
     def _check(self, h: Array, alphas: Mapping[str, Array], which: Any) -> None:
         master, systems = self.schedule.master, len(self.schedule.systems)
@@ -155,29 +143,8 @@ class Batch:
                 f"the master is compensated for the step {master.step}; evaluate other steps with masters of their own."
             )
 
-    def again(
-        self,
-        steps: npt.ArrayLike,
-        gains: Mapping[str, npt.ArrayLike] | None = None,
-        *,
-        rates: Mapping[str, npt.ArrayLike] | None = None,
-        strengths: Mapping[str, npt.ArrayLike] | None = None,
-    ) -> Batch:
-        """The same schedule with other numbers, without setting everything up again."""
-        other = copy.copy(self)
-        other._vary(steps, gains or {}, None, rates, strengths)
-        return other
-
     def __len__(self) -> int:
         return len(self.variation.steps)
-
-    @property
-    def parts(self) -> list[slice]:
-        """The chunks, all of nearly the same size and a few for every worker."""
-        size = len(self)
-        chunk = self._chunk or self.backend.chunk(self.schedule.layout.size // 2)
-        count = -(-size // chunk)
-        return [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
 
     def compute(self, *objectives: Objective) -> BatchTable:
         """All objectives of all masters, in one pass."""
@@ -190,7 +157,10 @@ class Batch:
 
         if len(self) == 0:
             raise ConfigurationError("there are no masters to evaluate; give at least one.")
-        parts = self.parts
+        # All chunks are of nearly the same size.
+        size = len(self)
+        count = -(-size // (self._chunk or self.backend.chunk(self.schedule.layout.size // 2)))
+        parts = [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
         if len(parts) > 1:
             work(slice(0, 1))  # What is shared is worked out before threads ask for it at the same time.
         done = self.backend.map(work, parts, self.workers)

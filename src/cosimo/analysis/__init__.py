@@ -8,18 +8,7 @@ Where each word is defined: *stable* in `stability`; *horizon*, *true solution* 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from cosimo.analysis.accuracy import GlobalError, consistency, convergence_order, global_error
-    from cosimo.analysis.analysing import analyse
-    from cosimo.analysis.critical import CriticalStep, critical_step
-    from cosimo.analysis.model import Model
-    from cosimo.analysis.pilots import Budget
-    from cosimo.analysis.recommendation import Recommendation
-    from cosimo.analysis.spectrum import Mode, Spectrum, sweep_factor
-    from cosimo.analysis.truth import OutputErrors
-    from cosimo.analysis.verdict import Verdict
+from typing import Any
 
 _HOMES = {
     "Budget": "pilots",
@@ -39,28 +28,10 @@ _HOMES = {
     "sweep_factor": "spectrum",
 }
 
-__all__ = [
-    "Budget",
-    "CriticalStep",
-    "GlobalError",
-    "Mode",
-    "Model",
-    "OutputErrors",
-    "Recommendation",
-    "Spectrum",
-    "Verdict",
-    "analyse",
-    "consistency",
-    "convergence_order",
-    "critical_step",
-    "global_error",
-    "sweep_factor",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cosimo.analysis' has no attribute '{name}'")
-    found = getattr(importlib.import_module(f"cosimo.analysis.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+    return getattr(importlib.import_module(f"cosimo.analysis.{_HOMES[name]}"), name)

@@ -13,7 +13,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
-from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.limits import critical_steps
@@ -309,7 +309,7 @@ class _Analysis:
             raise ConfigurationError(self.reasons["recommendation"])
         if verdict.error is None and verdict.evidence != "measured":
             raise ConfigurationError(self.reasons.get("error", "no error is known"))
-        model, wanted, cost = self.model, Wanted(self.asked.target), UnitSteps()
+        model, wanted, cost = self.model, Wanted(self.asked.target), Cost()
         # A fixed internal step is none of the linear models: what it does at another macro step, only runs show.
         linear = model.valid and verdict.evidence in ("proved", "confirmed") and not model.pilots.internal
         believed = model.known or linear

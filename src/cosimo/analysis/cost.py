@@ -20,7 +20,7 @@ from cosimo.core.unit import Unit
 
 
 @dataclass(frozen=True)
-class UnitSteps:
+class Cost:
     """`weights` is the cost of one step of each unit (1 where not given).
 
     Steps that stand side by side in the schedule run in parallel on `workers`. An iteration until convergence counts as

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.critical import EigenvalueSizes
 from cosimo.analysis.limits import SWEEPS, orders
 from cosimo.analysis.model import Model
@@ -253,7 +253,7 @@ def _or(value: float, other: float) -> float:
 
 
 def judge_point(
-    model: Model, master: Master, cost: UnitSteps, *, robust: bool = True, limit: float = 1.0, shells: int = 16
+    model: Model, master: Master, cost: Cost, *, robust: bool = True, limit: float = 1.0, shells: int = 16
 ) -> Point:
     """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
 
@@ -274,7 +274,7 @@ def judge_point(
     return Point(master, stable, errors, float(margin), price, spectrum.radius, system=model.system)
 
 
-def master_cost(model: Model, master: Master, cost: UnitSteps) -> float:
+def master_cost(model: Model, master: Master, cost: Cost) -> float:
     """The cost of a master; of an iteration until convergence with the sweeps that it is expected to take."""
     repeats = [op.times for op in master.schedule.operations if isinstance(op, Repeat)]
     until = next((times for times in repeats if isinstance(times, Convergence)), None)
@@ -323,7 +323,7 @@ def round_steps(shortest: float, longest: float) -> list[float]:
     return [step for step in steps if shortest * (1 - 1e-9) <= step <= longest * (1 + 1e-9)]
 
 
-def usual_points(model: Model, wanted: Wanted, cost: UnitSteps, present: Master | None = None) -> list[Point]:
+def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | None = None) -> list[Point]:
     """Points of the usual masters that are good enough, the cheapest of them first; few, each judged in full.
 
     Where the model can be believed, errors are predicted at round steps. Elsewhere candidates are run, at halves of the
@@ -377,7 +377,7 @@ def _grows(model: Model) -> bool:
 
 
 def _search(
-    model: Model, rungs: Sequence[float], cost: UnitSteps, quick: Predict, target: float
+    model: Model, rungs: Sequence[float], cost: Cost, quick: Predict, target: float
 ) -> Iterator[tuple[Master, float]]:
     """Masters that seem good enough, with their errors, cheapest first and then best first."""
     ready: list[tuple[float, float, int, Master]] = []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.analysis.analysing import analyse
-from cosimo.analysis.cost import UnitSteps
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.memory import Memory
 from cosimo.analysis.model import Measured, Model
 from cosimo.analysis.recommendation import master_cost
@@ -155,7 +155,7 @@ def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, m
             "measured", stable=diverged is None and not grows, error=errors,
         )  # fmt: skip
     return MasterTrial(
-        *names, master, verdict, measured, master_cost(model, master, UnitSteps()), seconds / max(1, len(rows) - 1)
+        *names, master, verdict, measured, master_cost(model, master, Cost()), seconds / max(1, len(rows) - 1)
     )
 
 

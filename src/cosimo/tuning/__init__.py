@@ -1,8 +1,7 @@
 """Choosing the master: the Pareto front of a space, how robust a master is, and in which order its units go."""
 
-from cosimo.analysis.cost import measured_weights
+from cosimo.analysis.cost import Cost, measured_weights
 from cosimo.analysis.recommendation import Point, Wanted
-from cosimo.tuning.goals import Cost
 from cosimo.tuning.orders import (
     ErrorOfOrders,
     OrderChoice,

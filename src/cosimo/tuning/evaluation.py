@@ -19,6 +19,7 @@ from cosimo.algebra.batch import Consistency
 from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.algebra.spectral_radius import spectral_radii
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable
 from cosimo.core.arrays import Array, BoolArray
@@ -26,7 +27,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.system import Connection, Constant, System
 from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
-from cosimo.tuning.goals import Cost, Goal, Trajectories, WorstOutputError, without_rest
+from cosimo.tuning.goals import Goal, Trajectories, WorstOutputError, without_rest
 from cosimo.tuning.space import MasterStructure, Resolved
 from cosimo.units import StateSpace
 

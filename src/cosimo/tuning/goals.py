@@ -21,7 +21,6 @@ from cosimo.algebra.backends import Backend, Stack
 from cosimo.algebra.batch import Columns, Objective
 from cosimo.algebra.batched_map import BatchedMap
 from cosimo.algebra.spectral_radius import Radii, spectral_radii
-from cosimo.analysis.cost import UnitSteps
 from cosimo.analysis.stability import NEAR_ONE, ROUNDING, Rest, find_rest, is_stable, moving_radius
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -80,14 +79,6 @@ def find_goals(names: Sequence[str] | None) -> tuple[Goal, ...]:
     if not chosen or len(set(chosen)) != len(chosen):
         raise ConfigurationError("objectives must be at least one, all different.")
     return tuple(GOALS[name] for name in chosen)
-
-
-@dataclass(frozen=True)
-class Cost(UnitSteps, Objective):
-    """`cost` per simulated second, as `cosimo.analysis.cost.UnitSteps` counts it."""
-
-    def compute(self, maps: BatchedMap) -> Columns:
-        return {"cost": self.per_step(maps.schedule.systems[0], maps.schedule.master) / maps.steps}
 
 
 @dataclass(frozen=True)
@@ -157,10 +148,13 @@ class WorstOutputError(Objective):
 
     def points(self, steps: Array) -> tuple[Array, Array]:
         """How many macro steps lie between two samples, and how many samples there are; at least one each."""
-        # A horizon of a whole number of steps must not lose the last one by rounding.
-        count = np.maximum(np.floor(self.horizon / steps * (1 + 1e-12)), 1.0)
+        count = self._counts(steps)
         stride = np.ceil(count / self.samples)
         return stride.astype(np.int64), np.floor(count / stride).astype(np.int64)
+
+    def _counts(self, steps: Array) -> Array:
+        # A horizon of a whole number of steps must not lose the last one by rounding.
+        return np.maximum(np.floor(self.horizon / steps * (1 + 1e-12)), 1.0)
 
     def trajectories(self, maps: BatchedMap) -> Trajectories:
         """What the errors of the masters of one schedule follow from."""
@@ -182,8 +176,7 @@ class WorstOutputError(Objective):
         """The error of every master (N,), infinite where numbers are not finite."""
         moving = self.sizes > 0
         weight = np.where(moving, 1 / np.where(moving, self.sizes, 1.0), 0.0)
-        counts = np.maximum(np.floor(self.horizon / own.steps * (1 + 1e-12)), 1.0)
-        stride, samples = self.points(own.steps)
+        counts, (stride, samples) = self._counts(own.steps), self.points(own.steps)
         with backend.quiet():
             pair = _Pair(own, backend.array(weight[:, None, None, None]), backend)
             error = pair.error(stride, samples)
@@ -284,9 +277,6 @@ class _Powers:
 # ---- pareto fronts: who is dominated, how much a front covers, which points stand for it, where its knee is ----------
 
 
-CHUNK = 400
-
-
 def nondominated(values: Array) -> BoolArray:
     """Which rows (N, m), the smaller the better, no other row dominates; of equal rows the first.
 
@@ -294,30 +284,14 @@ def nondominated(values: Array) -> BoolArray:
     array([ True,  True, False, False])
     """
     order = np.lexsort(values.T[::-1])
-    rows = values[order]
-    keep: BoolArray = np.asarray(np.isfinite(rows).all(axis=1))
-    front = np.zeros((0, values.shape[1]))
-    # In this order a row is dominated, if at all, by rows before it.
-    for begin in range(0, len(rows), CHUNK):
-        part = rows[begin : begin + CHUNK]
-        alive = keep[begin : begin + CHUNK].copy()
-        if len(front):
-            alive &= ~_beaten(front, part)
-        index = np.flatnonzero(alive)
-        inner = part[index]
-        before = np.tri(len(inner), k=-1, dtype=bool)
-        beaten = ((inner[None] <= inner[:, None]).all(axis=-1) & before).any(axis=1)
-        alive[index[beaten]] = False
-        keep[begin : begin + CHUNK] = alive
-        front = np.concatenate([front, part[alive]])
+    order, place = order[np.isfinite(values[order]).all(axis=1)], 0
+    # In this order a row is dominated, if at all, by rows before it: what is left at a place is on the front.
+    while place < len(order):
+        kept = (values[order] < values[order[place]]).any(axis=1)
+        kept[: place + 1] = True
+        order, place = order[kept], place + 1
     found = np.zeros(len(values), dtype=bool)
-    found[order[keep]] = True
-    return found
-
-
-def _beaten(front: Array, rows: Array) -> BoolArray:
-    """Which rows some row of the front is at least as good as everywhere."""
-    found: BoolArray = np.any(np.all(front[None] <= rows[:, None], axis=-1), axis=1)
+    found[order] = True
     return found
 
 
@@ -329,9 +303,8 @@ def hypervolume(values: Array, reference: Array) -> float:
     >>> hypervolume(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([2.0, 2.0]))
     3.0
     """
-    reference = np.asarray(reference, dtype=float)
     inside = values[(values < reference).all(axis=1)]
-    return _volume(inside[nondominated(inside)], reference) if len(inside) else 0.0
+    return _volume(inside[nondominated(inside)], np.asarray(reference, dtype=float)) if len(inside) else 0.0
 
 
 def _volume(rows: Array, reference: Array) -> float:

@@ -24,6 +24,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
 from cosimo.compensation import compensate
@@ -37,7 +38,7 @@ from cosimo.core.system import System
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.masters.words import describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
-from cosimo.tuning.goals import GOALS, Cost, Goal, find_goals, nondominated, thinned
+from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
 from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.search import MasterSearch, Method, Options, Report
 from cosimo.tuning.space import Range, Space, side_by_side
