@@ -12,7 +12,7 @@ from cosimo.tuning.orders import (
     orientations,
 )
 from cosimo.tuning.result import Tuned, Verified
-from cosimo.tuning.search import Progress
+from cosimo.tuning.search import Progress, Settings
 from cosimo.tuning.space import Range, Space
 from cosimo.tuning.stability_radius import (
     Crossing,
@@ -24,7 +24,7 @@ from cosimo.tuning.stability_radius import (
     stability_radius,
     unit_structure,
 )
-from cosimo.tuning.tuner import Settings, tune
+from cosimo.tuning.tuner import tune
 
 __all__ = [
     "Cost",

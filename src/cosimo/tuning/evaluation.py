@@ -56,8 +56,7 @@ class CandidatePool:
         self._backend = find_backend(backend)
         self._structures: dict[int, _Structured] = {}
         self._known: dict[bytes, Array] = {}
-        self._rows: list[Array] = []
-        self._asked: set[bytes] = set()
+        self._rows: dict[bytes, Array] = {}
 
     @property
     def count(self) -> int:
@@ -67,19 +66,18 @@ class CandidatePool:
     @property
     def rows(self) -> Array:
         """The candidates."""
-        return np.array(self._rows).reshape(-1, self.space.width)
+        return np.array(list(self._rows.values())).reshape(-1, self.space.width)
 
     @property
     def columns(self) -> Array:
         """What is known of them."""
-        return np.array([self._known[row.tobytes()] for row in self._rows]).reshape(-1, len(COLUMNS))
+        return np.array([self._known[key] for key in self._rows]).reshape(-1, len(COLUMNS))
 
     @property
     def known(self) -> tuple[Array, Array]:
         """Rows and columns of all that is known, also of what was remembered and not asked for yet."""
-        rows = [np.frombuffer(key) for key in self._known]
-        width = (-1, self.space.width)
-        return np.array(rows).reshape(width), np.array(list(self._known.values())).reshape(-1, len(COLUMNS))
+        rows = np.array([np.frombuffer(key) for key in self._known]).reshape(-1, self.space.width)
+        return rows, np.array(list(self._known.values())).reshape(-1, len(COLUMNS))
 
     def remember(self, rows: Array, columns: Array) -> None:
         """Take over what an earlier search evaluated; it counts when it is asked for."""
@@ -91,9 +89,9 @@ class CandidatePool:
         found = np.zeros(len(rows), dtype=bool)
         new: set[bytes] = set()
         for place, key in enumerate(row.tobytes() for row in rows):
-            if key not in self._asked and key not in new and len(new) < left:
+            if key not in self._rows and len(new) < left:
                 new.add(key)
-            found[place] = key in self._asked or key in new
+            found[place] = key in self._rows or key in new
         return found
 
     def evaluate(self, rows: Array) -> Array:
@@ -112,9 +110,7 @@ class CandidatePool:
             done = self._backend.map(lambda part: self._columns(asked[part]), parts, None)
             self.remember(asked, np.concatenate(done))
         for key, row in zip(keys, rows, strict=True):
-            if key not in self._asked:
-                self._asked.add(key)
-                self._rows.append(row)
+            self._rows.setdefault(key, row)
         return np.array([self._known[key] for key in keys])
 
     def scaled(self, columns: Array) -> Array:

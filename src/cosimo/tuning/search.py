@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import scipy.optimize
 
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.pilots import Standing
+from cosimo.analysis.recommendation import Wanted
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.tuning.evaluation import CandidatePool
@@ -58,25 +61,22 @@ Report = Callable[[Progress | Standing], None]
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to search."""
+class Settings:
+    """How to search and what counts: `method` ("auto" and "nsga2", "nsga3", or "grid"), `cost` (weights of units,
+    workers), what is `wanted` of the recommended point, at most how many `points` stand for the front, the `backend` of
+    the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to keep. Units whose equations are
+    not known are identified at the step `identify_at`, or near it (default: a fixed step, what FMUs suggest, or a
+    thousandth of the horizon).
+    """
 
     method: Method = "auto"
-    evaluations: int = 2000
-    seed: int = 0
     population: int = POPULATION
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UnknownNameError("method of search", self.method, METHODS)
-        if self.evaluations < 1 or self.population < 4:
-            raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
-
-    def evolution(self, goals: int) -> Literal["nsga2", "nsga3"]:
-        """How candidates evolve; "auto" is NSGA-II, which finds as much here, and more with few evaluations."""
-        if self.method == "nsga3" and goals < 2:
-            raise ConfigurationError("NSGA-III needs two objectives or more; search by 'nsga2' for one.")
-        return "nsga3" if self.method == "nsga3" else "nsga2"
+    cost: Cost = field(default_factory=Cost)
+    wanted: Wanted = field(default_factory=Wanted)
+    points: int = 30
+    backend: str = "numpy"
+    resume: Path | None = None
+    identify_at: float | None = None
 
 
 class MasterSearch:
@@ -85,25 +85,32 @@ class MasterSearch:
     def __init__(
         self,
         pool: CandidatePool,
-        options: Options,
+        settings: Settings,
+        evaluations: int,
+        seed: int,
         *,
         report: Report | None = None,
         save: Callable[[CandidatePool], None] | None = None,
     ) -> None:
-        self.pool, self.options, self.report, self.save = pool, options, report, save
+        if settings.method not in METHODS:
+            raise UnknownNameError("method of search", settings.method, METHODS)
+        if evaluations < 1 or settings.population < 4:
+            raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
+        self.pool, self.settings, self.allowed, self.seed = pool, settings, evaluations, seed
+        self.report, self.save = report, save
         self._reference: Array | None = None
         self._next = -math.inf
 
     @property
     def left(self) -> int:
         """How many evaluations are still allowed."""
-        return max(0, self.options.evaluations - self.pool.count)
+        return max(0, self.allowed - self.pool.count)
 
     def run(self) -> None:
         """All stages; the grid alone where it is asked for, or nothing is continuous."""
-        space, allowed = self.pool.space, self.options.evaluations
+        space, allowed = self.pool.space, self.allowed
         continuous = any(space.free(i) for i in range(len(space.structures)))
-        complete = self.options.method == "grid" or not continuous
+        complete = self.settings.method == "grid" or not continuous
         self.evaluate(grid(space, allowed if complete else max(1, int(GRID_SHARE * allowed))), "grid")
         if complete:
             self._tell("grid", now=True)
@@ -147,7 +154,7 @@ class MasterSearch:
             span = np.ptp(values, axis=0)
             self._reference = values.max(axis=0) + (OUTER - 1) * np.where(span > 0, span, 1.0)
         volume = 0.0 if self._reference is None else hypervolume(values, self._reference)
-        self.report(Progress(stage, self.pool.count, self.options.evaluations, len(values), volume))
+        self.report(Progress(stage, self.pool.count, self.allowed, len(values), volume))
         # The hypervolume of many points in four objectives takes a while: a tenth of the time at most.
         self._next = time.monotonic() + max(PAUSE, 10 * (time.monotonic() - begin))
 
@@ -200,7 +207,7 @@ class MasterSearch:
                 return
             count = self.pool.count
             # With few evaluations left, every point of the front gets its turn.
-            spread = np.random.default_rng(self.options.seed).permutation(len(moved))
+            spread = np.random.default_rng(self.seed).permutation(len(moved))
             self.evaluate(np.array(moved)[spread], "refine")
             _, after = self.front()
             if self.pool.count == count or (len(after) == len(before) and (after == before).all()):
@@ -262,7 +269,6 @@ def _axis(count: int) -> Array:
 # that names the structure is none: parents swap it, and a mutation draws another one.
 
 
-STAGES = {"nsga2": "NSGA-II", "nsga3": "NSGA-III"}
 OTHER_STRUCTURE = 0.1
 """How often a mutation draws another structure."""
 FRUITLESS = 20
@@ -283,17 +289,19 @@ def evolve(search: MasterSearch, evaluations: int) -> None:
         ) from None
     pool, space = search.pool, search.pool.space
     problem = Problem(n_var=space.width, n_obj=len(pool.goals), n_ieq_constr=1, xl=0.0, xu=1.0)
-    method, goals, population = search.options.evolution(len(pool.goals)), len(pool.goals), search.options.population
-    kinds = {"nsga2": NSGA2, "nsga3": partial(NSGA3, directions(goals, population) if method == "nsga3" else None)}
-    algorithm = kinds[method](
+    goals, population, spread = len(pool.goals), search.settings.population, search.settings.method == "nsga3"
+    if spread and goals < 2:
+        raise ConfigurationError("NSGA-III needs two objectives or more; search by 'nsga2' for one.")
+    # "auto" is NSGA-II, which finds as much here, and more with few evaluations.
+    method = partial(NSGA3, directions(goals, population)) if spread else NSGA2
+    algorithm = method(
         pop_size=population,
         # The grid: pymoo asks for it first, and gets its values without new evaluations.
         sampling=Population.new("X", pool.rows),
-        crossover=_crossover(),
-        mutation=_mutation(len(space.structures)),
         eliminate_duplicates=True,
+        **_operators(len(space.structures)),
     )
-    algorithm.setup(problem, termination=NoTermination(), seed=search.options.seed, verbose=False)
+    algorithm.setup(problem, termination=NoTermination(), seed=search.seed, verbose=False)
     until, fruitless = pool.count + evaluations, -1
     while pool.count < until and fruitless < FRUITLESS:
         before = pool.count
@@ -301,7 +309,7 @@ def evolve(search: MasterSearch, evaluations: int) -> None:
         if asked is None or not len(asked):
             break
         rows = space.tidy(asked.get("X"))
-        values, violation = search.evaluate(rows, STAGES[method])
+        values, violation = search.evaluate(rows, "NSGA-III" if spread else "NSGA-II")
         asked.set("X", rows)
         asked.set("F", np.where(np.isfinite(values), values, 1e6))
         asked.set("G", np.where(np.isfinite(violation), violation, 1e6)[:, None])
@@ -321,42 +329,28 @@ def directions(goals: int, population: int) -> Any:
     return get_reference_directions("das-dennis", goals, n_partitions=parts)
 
 
-def _crossover() -> Any:
+def _operators(structures: int) -> dict[str, Any]:
+    """Crossover and mutation: the usual ones for numbers; for the structure a swap, and any other one."""
     from pymoo.core.crossover import Crossover
+    from pymoo.core.mutation import Mutation
     from pymoo.operators.crossover.sbx import SBX
+    from pymoo.operators.mutation.pm import PM
+
+    crossed, mutated = SBX(eta=15, prob=0.9), PM(eta=20, prob=0.9)
 
     class _Crossed(Crossover):  # type: ignore[misc]
-        """SBX for numbers, a swap for the structure."""
-
-        def __init__(self) -> None:
-            super().__init__(2, 2)
-            self.real = SBX(eta=15, prob=0.9)
-
         def _do(self, problem: Any, X: Any, *args: Any, random_state: Any = None, **kwargs: Any) -> Any:
-            found = self.real._do(problem, X, *args, random_state=random_state, **kwargs)
+            found = crossed._do(problem, X, *args, random_state=random_state, **kwargs)
             swap = random_state.random(X.shape[1]) < 0.5
             found[:, :, 0] = np.where(swap, X[::-1, :, 0], X[:, :, 0])
             return found
 
-    return _Crossed()
-
-
-def _mutation(structures: int) -> Any:
-    from pymoo.core.mutation import Mutation
-    from pymoo.operators.mutation.pm import PM
-
     class _Mutated(Mutation):  # type: ignore[misc]
-        """Polynomial for numbers, any other one for the structure."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.real = PM(eta=20, prob=0.9)
-
         def _do(self, problem: Any, X: Any, *args: Any, random_state: Any = None, **kwargs: Any) -> Any:
-            found = self.real._do(problem, X, *args, random_state=random_state, **kwargs)
+            found = mutated._do(problem, X, *args, random_state=random_state, **kwargs)
             other = random_state.random(len(X)) < OTHER_STRUCTURE
             drawn = (random_state.integers(structures, size=len(X)) + 0.5) / structures
             found[:, 0] = np.where(other, drawn, X[:, 0])
             return found
 
-    return _Mutated()
+    return {"crossover": _Crossed(2, 2), "mutation": _Mutated()}

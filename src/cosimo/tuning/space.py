@@ -277,9 +277,7 @@ class Resolved:
 
     def structure_of(self, rows: Array) -> IntArray:
         """Which structure each row names."""
-        count = len(self.structures)
-        found: IntArray = np.clip((rows[:, 0] * count).astype(np.intp), 0, count - 1)
-        return found
+        return _index(rows[:, 0], len(self.structures))
 
     def place(self, structure: int) -> float:
         """The number in [0, 1] that names a structure."""
@@ -289,9 +287,7 @@ class Resolved:
         """The macro step of each row."""
         if isinstance(self.steps, Range):
             return self.steps.at(rows[:, 1])
-        index = np.clip((rows[:, 1] * len(self.steps)).astype(int), 0, len(self.steps) - 1)
-        found: Array = np.asarray(self.steps)[index]
-        return found
+        return np.asarray(self.steps)[_index(rows[:, 1], len(self.steps))]
 
     def gains_of(self, rows: Array, structure: MasterStructure) -> dict[str, Array]:
         """The gains of rows that share a structure, by target."""
@@ -303,8 +299,7 @@ class Resolved:
         numbers = self.structure_of(found)
         found[:, 0] = (numbers + 0.5) / len(self.structures)
         if not isinstance(self.steps, Range):
-            index = np.clip((found[:, 1] * len(self.steps)).astype(int), 0, len(self.steps) - 1)
-            found[:, 1] = (index + 0.5) / len(self.steps)
+            found[:, 1] = (_index(found[:, 1], len(self.steps)) + 0.5) / len(self.steps)
         elif self.steps.low == self.steps.high:
             found[:, 1] = 0.0
         for number, structure in enumerate(self.structures):
@@ -316,6 +311,11 @@ class Resolved:
         """The places of the numbers that are continuous in a structure."""
         step = [1] if isinstance(self.steps, Range) and self.steps.low < self.steps.high else []
         return [*step, *(2 + self.targets.index(t) for t in self.structures[structure].targets)]
+
+
+def _index(shares: Array, count: int) -> IntArray:
+    """Which of `count` equal parts of [0, 1] numbers lie in."""
+    return np.clip((shares * count).astype(np.intp), 0, count - 1)
 
 
 # ---- a structure: all of a master that is not a number. With a step and gains it becomes one -------------------------

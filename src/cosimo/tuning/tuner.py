@@ -8,17 +8,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
 import zipfile
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,32 +33,14 @@ from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.master import Master
 from cosimo.core.storage import replacing
 from cosimo.core.system import System
+from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import gauss_seidel, jacobi
 from cosimo.masters.words import describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
 from cosimo.tuning.result import Tuned, goal_values
-from cosimo.tuning.search import MasterSearch, Method, Options, Report
+from cosimo.tuning.search import MasterSearch, Report, Settings
 from cosimo.tuning.space import Range, Space, side_by_side
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to search and what counts: `method` ("auto" and "nsga2", "nsga3", or "grid"), `cost` (weights of units,
-    workers), what is `wanted` of the recommended point, at most how many `points` stand for the front, the `backend` of
-    the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to keep. Units whose equations are
-    not known are identified at the step `identify_at`, or near it (default: a fixed step, what FMUs suggest, or a
-    thousandth of the horizon).
-    """
-
-    method: Method = "auto"
-    population: int = 100
-    cost: Cost = field(default_factory=Cost)
-    wanted: Wanted = field(default_factory=Wanted)
-    points: int = 30
-    backend: str = "numpy"
-    resume: Path | None = None
-    identify_at: float | None = None
 
 
 @checked
@@ -105,9 +85,9 @@ def tune(
         together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
     pool = CandidatePool(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
-    options = Options(settings.method, evaluations, seed, settings.population)
-    memory = _memory(settings.resume, problem.system, pool, space)
-    search = MasterSearch(pool, options, report=progress, save=memory.save if memory else None)
+    memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
+    save = memory.save if memory else None
+    search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
     try:
         search.run()
     finally:
@@ -164,53 +144,35 @@ def run_front(
     )
 
 
-def _memory(path: Path | None, system: System, pool: CandidatePool, space: Space) -> SearchFile | None:
-    if path is None:
-        return None
-    of = {
-        "system": fingerprint(system),
-        "space": json_ready(space),
-        "structures": len(pool.space.structures),
-        "steps": json_ready(pool.space.steps),
-        "objectives": [goal.name for goal in pool.goals],
-        "horizon": pool.problem.horizon,
-        "cost": json_ready(pool.cost),
-    }
-    memory = SearchFile(Path(path), of)
-    memory.recall(pool)
-    return memory
-
-
-def json_ready(value: Any) -> Any:
-    """Plain data for a fingerprint."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return json_ready(asdict(value))
-    if isinstance(value, dict):
-        return {str(key): json_ready(entry) for key, entry in sorted(value.items())}
-    if isinstance(value, list | tuple):
-        return [json_ready(entry) for entry in value]
-    return value if isinstance(value, str | int | float | None) else repr(value)
-
-
-# ---- what a search has evaluated, in a file, so that it can be resumed: NumPy arrays and a line that says of ---------
+# ---- what a search has evaluated, in a file, so that it can be resumed -----------------------------------------------
 
 
 EVERY = 1.0
 """Seconds between two writings; a search that is killed loses no more than that."""
-VERSION = 1
+VERSION = 2
 
 
 class SearchFile:
-    """The file of one search, written while it goes on; `of` says which search it is."""
+    """The file of one search, written while it goes on; what it knows already, the pool is given."""
 
-    def __init__(self, path: Path, of: dict[str, Any]) -> None:
-        self.path, self.of = path, json.dumps({"version": VERSION, **of}, sort_keys=True)
+    def __init__(self, path: Path, pool: CandidatePool, space: Space) -> None:
+        system = pool.problem.system
+        of = {
+            "version": VERSION,
+            "system": fingerprint(system, jacobi(system, 1.0), 0.0),
+            "space": space,
+            "structures": len(pool.space.structures),
+            "steps": pool.space.steps,
+            "objectives": [goal.name for goal in pool.goals],
+            "horizon": pool.problem.horizon,
+            "cost": pool.cost,
+        }
+        self.path, self.of = Path(path), json.dumps(of, sort_keys=True, default=repr)
         self._written, self._last = -1, 0.0
+        if self.path.exists():
+            self._recall(pool)
 
-    def recall(self, pool: CandidatePool) -> int:
-        """Give the pool what the file knows; how many candidates that are, 0 if there is no file yet."""
-        if not self.path.exists():
-            return 0
+    def _recall(self, pool: CandidatePool) -> None:
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 of, rows, columns = str(file["of"]), file["rows"], file["columns"]
@@ -222,7 +184,6 @@ class SearchFile:
                 f"give another file."
             )
         pool.remember(rows, columns)
-        return len(rows)
 
     def save(self, pool: CandidatePool, *, now: bool = False) -> None:
         """Write all that is known, if there is more than before; seldom enough not to be felt."""
@@ -237,26 +198,7 @@ class SearchFile:
         self._written, self._last = pool.count, time.monotonic()
 
 
-def fingerprint(system: System) -> str:
-    """A short text that differs when units, connections or anything else that a search depends on differ."""
-    digest = hashlib.sha256()
-
-    def add(*parts: object) -> None:
-        for part in parts:
-            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-
-    for name, unit in system.units.items():
-        model = unit.linear()
-        add(name, unit.inputs, unit.outputs, sorted(unit.start.items()), unit.initial_state, unit.can_restore)
-        if model is not None:
-            one = unit.discrete(1.0)
-            add(model.A, model.B, model.C, model.D, one.A, one.B, unit.input_degree)
-    add([(c.source, c.target, c.gain, c.offset, c.convert) for c in system.connections])
-    add(sorted((name, getattr(source, "value", "varies")) for name, source in system.inputs.items()))
-    return digest.hexdigest()[:16]
-
-
-# ---- from what a search evaluated to the result: the points that stand for the front, in full, and the recom ---------
+# ---- from what a search evaluated to the result: the points that stand for the front, in full ------------------------
 
 
 COMPENSATED = 10
@@ -351,13 +293,12 @@ class Finish:
         good = violation == 0
         if not good.any():
             # Nothing is allowed: what comes nearest to it.
-            within = violation <= np.quantile(violation, 0.1)
+            good = violation <= np.quantile(violation, 0.1)
             if self.space.budget is not None and (columns[:, COLUMNS.index("cost")] > self.space.budget).all():
                 raise ConfigurationError(
                     f"no master in the space costs less than {self.space.budget:g} per simulated second; allow longer "
                     f"steps, or a larger budget."
                 )
-            good = within
         rows, columns = rows[good], columns[good]
         values = self.pool.scaled(columns)
         best = nondominated(values)
@@ -392,10 +333,9 @@ class Finish:
         error, margin, cost = (columns[:, COLUMNS.index(name)] for name in ("error", "robustness", "cost"))
         if np.isnan(error).all() or np.isnan(cost).all():
             return []
-        wanted = self.wanted
-        fine = error <= 0.97 * wanted.error
+        fine = error <= 0.97 * self.wanted.error
         if self.robust:
-            fine &= margin >= wanted.robustness
+            fine &= margin >= self.wanted.robustness
         places = np.flatnonzero(fine)
         return [int(i) for i in places[cost[places].argsort(kind="stable")][:SPARE]]
 
