@@ -72,70 +72,6 @@ class Change:
         return self.radius - self.target_radius
 
 
-def compensated_modes(path: TargetMotion, before: Spectrum, after: Spectrum) -> tuple[CompensatedMode, ...]:
-    """Every mode before and after, lowest frequency first."""
-    found = before.modes()
-    poles, targets = before.poles, np.linalg.eigvals(path.F).astype(complex)
-    # From exact poles to the target's eigenvalues, and from these to the compensated ones: each to its nearest.
-    aimed = targets[_nearest(np.exp(poles * path.h), targets)]
-    reached = after.eigenvalues[_nearest(aimed, after.eigenvalues)]
-    modes = []
-    for mode, place in zip(found, _nearest(np.array([mode.monolithic for mode in found]), poles), strict=True):
-        aim, got = (nearest_pole(complex(values[place]), path.h, mode.monolithic) for values in (aimed, reached))
-        modes.append(CompensatedMode(mode.monolithic, aim, mode.cosimulated, got))
-    return tuple(modes)
-
-
-def latent_eigenvalues(path: TargetMotion, after: Spectrum) -> ComplexArray:
-    """The eigenvalues of Φ that are left when the target's are taken away, each with its nearest; largest first.
-
-    Zeros, of memories that only hand their content on, are left out.
-    """
-    wanted = np.linalg.eigvals(path.F).astype(complex)
-    rest = np.delete(after.eigenvalues, _nearest(wanted, after.eigenvalues))
-    rest = rest[np.abs(rest) > ZERO]
-    ordered: ComplexArray = rest[np.argsort(-np.abs(rest), kind="stable")]
-    return ordered
-
-
-def gain_size(path: TargetMotion, gains: dict[str, Gains]) -> float:
-    """How much the corrections amplify, compared with the plain hold K⁰: max over inputs i of
-
-        Σ_j |K_ij| s_j / Σ_j |K⁰_ij| s_j
-
-    with s_j the largest value of sample j on the target for states of size 1. States are measured in the units of
-    measure in which the coupled system is balanced, so that metres or millimetres make no difference. The hold itself
-    has 1; with 5, an error of the samples (noise, rounding) enters the inputs five times as large as under the hold.
-    Infinite where an input is used whose connection has the gain 0.
-    """
-    largest = 1.0
-    for name, couplings in gains.items():
-        links, used = len(path.system.incoming(name)), len(path.used)
-        for position, K in enumerate(couplings):
-            sizes = np.linalg.norm(path.samples(name, position) * path.scale, axis=1)
-            # The input at the start of a step, and at its end where it is a polynomial in time.
-            share = path.pattern.spans[name] / path.pattern.ticks
-            powers = K.reshape(-1, links, K.shape[1])
-            for weights in (share**0 * (np.arange(len(powers)) == 0), share ** np.arange(len(powers))):
-                whole = np.abs(np.tensordot(weights, powers, 1)) @ np.tile(sizes, K.shape[1] // used)
-                for ours, held in zip(whole, np.abs(path.hold(name)) @ sizes, strict=True):
-                    if ours > 0:
-                        largest = max(largest, float(ours / held) if held > 0 else np.inf)
-    return largest
-
-
-def sensitivity(path: TargetMotion, master: Master, target: str) -> tuple[Change, ...]:
-    """`master`, designed for the nominal system, on systems of which one matrix of one unit is 10 % off."""
-    changes, ticks = [], path.pattern.ticks
-    for name, matrix, factor, changed in _changed(path.system):
-        linear = LinearSystem(changed, master)
-        F = target_map(changed, linear.coupled.dense(), master.step / ticks, target)
-        own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
-        stable, follows = spectrum.stable, spectrum.radius <= own * (1 + ROUNDING)
-        changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))
-    return tuple(changes)
-
-
 def _changed(system: System) -> Iterator[tuple[str, str, float, System]]:
     """(unit, matrix, factor, system) for every matrix that is not zero."""
     for name, unit in require_linear(system).items():
@@ -189,14 +125,24 @@ class Compensation:
         return self.after.radius
 
     @cached_property
+    def _targets(self) -> ComplexArray:
+        """The eigenvalues of F."""
+        return np.linalg.eigvals(self.path.F).astype(complex)
+
+    @property
     def target_radius(self) -> float:
         """ρ(F) of the target."""
-        return float(np.abs(np.linalg.eigvals(self.path.F)).max(initial=0.0))
+        return float(np.abs(self._targets).max(initial=0.0))
 
     @cached_property
     def latent(self) -> ComplexArray:
-        """The eigenvalues that the compensated co-simulation has beyond the target's, largest first."""
-        return latent_eigenvalues(self.path, self.after)
+        """The eigenvalues of Φ that are left when the target's are taken away, each with its nearest; largest first.
+
+        Zeros, of memories that only hand their content on, are left out.
+        """
+        rest = np.delete(self.after.eigenvalues, _nearest(self._targets, self.after.eigenvalues))
+        rest = rest[np.abs(rest) > ZERO]
+        return rest[np.argsort(-np.abs(rest), kind="stable")]
 
     @property
     def latent_radius(self) -> float:
@@ -216,25 +162,61 @@ class Compensation:
     @cached_property
     def modes(self) -> tuple[CompensatedMode, ...]:
         """What becomes of every mode of the coupled system, lowest frequency first."""
-        return compensated_modes(self.path, self.before, self.after)
+        found, poles, h = self.before.modes(), self.before.poles, self.path.h
+        # From exact poles to the target's eigenvalues, and from these to the compensated ones: each to its nearest.
+        aimed = self._targets[_nearest(np.exp(poles * h), self._targets)]
+        reached = self.after.eigenvalues[_nearest(aimed, self.after.eigenvalues)]
+        modes = []
+        for mode, place in zip(found, _nearest(np.array([mode.monolithic for mode in found]), poles), strict=True):
+            aim, got = (nearest_pole(complex(values[place]), h, mode.monolithic) for values in (aimed, reached))
+            modes.append(CompensatedMode(mode.monolithic, aim, mode.cosimulated, got))
+        return tuple(modes)
 
     @cached_property
     def gain_size(self) -> float:
-        """Noise gain of the corrected inputs relative to a plain hold (1: the same)."""
-        return gain_size(self.path, self.gains)
+        """How much the corrections amplify, compared with the plain hold K⁰: max over inputs i of
+
+            Σ_j |K_ij| s_j / Σ_j |K⁰_ij| s_j
+
+        with s_j the largest value of sample j on the target for states of size 1. States are measured in the units of
+        measure in which the coupled system is balanced, so that metres or millimetres make no difference. The hold
+        itself has 1; with 5, an error of the samples (noise, rounding) enters the inputs five times as large as under
+        the hold. Infinite where an input is used whose connection has the gain 0.
+        """
+        path, largest = self.path, 1.0
+        for name, couplings in self.gains.items():
+            links, used = len(path.system.incoming(name)), len(path.used)
+            for position, K in enumerate(couplings):
+                sizes = np.linalg.norm(path.samples(name, position) * path.scale, axis=1)
+                # The input at the start of a step, and at its end where it is a polynomial in time.
+                share = path.pattern.spans[name] / path.pattern.ticks
+                powers = K.reshape(-1, links, K.shape[1])
+                for weights in (np.arange(len(powers)) == 0, share ** np.arange(len(powers))):
+                    whole = np.abs(np.tensordot(weights, powers, 1)) @ np.tile(sizes, K.shape[1] // used)
+                    for ours, held in zip(whole, np.abs(path.hold(name)) @ sizes, strict=True):
+                        if ours > 0:
+                            largest = max(largest, float(ours / held) if held > 0 else np.inf)
+        return largest
 
     @cached_property
     def sensitivity(self) -> tuple[Change, ...]:
-        """The compensated co-simulation when one matrix of one unit is 10 % larger or smaller than designed for."""
-        return sensitivity(self.path, self.master, self.target)
+        """The master, designed for the nominal system, when one matrix of one unit is 10 % larger or smaller."""
+        changes, ticks = [], self.path.pattern.ticks
+        for name, matrix, factor, changed in _changed(self.path.system):
+            linear = LinearSystem(changed, self.master)
+            F = target_map(changed, linear.coupled.dense(), self.master.step / ticks, self.target)
+            own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
+            stable, follows = spectrum.stable, spectrum.radius <= own * (1 + ROUNDING)
+            changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))
+        return tuple(changes)
 
     @property
     def worst_change(self) -> Change | None:
-        """The change of the model under which the co-simulation is worst off, compared with the changed target.
+        """The change of the model under which the co-simulation is worst off; None where there is nothing to change.
 
-        None where there is nothing to change.
+        First what is unstable beyond its target, then what is unstable with it, then by excess growth.
         """
-        return max(self.sensitivity, key=_severity, default=None)
+        return max(self.sensitivity, key=lambda c: (not (c.stable or c.follows), not c.stable, c.excess), default=None)
 
     def __str__(self) -> str:
         return as_text(self.document)
@@ -298,25 +280,9 @@ class Compensation:
         return Table("modes", "", columns, rows, most=SHOWN_MODES)
 
     def _sensitivity_table(self) -> Table:
-        rows = [
-            {
-                "unit": change.unit,
-                "matrix": change.matrix,
-                "factor": change.factor,
-                "spectral_radius": change.radius,
-                "target_spectral_radius": change.target_radius,
-                "stable": change.stable,
-                "follows_target": change.follows,
-            }
-            for change in self.sensitivity
-        ]
         keys = ("unit", "matrix", "factor", "spectral_radius", "target_spectral_radius", "stable", "follows_target")
+        rows = [dict(zip(keys, vars(change).values(), strict=True)) for change in self.sensitivity]
         return Table("sensitivity", "", tuple(Column(key) for key in keys), rows)
-
-
-def _severity(change: Change) -> tuple[bool, bool, float]:
-    """Sort key: first unstable beyond the target, then unstable with the target, then by excess growth."""
-    return not (change.stable or change.follows), not change.stable, change.excess
 
 
 def _pole_text(pole: complex) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import NamedTuple
 
 import numpy as np
 
@@ -88,11 +87,8 @@ def compare(found: Compensation, *, start: float = 0.0, stop: float) -> Comparis
     return _Runs(found, start, stop).compare()
 
 
-class _Verdict(NamedTuple):
-    """What eigenvalues say of a run."""
-
-    stable: bool
-    radius: float
+Verdict = tuple[bool, float]
+"""What eigenvalues say of a run: whether it is stable, and its spectral radius."""
 
 
 class _Runs:
@@ -121,7 +117,6 @@ class _Runs:
             self.exact[:: self.parts],
             len(self.system.outputs),
         )
-        plain = _Verdict(before.stable, before.radius)
         last = dict(zip(self.system.outputs, rows[-1, :p].tolist(), strict=True))
         states = rows[:, p:]
         return Comparison(
@@ -129,8 +124,8 @@ class _Runs:
             energy_start=self._energy(states[0]),
             exact=Trajectory(before.exact_stable, before.exact_radius, last, None, self._energy(states[-1])),
             monolithic=self._monolithic(),
-            uncompensated=self._cosimulated(self.path.master, plain),
-            compensated=self._cosimulated(self.found.master, _Verdict(self.found.stable, after.radius)),
+            uncompensated=self._cosimulated(self.path.master, (before.stable, before.radius)),
+            compensated=self._cosimulated(self.found.master, (self.found.stable, after.radius)),
             fed_through=tuple(self._fed_through()),
         )
 
@@ -152,7 +147,7 @@ class _Runs:
         alone = as_system(self.system, whole)
         # Its own step is the base step; all runs are judged per macro step.
         spectrum = Spectrum(LinearSystem(alone, masters.jacobi(alone, self.h / ticks)))
-        verdict = _Verdict(spectrum.stable, spectrum.radius**ticks)
+        verdict = (spectrum.stable, spectrum.radius**ticks)
         try:
             rows = self._whole(whole, self.h / ticks, degrees)[::ticks]
         except NonFiniteError as error:
@@ -162,7 +157,7 @@ class _Runs:
         energy = self._energy(rows[-1, p:][np.argsort(order)])
         return self._trajectory(verdict, rows[:, :p], at_once, energy)
 
-    def _cosimulated(self, master: Master, verdict: _Verdict) -> Trajectory:
+    def _cosimulated(self, master: Master, verdict: Verdict) -> Trajectory:
         system, shown = observed(self.system, master)
         try:
             result = run(system, shown, start=self.start, stop=self.stop)
@@ -186,9 +181,7 @@ class _Runs:
         values: Array = run(system, master, start=self.start, stop=self.stop).values
         return values
 
-    def _trajectory(
-        self, verdict: _Verdict, rows: Array, read: dict[str, Fraction], energy: float | None
-    ) -> Trajectory:
+    def _trajectory(self, verdict: Verdict, rows: Array, read: dict[str, Fraction], energy: float | None) -> Trajectory:
         """Final values and errors; a row's outputs belong to the moment at which they were read."""
         errors = {}
         for column, name in enumerate(self.system.outputs):
@@ -199,11 +192,11 @@ class _Runs:
             count = min(len(exact), len(ours))
             errors[name] = nrms(ours[:count], exact[:count])
         final = dict(zip(self.system.outputs, rows[-1].tolist(), strict=True))
-        return Trajectory(verdict.stable, verdict.radius, final, errors, energy)
+        return Trajectory(*verdict, final, errors, energy)
 
-    def _diverged(self, verdict: _Verdict, error: NonFiniteError) -> Trajectory:
+    def _diverged(self, verdict: Verdict, error: NonFiniteError) -> Trajectory:
         when = error.result.time[-1] if error.result is not None and len(error.result) else self.start
-        return Trajectory(verdict.stable, verdict.radius, {}, {}, None, diverged=float(when))
+        return Trajectory(*verdict, {}, {}, None, diverged=float(when))
 
     def _energy(self, state: Array) -> float | None:
         return None if self.weight is None else float(state @ self.weight @ state / 2)

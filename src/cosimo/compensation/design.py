@@ -123,9 +123,12 @@ def unit_gains(path: TargetMotion, name: str, insensitive: bool, more: int) -> S
     """With as few samples as solve K Σ = U, plus `more`, or one beyond where that passes less rounding errors on."""
     found: list[Solution] = []
     for count in range(1, LEVELS + 1):
-        solution = _all_couplings(path, name, count, insensitive)
-        if solution is not None:
-            found.append(solution)
+        positions = range(len(path.pattern.seen[name]))
+        parts = [_solution(path, name, position, count, insensitive) for position in positions]
+        solved = [part for part in parts if part is not None]
+        if len(solved) == len(parts):
+            gains, residuals, sizes = zip(*solved, strict=True)
+            found.append(Solution(gains, count, max(residuals), max(sizes)))
         if len(found) == 2 + more:
             break
     if not found:
@@ -140,18 +143,6 @@ def unit_gains(path: TargetMotion, name: str, insensitive: bool, more: int) -> S
     return [solution for solution in choice if solution.amplified <= 2 * least][-1]
 
 
-def _all_couplings(path: TargetMotion, name: str, count: int, insensitive: bool) -> Solution | None:
-    """K for a number of samples at every coupling; None where one of them has no solution."""
-    parts = []
-    for position in range(len(path.pattern.seen[name])):
-        part = _solution(path, name, position, count, insensitive)
-        if part is None:
-            return None
-        parts.append(part)
-    gains, residuals, sizes = zip(*parts, strict=True)
-    return Solution(gains, count, max(residuals), max(sizes))
-
-
 def _solution(
     path: TargetMotion, name: str, position: int, count: int, insensitive: bool
 ) -> tuple[Array, float, float] | None:
@@ -164,15 +155,17 @@ def _solution(
     hold[: len(plain), : len(path.used)] = plain
     scale = np.linalg.norm(S, axis=1)
     scale[scale == 0] = 1.0
-    change, rest = _solve(S / scale[:, None], U - hold @ S)
+    sized, missing = S / scale[:, None], U - hold @ S
+    change = missing @ np.linalg.pinv(sized, rcond=SMALL)
     # Inputs have different units of measure: each is compared with itself.
     size = np.maximum(np.abs(U).max(axis=1), np.abs(hold @ S).max(axis=1))
     size[size == 0] = 1.0
-    if (np.abs(rest).max(axis=1) > SOLVED * size).any():
+    if (np.abs(missing - change @ sized).max(axis=1) > SOLVED * size).any():
         return None
     K = hold + change / scale
     # What is left free are combinations that vanish on the target: they are used against external forces.
-    free = _null_rows(S / scale[:, None])
+    left, sizes, _ = np.linalg.svd(sized)
+    free = left[:, int((sizes > SMALL * sizes.max(initial=0.0)).sum()) :].T
     if insensitive and len(free) and S_e.shape[1]:
         K = K + _calmed(K * scale, free, S_e / scale[:, None]) / scale
     return K, float((np.abs(K @ S - U).max(axis=1) / size).max()), float((np.abs(K * scale).max(axis=1) / size).max())
@@ -217,12 +210,6 @@ def _levels(path: TargetMotion, name: str, position: int, count: int) -> tuple[A
     return rows[:, : path.n], rows[:, path.n :]
 
 
-def _solve(matrix: Array, right: Array, *, small: float = SMALL) -> tuple[Array, Array]:
-    """The smallest Z with Z matrix = right, and what it leaves."""
-    Z: Array = right @ np.linalg.pinv(matrix, rcond=small)
-    return Z, right - Z @ matrix
-
-
 def _calmed(K: Array, free: Array, S_e: Array) -> Array:
     """The change Z · free that makes ‖(K + Z · free) S_e‖² + μ² ‖Z · free‖² least.
 
@@ -230,19 +217,11 @@ def _calmed(K: Array, free: Array, S_e: Array) -> Array:
     """
     change = np.zeros_like(K)
     for caution in CAUTIONS:
-        Z, _ = _solve(free @ np.hstack([S_e, caution * np.eye(len(S_e))]), np.hstack([-K @ S_e, np.zeros_like(K)]))
-        change = Z @ free
+        both = free @ np.hstack([S_e, caution * np.eye(len(S_e))])
+        change = np.hstack([-K @ S_e, np.zeros_like(K)]) @ np.linalg.pinv(both, rcond=SMALL) @ free
         if np.linalg.norm(K + change) <= MODEST * np.linalg.norm(K):
             break
     return change
-
-
-def _null_rows(matrix: Array) -> Array:
-    """An orthonormal basis of the rows z with z matrix = 0."""
-    left, sizes, _ = np.linalg.svd(matrix)
-    rank = int((sizes > SMALL * sizes.max(initial=0.0)).sum())
-    rows: Array = left[:, rank:].T
-    return rows
 
 
 # ---- how a compensated run begins, so that it is on its target from the first macro step on --------------------------
