@@ -9,6 +9,7 @@ after the other on a graphics processor.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -116,8 +117,19 @@ class Batch:
             raise ConfigurationError("variants of the system need both `systems` and `which` of them each master runs.")
         self.backend, self.workers, self._chunk = find_backend(backend), workers, chunk
         self.schedule = SharedSchedule(systems or [system], master, tuple(gains or {}), series=series)
-        h = np.asarray(master.step if steps is None else steps, dtype=float)
-        alphas = {name: np.asarray(values, dtype=float) for name, values in (gains or {}).items()}
+        self._vary(master.step if steps is None else steps, gains or {}, which)
+
+    def again(self, steps: npt.ArrayLike, gains: Mapping[str, npt.ArrayLike] | None = None) -> Batch:
+        """The same schedule with other numbers, without setting everything up again."""
+        other = copy.copy(self)
+        other._vary(steps, gains or {})
+        return other
+
+    def _vary(
+        self, steps: npt.ArrayLike, gains: Mapping[str, npt.ArrayLike], which: npt.ArrayLike | None = None
+    ) -> None:
+        h = np.asarray(steps, dtype=float)
+        alphas = {name: np.asarray(values, dtype=float) for name, values in gains.items()}
         number = None if which is None else np.asarray(which)
         self._check(h, alphas, number)
         every = [h, *alphas.values(), *([] if number is None else [number])]

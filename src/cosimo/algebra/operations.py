@@ -58,7 +58,7 @@ class Operations:
         for link in self.system.links:
             yield Block("w", link.number), self.master.coupling_of(link.connection.target).history
         yield from ((Block("m", name), len(mixer.ww)) for name, mixer in self.master.mixers.items())
-        for name in dict.fromkeys(op.unit for op in _all(self.timeline.operations) if isinstance(op, Save)):
+        for name in dict.fromkeys(op.unit for op in flattened(self.timeline.operations) if isinstance(op, Save)):
             yield Block("X", name), states[name]
             yield Block("U", name), inputs[name]
         yield ONE, 1
@@ -230,11 +230,12 @@ def _require_linear(system: System, name: str) -> LinearModel:
     return model
 
 
-def _all(operations: Iterable[TimedOperation]) -> Iterator[Any]:
+def flattened(operations: Iterable[TimedOperation]) -> Iterator[Any]:
+    """All operations, those of every sweep that differs in place of a repetition."""
     for operation in operations:
         if isinstance(operation, TimedRepeat):
             for sweep in operation.sweeps:
-                yield from _all(sweep)
+                yield from flattened(sweep)
         else:
             yield operation
 
@@ -329,7 +330,10 @@ def _effect(operations: Operations, sequence: Sequence[TimedOperation]) -> tuple
     writes: set[Block] = set()
     for operation in sequence:
         if isinstance(operation, TimedRepeat):
-            inner = [_effect(operations, sweep) for sweep in _unrolled(operation)]
+            # The last sweep counts once more where it is made again.
+            again = not isinstance(operation.times, int) or operation.times > len(operation.sweeps)
+            sweeps = (*operation.sweeps, operation.sweeps[-1]) if again else operation.sweeps
+            inner = [_effect(operations, sweep) for sweep in sweeps]
         else:
             update = operations.update(operation)
             inner = [({block for block in update.sources if block.kind != "e"}, set(update.targets))]
@@ -337,9 +341,3 @@ def _effect(operations: Operations, sequence: Sequence[TimedOperation]) -> tuple
             reads |= inner_reads - writes
             writes |= inner_writes
     return reads, writes
-
-
-def _unrolled(repeat: TimedRepeat) -> Iterable[tuple[TimedOperation, ...]]:
-    """The listed sweeps, and the last once more when it is made again."""
-    last = not isinstance(repeat.times, int) or repeat.times > len(repeat.sweeps)
-    return (*repeat.sweeps, repeat.sweeps[-1]) if last else repeat.sweeps

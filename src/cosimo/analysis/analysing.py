@@ -14,7 +14,7 @@ from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import Cost
-from cosimo.analysis.critical import CriticalStep, critical_step
+from cosimo.analysis.critical import critical_step
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
@@ -191,7 +191,8 @@ class _Analysis:
             left = f"left out: more than {FEW} states"
             self.reasons |= {"limits": left, "connections": left, "recommendation": left}
             if not linear.sparse:
-                verdict = replace(verdict, critical_step=self.attempt("critical_step", self._own_step))
+                found_step = self.attempt("critical_step", lambda: critical_step(self.system, master))
+                verdict = replace(verdict, critical_step=found_step)
             return verdict
         limits = self.attempt("limits", self._limits)
         if limits is not None:
@@ -206,9 +207,6 @@ class _Analysis:
             connections=tuple(found),
             worst_connection=worst_connection(found, here.radius, typical),
         )
-
-    def _own_step(self) -> CriticalStep | None:
-        return critical_step(self.system, self.master)
 
     def _limits(self) -> Any:
         assert self.model.base is not None
@@ -364,7 +362,8 @@ def follow(
         here = linearisation.again(during(system, run, time) if time > start else linearisation.situation)
         moment = _moment(master, here, time, base_step)
         found.append(replace(moment, changes=_changes(found[-1], moment) if found else ()))
-        linearisation.add_cost(here)
+        linearisation.seconds += here.seconds
+        linearisation.unit_steps += here.unit_steps
     early = [f"t = {time:g} is before the start of the run and left out." for time in at if time < start]
     return tuple(found), early
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
+from cosimo.algebra.operations import flattened
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
@@ -27,7 +27,7 @@ from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.core.timing import TimedCouple, TimedOperation, TimedRepeat, timeline
+from cosimo.core.timing import TimedCouple, timeline
 from cosimo.couplings import Hold
 
 SMALL = 1e-3
@@ -106,7 +106,11 @@ def effects(system: System, master: Master, model: Model | None) -> list[Connect
 
         def delayed(by: float, target: str = target, coupling: Hold = coupling) -> tuple[float, float]:
             changed = replace(master, couplings={**master.couplings, target: Delayed(coupling, by)})
-            return _radius(system, changed), _error(model, changed)
+            try:
+                radius = Spectrum(LinearSystem(system, changed)).radius
+            except (ConfigurationError, np.linalg.LinAlgError):
+                radius = math.nan
+            return radius, math.nan if model is None or model.rests else model.predict_coupling(changed).typical
 
         (less, less_error), (more, more_error) = delayed(-SMALL), delayed(SMALL)
         fresh, fresh_error = delayed(-delay)
@@ -117,41 +121,18 @@ def effects(system: System, master: Master, model: Model | None) -> list[Connect
 
 def worst_connection(found: list[ConnectionEffect], radius: float, error: float) -> ConnectionEffect | None:
     """The connection whose delay, taken back, helps most: stability first where it is lost, else the error."""
-    if radius > 1 or not math.isfinite(error):
-        return min(found, key=lambda effect: _or_infinite(effect.fresh_radius), default=None)
-    return min(found, key=lambda effect: _or_infinite(effect.fresh_error), default=None)
-
-
-def _or_infinite(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
-
-
-def _radius(system: System, master: Master) -> float:
-    try:
-        return Spectrum(LinearSystem(system, master)).radius
-    except (ConfigurationError, np.linalg.LinAlgError):
-        return math.nan
-
-
-def _error(model: Model | None, master: Master) -> float:
-    if model is None or model.rests:
-        return math.nan
-    return model.predict_coupling(master).typical
+    name = "fresh_radius" if radius > 1 or not math.isfinite(error) else "fresh_error"
+    best: ConnectionEffect | None = min(
+        found, key=lambda effect: (not math.isfinite(getattr(effect, name)), getattr(effect, name)), default=None
+    )
+    return best
 
 
 def _ages(system: System, master: Master) -> Mapping[str, float]:
     """How old the newest sample is when it is used, in macro steps, by target input; of an iteration the last sweep."""
-    ages: dict[str, float] = {}
-
-    def walk(operations: tuple[TimedOperation, ...]) -> None:
-        for operation in operations:
-            if isinstance(operation, TimedRepeat):
-                walk(operation.sweeps[-1])
-            elif isinstance(operation, TimedCouple):
-                links = system.incoming(operation.unit)
-                for link, sampling in zip(links, operation.samplings, strict=True):
-                    stamp: Fraction = sampling.stamps[0]
-                    ages[link.connection.target] = -float(stamp)
-
-    walk(timeline(system, master).operations)
-    return ages
+    return {
+        link.connection.target: -float(sampling.stamps[0])
+        for operation in flattened(timeline(system, master).operations)
+        if isinstance(operation, TimedCouple)
+        for link, sampling in zip(system.incoming(operation.unit), operation.samplings, strict=True)
+    }

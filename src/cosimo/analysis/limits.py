@@ -24,7 +24,6 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.core.unit import LinearModel
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from cosimo.units.linear import Exact, discretise
 
@@ -90,14 +89,16 @@ class CriticalStepSearch:
 
     def crossing(self, build: Builder) -> CriticalStep | None:
         """The first crossing of the master that `build` makes of a system and a step."""
-        found = self._first(self._base, build)
+        found = critical_step(self._base.linear, build(self._base.linear, self._base.step))
         if found is None or found.step == 0 or self._base.exact:
             return found
         bracket, guesses = _Bracket(), list[tuple[float, float]]()
         step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
         for _ in range(ROUNDS):
             local = self._try(step)
-            bracket.add(step, self._excess(local, build))
+            # Infinite where the units do not bear such a step.
+            linear = LinearSystem(local.linear, build(local.linear, local.step)) if local is not None else None
+            bracket.add(step, Spectrum(linear).moving_radius - 1 if linear is not None else math.inf)
             predicted = self._predict(local, build)
             if predicted is not None:
                 guesses.append((step, predicted.step))
@@ -120,17 +121,8 @@ class CriticalStepSearch:
     def _predict(self, local: LocalSystem | None, build: Builder) -> CriticalStep | None:
         if local is None or not local.convertible:
             return None
-        found = self._first(local, build)
+        found = critical_step(local.linear, build(local.linear, local.step))
         return found if found is not None and math.isfinite(found.step) and found.step > 0 else None
-
-    def _first(self, local: LocalSystem, build: Builder) -> CriticalStep | None:
-        return critical_step(local.linear, build(local.linear, local.step))
-
-    def _excess(self, local: LocalSystem | None, build: Builder) -> float:
-        """ρ(Φ) − 1 with the units as identified at this step; infinite where they do not bear it."""
-        if local is None:
-            return math.inf
-        return Spectrum(LinearSystem(local.linear, build(local.linear, local.step))).moving_radius - 1
 
     def _try(self, step: float) -> LocalSystem | None:
         """The system identified at `step`; None where a unit does not bear such a step."""
@@ -219,13 +211,10 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
     if stuck:
         reasons.append(f"no iterative master: {', '.join(stuck)} cannot restore the state")
     swept = None if stuck else find("iterative", lambda s, h: iterative(s, h, sweeps=SWEEPS))
-    mine = plain if master.name == "jacobi" and not _special(master) else find(master.name, own)
-    return Limits(mine, plain, seidel, order, swept, tuple(reasons))
-
-
-def _special(master: Master) -> bool:
     couplings = (master.coupling, *master.couplings.values())
-    return bool(master.mixers) or any(c.degree or c.history > 1 for c in couplings)
+    special = bool(master.mixers) or any(c.degree or c.history > 1 for c in couplings)
+    mine = plain if master.name == "jacobi" and not special else find(master.name, own)
+    return Limits(mine, plain, seidel, order, swept, tuple(reasons))
 
 
 def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -296,8 +285,7 @@ def converted(found: Identified, step: float) -> tuple[Array, Array] | None:
         return known.A, known.B[:, :m]
     if generator is None:
         return None
-    model: LinearModel = generator
-    exact = discretise(model, Exact(), 1, step)
+    exact = discretise(generator, Exact(), 1, step)
     return exact.A, exact.B[:, :m]
 
 

@@ -24,7 +24,7 @@ from cosimo.analysis.identification import Identified, Means, OperatingPoint, id
 from cosimo.analysis.identification.input_output_models import reduced
 from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
 from cosimo.analysis.identification.test_rig import Allowance
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, Constant, Source, System, Table
@@ -144,11 +144,6 @@ class Linearisation:
         """The same in another situation, briefly."""
         return Linearisation(self.system, situation, means=self._means, briefly=True)
 
-    def add_cost(self, other: Linearisation) -> None:
-        """Take over what another linearisation cost."""
-        self.seconds += other.seconds
-        self.unit_steps += other.unit_steps
-
     def _identify(self, name: str, step: float) -> Outcome:
         unit = self.system.units[name]
         point = self.situation.point(self.system, name, step)
@@ -196,7 +191,9 @@ def _assemble(system: System, found: Mapping[str, Identified], situation: Situat
         for index, inlet in enumerate(system.inlets[name]):
             push = float(pushed[name][index])
             if inlet.source is not None:
-                inputs[inlet.target] = _pushed(inlet.source, push)
+                inputs[inlet.target] = _Pushed(inlet.source, push) if push else inlet.source
+                if isinstance(inlet.source, Constant):
+                    inputs[inlet.target] = inlet.source.value + push
             elif inlet.link is None and push:
                 inputs[inlet.target] = inlet.start + push
     linear = System(units, connections, inputs=inputs, name=system.name)
@@ -219,12 +216,6 @@ class _Pushed:
 
     def __call__(self, time: float) -> float:
         return self.source(time) + self.push
-
-
-def _pushed(source: Source, push: float) -> Source:
-    if not push:
-        return source
-    return Constant(source.value + push) if isinstance(source, Constant) else _Pushed(source, push)
 
 
 # ---- where the units of a system are when they are identified: at the start with consistent inputs, or along a -------
@@ -369,26 +360,13 @@ def unit_report(name: str, outcome: Identified | Exception, like: Identified | N
     if not isinstance(outcome, Identified):
         nan = math.nan
         return UnitReport(name, None, False, nan, nan, nan, 0, (str(outcome),), error=str(outcome))
-    poles = _poles(like or outcome)
+    seen = like or outcome
+    if seen.continuous is not None:
+        poles = np.linalg.eigvals(seen.continuous.A)
+    else:
+        poles = np.log(seen.poles[np.abs(seen.poles) > 0]) / seen.step
+    errors = (outcome.fit, outcome.linear, outcome.invariant)
+    found = tuple(complex(pole) for pole in poles)
     return UnitReport(
-        name,
-        outcome.means,
-        outcome.valid,
-        outcome.fit,
-        outcome.linear,
-        outcome.invariant,
-        outcome.unit_steps,
-        outcome.reasons,
-        tuple(complex(pole) for pole in poles),
-        departure,
+        name, outcome.means, outcome.valid, *errors, outcome.unit_steps, outcome.reasons, found, departure
     )
-
-
-def _poles(found: Identified) -> ComplexArray:
-    """In 1/s."""
-    if found.continuous is not None:
-        values: ComplexArray = np.linalg.eigvals(found.continuous.A).astype(complex)
-        return values
-    poles = found.poles
-    logarithms: ComplexArray = np.log(poles[np.abs(poles) > 0]).astype(complex)
-    return logarithms / found.step

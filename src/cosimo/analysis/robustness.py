@@ -105,10 +105,7 @@ def relative_radius(
     names: list[tuple[Change, str]] = [(change, unit) for change in changes for unit in units]
     radii = RescaledRadii(system, master, names)
     k = len(names)
-    if k <= ALL_SIGNS_UP_TO:
-        directions = np.array([d for d in itertools.product((-1.0, 0.0, 1.0), repeat=k) if any(d)])
-    else:
-        directions = _selected(radii, names, limit)
+    directions = np.array(_signs(k)) if k <= ALL_SIGNS_UP_TO else _selected(radii, names, limit)
     labels = tuple(f"{unit} {change}" for change, unit in names)
     return search(radii, labels, directions, limit=limit, norm=norm, shells=shells, ahead=7)
 
@@ -218,15 +215,12 @@ def first_crossing(
             raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nominal value not 0.")
 
     def radii(factors: Array) -> Array:
-        return np.array([_radius(build, dict(zip(names, row.tolist(), strict=True))) for row in factors * nominal])
+        values = [dict(zip(names, row.tolist(), strict=True)) for row in factors * nominal]
+        return np.array([Spectrum(LinearSystem(*build(own))).radius for own in values])
 
     grid = np.linspace(-1, 1, resolution if len(names) > 1 else 2)
     directions = np.array([d for d in itertools.product(grid, repeat=len(names)) if max(map(abs, d)) == 1])
     return search(radii, names, directions, limit=limit, norm=norm, scale=scale, shells=shells)
-
-
-def _radius(build: Build, values: Mapping[str, float]) -> float:
-    return Spectrum(LinearSystem(*build(values))).radius
 
 
 def search(
@@ -321,12 +315,10 @@ class _Walk:
         """Move one component of the direction at a time, by less and less, as long as ρ ≥ 1 is met further in."""
         width = 0.5
         while width > 1e-3 and len(d) > 1:
-            moves = np.concatenate([width * np.eye(len(d)), -width * np.eye(len(d))])
-            near = d + moves
+            near = d + np.concatenate([width * np.eye(len(d)), -width * np.eye(len(d))])
             if self.norm == "box":
                 near = np.clip(near, -1, 1)
-            near = near[np.abs(near).max(axis=1) > 0]
-            near = self.normed(near)
+            near = self.normed(near[np.abs(near).max(axis=1) > 0])
             near = near[np.abs(near - d).max(axis=1) > 1e-12]
             inner = change - max(1e-6 * change, PRECISION * (1 + change))
             if inner <= 0:  # the slightest change makes it unstable: there is nothing further in
@@ -335,17 +327,11 @@ class _Walk:
             if not len(bad):
                 width /= 2
                 continue
-            # From outside in: the first crossing on a new line is looked for on a few points below, then by bisection.
-            below = self._inner(inner, bad)
-            crossed = self.bisect(*below, bad)
+            # From outside in: the innermost of eight equal parts that ends unstable, then by bisection.
+            parts = np.linspace(0, inner, 9)[1:]
+            grid = self.unstable(np.tile(parts, len(bad)), np.repeat(bad, 8, axis=0)).reshape(len(bad), 8)
+            first = np.where(grid.any(axis=1), grid.argmax(axis=1), 7)
+            crossed = self.bisect(parts[first] - inner / 8, parts[first], bad)
             best = int(crossed.argmin())
             change, d = float(crossed[best]), bad[best]
         return change, d
-
-    def _inner(self, size: float, directions: Array) -> tuple[Array, Array]:
-        """A bracket on every line: the innermost of eight equal parts of `size` that ends unstable."""
-        parts = np.linspace(0, size, 9)[1:]
-        count = len(directions)
-        grid = self.unstable(np.tile(parts, count), np.repeat(directions, 8, axis=0)).reshape(count, 8)
-        first = np.where(grid.any(axis=1), grid.argmax(axis=1), 7)
-        return parts[first] - size / 8, parts[first]
