@@ -12,7 +12,7 @@ that does is at least 1.5 × cheaper.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
@@ -88,9 +88,25 @@ class Point:
         return self.errors.worst if self.errors is not None else math.nan
 
     @property
+    def outputs(self) -> Mapping[str, float]:
+        """The errors of all outputs that move; none where they are not known."""
+        return self.errors.outputs if self.errors is not None else {}
+
+    @property
+    def within(self) -> str:
+        """How wrong it is, in words."""
+        until = f"{self.errors.horizon:g} s" if self.errors is not None else "the end"
+        return f"every output within {percent(self.error)} until {until}"
+
+    @property
     def step(self) -> float:
         """The macro step in seconds."""
         return self.master.step
+
+    @property
+    def name(self) -> str:
+        """The master, with its step."""
+        return describe(self.master, self.system)
 
     @property
     def words(self) -> str:
@@ -114,7 +130,7 @@ class Point:
             facts += [f"ρ {self.radius:.6g}", f"δ {self.defect:.6g}"]
         if self.cheaper >= 1.1:
             facts.append(f"{amount(self.cheaper)} × cheaper than Jacobi with held inputs at the same error")
-        return f"{describe(self.master, self.system)}: {', '.join(facts)}"
+        return f"{self.name}: {', '.join(facts)}"
 
     def meets(self, wanted: Wanted, *, grows: bool = False) -> bool:
         """Whether it is bounded (or the system itself grows), accurate and, where that is known, robust enough."""
@@ -156,22 +172,23 @@ class Recommendation:
 
 
 def _recommendation(text: str, point: Point | None, present: Point | None, *, keep: bool = False) -> Recommendation:
-    before = present.errors.outputs if present is not None and present.errors is not None else {}
-    after = point.errors.outputs if point is not None and point.errors is not None else {}
-    output = _output(point, present) if point is not None else None
+    before = present.cost if present else None
+    if point is None:
+        return Recommendation(text, keep, cost_before=before)
+    output = _output(point, present)
     return Recommendation(
         text,
         keep,
-        name=point.master.name if point else None,
-        step_size=point.step if point else None,
-        error=point.error if point else None,
+        name=point.master.name,
+        step_size=point.step,
+        error=point.error,
         output=output,
-        output_error_before=before.get(output or ""),
-        output_error=after.get(output or ""),
-        cost=point.cost if point else None,
-        cost_before=present.cost if present else None,
-        options=point.options if point and not keep else "",
-        lines=scenario_lines(point.master, point.system) if point and not keep else "",
+        output_error_before=present.outputs.get(output) if present else None,
+        output_error=point.outputs.get(output),
+        cost=point.cost,
+        cost_before=before,
+        options="" if keep else point.options,
+        lines="" if keep else scenario_lines(point.master, point.system),
         point=point,
     )
 
@@ -184,7 +201,9 @@ def choose(points: Sequence[Point], wanted: Wanted, *, grows: bool = False) -> P
     least = min(point.cost for point in good)
     near = [point for point in good if point.cost <= ABOUT * least]
     # Errors that read the same count alike: rounding decides nothing, the simplest comes first.
-    return min(near, key=lambda p: (-min(_or(p.robustness, 0.0), ENOUGH_ROBUST), float(f"{p.error:.2g}"), p.cost))
+    known = [0.0 if math.isnan(point.robustness) else min(point.robustness, ENOUGH_ROBUST) for point in near]
+    ranked = zip(near, known, strict=True)
+    return min(ranked, key=lambda pair: (-pair[1], float(f"{pair[0].error:.2g}"), pair[0].cost))[0]
 
 
 def recommend(
@@ -194,10 +213,8 @@ def recommend(
     best = choose(points, wanted, grows=grows)
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
         if best is None or not present.cost >= CHEAPER * best.cost:
-            within = f"every output within {percent(present.error)} until {_horizon(present)}"
-            return _recommendation(f"keep {_named(present)}: {within}.", present, present, keep=True)
-        factor = present.cost / best.cost
-        text = f"use {_named(best)}: {_effect(best, present)}, {amount(factor)} × cheaper."
+            return _recommendation(f"keep {present.name}: {present.within}.", present, present, keep=True)
+        text = f"use {best.name}: {_effect(best, present)}, {amount(present.cost / best.cost)} × cheaper."
         return _recommendation(text, best, present)
     if best is None:
         where = f" {searched}" if searched else ""
@@ -211,42 +228,23 @@ def recommend(
     if present is not None and present.cost > 0 and math.isfinite(best.cost / present.cost):
         ratio = best.cost / present.cost
         price = f", at {amount(ratio)} × the cost" if abs(ratio - 1) > 0.005 else ", at the same cost"
-    return _recommendation(f"use {_named(best)}: {_effect(best, present)}{price}.", best, present)
-
-
-def _named(point: Point) -> str:
-    return describe(point.master, point.system)
-
-
-def _horizon(point: Point) -> str:
-    return f"{point.errors.horizon:g} s" if point.errors is not None else "the end"
+    return _recommendation(f"use {best.name}: {_effect(best, present)}{price}.", best, present)
 
 
 def _output(best: Point, present: Point | None) -> str:
     """The output whose error is told before and after: the one that is worst now."""
-    after = best.errors.outputs if best.errors is not None else {}
-    if present is not None and present.errors is not None and present.errors.output in after:
+    if present is not None and present.errors is not None and present.errors.output in best.outputs:
         return present.errors.output
     return best.errors.output if best.errors is not None else ""
 
 
 def _effect(best: Point, present: Point | None) -> str:
-    text = f"every output within {percent(best.error)} until {_horizon(best)}"
     name = _output(best, present)
-    if (
-        present is not None
-        and present.errors is not None
-        and best.errors is not None
-        and name in present.errors.outputs
-    ):
-        before = present.errors.outputs[name]
-        instead = percent(before) if before < DIVERGED else "diverging"
-        text += f" ({name} {percent(best.errors.outputs[name])} instead of {instead})"
-    return text
-
-
-def _or(value: float, other: float) -> float:
-    return other if math.isnan(value) else value
+    if present is None or name not in present.outputs or name not in best.outputs:
+        return best.within
+    before = present.outputs[name]
+    instead = percent(before) if before < DIVERGED else "diverging"
+    return f"{best.within} ({name} {percent(best.outputs[name])} instead of {instead})"
 
 
 # ---- judging one master ----------------------------------------------------------------------------------------------
@@ -348,7 +346,7 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
     found: list[Point] = []
     tried, helpful = 0, math.inf
     for master, error in _search(model, rungs, cost, quick, wanted.error):
-        good = [point for point in found if point.meets(wanted, grows=_grows(model))]
+        good = [point for point in found if point.meets(wanted, grows=model.valid and model.grows)]
         if good and master_cost(model, master, cost) > ABOUT * min(point.cost for point in good):
             break
         if tried >= CONFIRMATIONS and not good:
@@ -370,10 +368,6 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
 Predict = Callable[[Master], OutputErrors]
 _FAILS = (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError)
 """What a master that does not fit the system may raise."""
-
-
-def _grows(model: Model) -> bool:
-    return model.valid and model.grows
 
 
 def _search(

@@ -240,7 +240,7 @@ def _point_fields(point: Point) -> dict[str, Any]:
         "step_size": point.step,
         "stable": point.stable,
         "error": point.error,
-        "errors": dict(point.errors.outputs) if point.errors is not None else None,
+        "errors": dict(point.outputs) if point.errors is not None else None,
         "robustness": point.robustness,
         "cost": point.cost,
         "spectral_radius": point.radius,

@@ -148,10 +148,10 @@ def test_logarithm_returns_the_map():
         unit = StateSpace(A * 10.0 ** rng.uniform(-2, 0.3), rng.normal(size=(n, m)), np.eye(n))
         step = 1.0 / max(1.0, np.abs(np.linalg.eigvals(unit.linear().A).imag).max())
         map_ = unit.discrete(step)
-        found = continuous_model(map_.A, map_.B[:, :m], np.eye(n), np.zeros((n, m)), step)
-        assert found.notes == ()
-        np.testing.assert_allclose(found.model.A, unit.linear().A, atol=1e-8)
-        np.testing.assert_allclose(found.model.B, unit.linear().B, atol=1e-8)
+        found, notes = continuous_model(map_.A, map_.B[:, :m], np.eye(n), np.zeros((n, m)), step)
+        assert notes == ()
+        np.testing.assert_allclose(found.A, unit.linear().A, atol=1e-8)
+        np.testing.assert_allclose(found.B, unit.linear().B, atol=1e-8)
 
 
 @pytest.mark.parametrize("means", ["differences", "experiments"])

@@ -201,7 +201,7 @@ def with_powers(model: Realisation, rig: Rig, base: Array, amplitudes: Array) ->
 def _prior(model: Realisation, step: float, higher: int) -> Array:
     """B_1 … B_q of the exact solution; without a continuous model the share ∫ θ^j dθ = 1 / (j + 1) of B_0."""
     m = model.B.shape[1]
-    found = continuous_model(model.A, model.B, model.C, model.D, step).model
+    found, _ = continuous_model(model.A, model.B, model.C, model.D, step)
     if found is None:
         return np.hstack([model.B / (j + 1) for j in range(1, higher + 1)])
     return discretise(found, Exact(), 1, step).B[:, m : (higher + 1) * m].copy()
@@ -282,7 +282,7 @@ def reduced(found: Identified) -> Identified:
     """
     if found.means == "known":
         return found
-    measured = continuous_model(found.model.A, found.model.B[:, : found.D.shape[1]], found.C, found.D, found.step).model
+    measured = continuous_model(found.model.A, found.model.B[:, : found.D.shape[1]], found.C, found.D, found.step)[0]
     return _reduce(replace(found, continuous=measured, generator=measured))
 
 
@@ -309,7 +309,7 @@ def _with(found: Identified, model: Realisation, B: Array) -> Identified:
     base = found.outputs(np.tile(found.held, (REDUCED_ROWS, 1)))
     sizes = positive(np.maximum(np.abs(base - base[0]).max(axis=0), 1e-9 * np.abs(base).max(axis=0)))
     motion = free_motion(model, found.held, base, sizes, None)
-    continuous = continuous_model(model.A, model.B, model.C, model.D, found.step).model
+    continuous = continuous_model(model.A, model.B, model.C, model.D, found.step)[0]
     return replace(
         found,
         model=DiscreteModel(model.A, B),

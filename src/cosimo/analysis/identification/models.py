@@ -11,7 +11,7 @@ that grow like a geometric series see fast and slow modes alike and keep the mat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -141,21 +141,13 @@ def without_idle_modes(model: Realisation, count: int, noise: Array) -> Realisat
         return model
     if not kept.any():
         return Realisation(np.zeros((0, 0)), np.zeros((0, model.B.shape[1])), np.zeros((len(model.C), 0)), model.D)
-    # Projecting on the modes kept: conjugate pairs have equal shares and stay together.
-    basis = _real_basis(right[:, kept], values[kept])
+    # Projecting on the modes kept: conjugate pairs have equal shares and stay together, as real and imaginary part.
+    upper = [(v, z) for v, z in zip(right[:, kept].T, values[kept], strict=True) if z.imag >= 0]
+    basis = np.array([part for v, z in upper for part in ([v.real, v.imag] if z.imag > 0 else [v.real])]).T
     inverse = np.linalg.pinv(basis)
     dual = np.linalg.inv(right)[kept]
     project = (right[:, kept] @ dual).real
     return replace(model, A=inverse @ model.A @ project @ basis, B=inverse @ project @ model.B, C=model.C @ basis)
-
-
-def _real_basis(vectors: ComplexArray, values: ComplexArray) -> Array:
-    columns = [part for v, z in zip(vectors.T, values, strict=True) if z.imag >= 0 for part in _parts(v, z)]
-    return np.array(columns).T.reshape(len(vectors), len(columns))
-
-
-def _parts(vector: ComplexArray, value: complex) -> list[Array]:
-    return [vector.real, vector.imag] if value.imag > 0 else [vector.real]
 
 
 def positive(sizes: Array) -> Array:
@@ -195,16 +187,8 @@ FEW = np.pi / 2
 """Angle of an eigenvalue from which there are fewer than four steps per period."""
 
 
-@dataclass(frozen=True)
-class Continuous:
-    """The model, or None, and what is to be said about it."""
-
-    model: LinearModel | None
-    notes: tuple[str, ...] = ()
-
-
-def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> Continuous:
-    """A continuous model of the one-step map A, B (n, m) with outputs C, D."""
+def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> tuple[LinearModel | None, tuple[str, ...]]:
+    """A continuous model of the one-step map A, B (n, m) with outputs C, D, or None, and what is to be said of it."""
     n, m = B.shape
     T, slow = _split(A)
     inverse = np.linalg.inv(T)
@@ -213,12 +197,9 @@ def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> Con
     values: ComplexArray = np.linalg.eigvals(kept).astype(complex)
     negative = values[(values.real < 0) & (np.abs(values.imag) <= 1e-9 * np.abs(values))]
     if len(negative):
-        return Continuous(
-            None,
-            (
-                f"no continuous model has this one-step map: its eigenvalue {negative[0].real:.6g} is negative, as of "
-                f"a solver at the edge of its stability; use a shorter step",
-            ),
+        return None, (
+            f"no continuous model has this one-step map: its eigenvalue {negative[0].real:.6g} is negative, as of a "
+            f"solver at the edge of its stability; use a shorter step",
         )
     generator = np.zeros((n, n + m))
     whole = np.zeros((slow + m, slow + m))
@@ -226,7 +207,7 @@ def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> Con
     whole[slow:, slow:] = np.eye(m)
     logarithm = _logarithm(whole)
     if not (np.abs(np.imag(logarithm)) <= 1e-8 * max(1.0, float(np.abs(logarithm).max(initial=0.0)))).all():
-        return Continuous(None, ("the one-step map has no real logarithm; use a shorter step",))
+        return None, ("the one-step map has no real logarithm; use a shorter step",)
     generator[:slow, :slow] = logarithm.real[:slow, :slow] / step
     generator[:slow, n:] = logarithm.real[:slow, slow:] / step
     gone = n - slow
@@ -234,7 +215,7 @@ def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> Con
     generator[slow:, slow:n] = -FAST / step * np.eye(gone)
     generator[slow:, n:] = FAST / step * settled
     model = LinearModel(T @ generator[:, :n] @ inverse, T @ generator[:, n:], C, D)
-    return Continuous(model, _notes(values, gone, whole, logarithm))
+    return model, tuple(_notes(values, gone, whole, logarithm))
 
 
 def _logarithm(matrix: Array) -> Array | ComplexArray:
@@ -251,22 +232,20 @@ def _logarithm(matrix: Array) -> Array | ComplexArray:
     return sizes[:, None] * found / sizes
 
 
-def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | ComplexArray) -> tuple[str, ...]:
+def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | ComplexArray) -> Iterator[str]:
     import scipy.linalg
 
-    notes = []
     back = float(np.abs(scipy.linalg.expm(logarithm.real) - whole).max(initial=0.0))
     if back > 1e-6 * max(1.0, float(np.abs(whole).max(initial=0.0))):
-        notes.append(f"the continuous model returns the one-step map only to {back:.1g}")
+        yield f"the continuous model returns the one-step map only to {back:.1g}"
     angle = float(np.abs(np.angle(values)).max(initial=0.0))
     if angle > FEW:
-        notes.append(
+        yield (
             f"the fastest oscillation has {2 * np.pi / angle:.1f} steps per period and may be an alias of a faster "
             f"one; the continuous model is to be trusted only at this step"
         )
     if gone:
-        notes.append(f"{gone} mode(s) are gone after one step; in the continuous model they are instantaneous lags")
-    return tuple(notes)
+        yield f"{gone} mode(s) are gone after one step; in the continuous model they are instantaneous lags"
 
 
 def _split(A: Array) -> tuple[Array, int]:
@@ -321,15 +300,15 @@ class Identified:
     input_offset: Array
     output_offset: Array
     continuous: LinearModel | None
-    means: Means
-    unit_steps: int
-    fit: float
-    linear: float
-    invariant: float
-    free: float
     amplitudes: Array
-    valid: bool
-    reasons: tuple[str, ...]
+    means: Means = "known"
+    unit_steps: int = 0
+    fit: float = 0.0
+    linear: float = 0.0
+    invariant: float = 0.0
+    free: float = 0.0
+    valid: bool = True
+    reasons: tuple[str, ...] = ()
     generator: LinearModel | None = field(default=None, repr=False)
     again: Callable[[float], Identified] | None = field(default=None, repr=False)
     manner: Manner | None = field(default=None, repr=False)

@@ -22,7 +22,7 @@ from cosimo.analysis.identification.input_output_models import (
     realise_locally,
     with_powers,
 )
-from cosimo.analysis.identification.models import EPS, Continuous, Identified, Means, Realisation, continuous_model
+from cosimo.analysis.identification.models import EPS, Identified, Means, Realisation, continuous_model
 from cosimo.analysis.identification.state_models import from_states, linearise
 from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint, Rig, TrialFailed, state_access
 from cosimo.core.arguments import checked
@@ -197,8 +197,11 @@ class Identification:
             )
             if not value <= BOUND
         ]
-        logarithm = continuous_model(model.A, best.B[:, :m], model.C, model.D, self.step)
-        own = Continuous(best.own) if best.own is not None else logarithm
+        # What further steps may take over; nothing where it might differ there.
+        same = pulses.straight and all(probe.responds for probe in pulses.probes.values())
+        same = same and errors["fit"] <= best.good
+        manner = Manner(rig.step, pulses.probes, errors["steady"], errors["repeat"])
+        logarithm, notes = continuous_model(model.A, best.B[:, :m], model.C, model.D, self.step)
         return Identified(
             source=self.unit,
             step=self.step,
@@ -210,7 +213,7 @@ class Identification:
             held=rig.held,
             input_offset=motion.input_offset,
             output_offset=motion.output_offset,
-            continuous=own.model,
+            continuous=best.own or logarithm,
             means=self.means,
             unit_steps=rig.steps,
             fit=errors["fit"],
@@ -219,16 +222,10 @@ class Identification:
             free=motion.error,
             amplitudes=pulses.amplitudes(),
             valid=not wrong,
-            reasons=(*wrong, *best.reasons, *own.notes, *found),
-            generator=logarithm.model if logarithm.model is not None else best.own,
-            manner=self._manner or (None if wrong else self._found_manner(pulses, errors, best.good)),
+            reasons=(*wrong, *best.reasons, *(notes if best.own is None else ()), *found),
+            generator=logarithm or best.own,
+            manner=self._manner or (manner if same and not wrong else None),
         )
-
-    @staticmethod
-    def _found_manner(pulses: Pulses, errors: Mapping[str, float], good: float) -> Manner | None:
-        """What further steps may take over; nothing where it might differ there."""
-        same = pulses.straight and all(probe.responds for probe in pulses.probes.values()) and errors["fit"] <= good
-        return Manner(pulses.rig.step, pulses.probes, errors["steady"], errors["repeat"]) if same else None
 
     @staticmethod
     def _motion(rig: Rig, pulses: Pulses, best: _Candidate, rows: Array) -> FreeMotion:
@@ -354,15 +351,7 @@ def _known(unit: Unit, model: LinearModel, step: float, point: OperatingPoint) -
         input_offset=np.zeros(m),
         output_offset=np.zeros(p),
         continuous=model,
-        means="known",
-        unit_steps=0,
-        fit=0.0,
-        linear=0.0,
-        invariant=0.0,
-        free=0.0,
         amplitudes=np.zeros(m),
-        valid=True,
-        reasons=(),
         generator=model,
     )
 
