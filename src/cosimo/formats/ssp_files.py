@@ -23,7 +23,7 @@ from urllib.request import url2pathname
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.units.archives import ArchiveLimits, check_archive, read_text, require_text
-from cosimo.units.fmi.archive import DAMAGE, TemporaryFolder, open_zip
+from cosimo.units.fmi.archive import TemporaryFolder, naming_damage, open_zip
 
 STRUCTURE = "SystemStructure.ssd"
 
@@ -179,18 +179,10 @@ class ArchiveFiles(Files):
     @contextmanager
     def _open(self) -> Iterator[zipfile.ZipFile]:
         """The archive, which stays open until `close`: its directory is read once, however many files are copied."""
-        try:
+        with naming_damage(self._path, f"'{self._name}'", "pack"):
             if self._archive is None:
                 self._archive = open_zip(self._path)
             yield self._archive
-        except zipfile.BadZipFile as error:
-            raise ConfigurationError(
-                f"'{self._name}' is damaged or not a zip archive ({error}); pack it again."
-            ) from None
-        except DAMAGE as error:
-            raise ConfigurationError(f"'{self._name}' cannot be unpacked ({error}); pack it again.") from None
-        except OSError as error:
-            raise ConfigurationError(f"'{self._name}' cannot be read: {error.strerror or error}.") from None
 
 
 def main_structure(files: ArchiveFiles, findings: FileFindings) -> str:

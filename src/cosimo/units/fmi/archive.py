@@ -42,26 +42,28 @@ def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zi
     """The archive, checked and open for reading; whatever is wrong with it becomes one sentence that names the file."""
     limits = limits or ArchiveLimits.from_environment()
     _require_file(path)
+    with naming_damage(path, f"FMU '{path}'", "export"), open_zip(path) as archive:
+        check_archive(archive, str(path), limits)
+        unpacked = sum(member.file_size for member in archive.infolist())
+        _note_listing(path, limits, Listing(tuple(archive.namelist()), unpacked))
+        yield archive
+
+
+@contextmanager
+def naming_damage(path: Path, label: str, make: str) -> Iterator[None]:
+    """Whatever is wrong with an archive, called `label`, becomes one sentence; `make`: what to do with it again."""
     try:
-        with open_zip(path) as archive:
-            check_archive(archive, str(path), limits)
-            unpacked = sum(member.file_size for member in archive.infolist())
-            _note_listing(path, limits, Listing(tuple(archive.namelist()), unpacked))
-            yield archive
+        yield
     except zipfile.BadZipFile as error:
         begins = False
         with suppress(OSError), path.open("rb") as file:
             begins = file.read(2) == b"PK"
-        what = (
-            f"is damaged or incomplete ({error}); copy or export it again"
-            if begins
-            else "is not a zip archive; export it again"
-        )
-        raise ConfigurationError(f"FMU '{path}' {what}.") from None
+        damage = f"is damaged or incomplete ({error}); copy or {make}" if begins else f"is not a zip archive; {make}"
+        raise ConfigurationError(f"{label} {damage} it again.") from None
     except DAMAGE as error:
-        raise ConfigurationError(f"FMU '{path}' cannot be unpacked ({error}); export it again.") from None
+        raise ConfigurationError(f"{label} cannot be unpacked ({error}); {make} it again.") from None
     except OSError as error:
-        raise ConfigurationError(f"FMU '{path}' cannot be read: {error.strerror or error}.") from None
+        raise ConfigurationError(f"{label} cannot be read: {error.strerror or error}.") from None
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
