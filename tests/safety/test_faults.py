@@ -82,7 +82,11 @@ def test_a_broken_description_is_named_with_its_line(work: Path) -> None:
     build(work, "minimal2", changes={"</ModelVariables>": "</Variables>"})
     (work / "s.ssd").write_text("<a>\n<b>\n</a>", encoding="utf-8")
     (work / "s.toml").write_text("a = 1\nb = = 2\n", encoding="utf-8")
-    for name, place in (("minimal2.fmu", "minimal2.fmu/modelDescription.xml:7:"), ("s.ssd", "s.ssd:3:"), ("s.toml", "s.toml:2:")):
+    for name, place in (
+        ("minimal2.fmu", "minimal2.fmu/modelDescription.xml:7:"),
+        ("s.ssd", "s.ssd:3:"),
+        ("s.toml", "s.toml:2:"),
+    ):
         for verb in ("info", "validate", "run"):
             done = cosimo(work, verb, name, *(RUN if verb == "run" else ()))
             assert done.returncode == 2

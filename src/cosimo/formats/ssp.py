@@ -308,7 +308,8 @@ class Flattening:
 
 
 def _refused(port: Port, fmu: Fmu) -> ConfigurationError:
-    return ConfigurationError(f"{show(port)} {fmu.refusal(port[1])}")
+    name, reason = show(port), fmu.refusal(port[1])
+    return ConfigurationError(f"{name} {reason}")
 
 
 def _type(info: VariableInfo) -> str:

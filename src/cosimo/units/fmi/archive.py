@@ -58,8 +58,8 @@ def naming_damage(path: Path, label: str, make: str) -> Iterator[None]:
         begins = False
         with suppress(OSError), path.open("rb") as file:
             begins = file.read(2) == b"PK"
-        damage = f"is damaged or incomplete ({error}); copy or {make}" if begins else f"is not a zip archive; {make}"
-        raise ConfigurationError(f"{label} {damage} it again.") from None
+        damage = f"damaged or incomplete ({error})" if begins else "not a zip archive"
+        raise ConfigurationError(f"{label} is {damage}; copy or {make} it again.") from None
     except DAMAGE as error:
         raise ConfigurationError(f"{label} cannot be unpacked ({error}); {make} it again.") from None
     except OSError as error:
