@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cosimo.cli.application import ALONG, app
 from cosimo.cli.console_output import hint, present, warn
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, SystemName, numbers
+from cosimo.cli.option_groups import Json, SystemName, numbers, option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -23,23 +21,19 @@ def analyse(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    stop_time: Annotated[float | None, typer.Option(help="Until when errors are followed, in seconds.")] = None,
-    at: Annotated[str | None, typer.Option(help="Also at these times of a reference run, such as 0,1.5,3.")] = None,
+    stop_time: Annotated[float | None, option("Until when errors are followed, in seconds.")] = None,
+    at: Annotated[str | None, option("Also at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
-        int | None, typer.Option(metavar="[N]", help=f"Also along a reference run, at N times (alone: {ALONG}).")
+        int | None, option(f"Also along a reference run, at N times (alone: {ALONG}).", metavar="[N]")
     ] = None,
-    pilots: Annotated[
-        bool, typer.Option("--pilots/--no-pilots", help="Confirm what identified models say by short runs.")
-    ] = True,
+    pilots: Annotated[bool, option("Confirm what identified models say by short runs.", "--pilots/--no-pilots")] = True,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="What pilot runs may cost: seconds, or multiples of the run as 50x. Default: 20x, at most 10 s."
-        ),
+        option("What pilot runs may cost: seconds, or multiples of the run as 50x. Default: 20x, at most 10 s."),
     ] = None,
-    details: Annotated[bool, typer.Option("--details", help="Also print modes and connections.")] = False,
+    details: Annotated[bool, option("Also print modes and connections.")] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Put the recommended master into the scenario file; keep the old beside it.")
+        bool, option("Put the recommended master into the scenario file; keep the old beside it.")
     ] = False,
     json_: Json = False,
 ) -> None:

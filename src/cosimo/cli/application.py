@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cosimo.cli.completion import SYSTEMS, add_completion
 from cosimo.cli.console_output import Loudness, complain, make_streams_sound, say, writing_to_streams
-from cosimo.cli.option_groups import ALL, compose, known_words
+from cosimo.cli.option_groups import ALL, compose, known_words, option
 from cosimo.core.errors import CosimoError, Interrupted, RunError
 
 ALONG = 12
@@ -28,10 +28,10 @@ class _Verb(TyperCommand):
         return super().parse_args(ctx, spell_out(args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        options: list[Any] = [option for option in self.params if "{" in (getattr(option, "help", None) or "")]
-        for option in options:
+        marked: list[Any] = [one for one in self.params if "{" in (getattr(one, "help", None) or "")]
+        for one in marked:
             for mark, words in known_words():
-                option.help = option.help.replace(mark, words)
+                one.help = one.help.replace(mark, words)
         super().format_help(ctx, formatter)
 
 
@@ -107,10 +107,10 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     archive_limits: Annotated[
-        str | None, typer.Option(metavar="NAME=VALUE,…", help="What FMUs and packages may be, as total-size=8GiB.")
+        str | None, option("What FMUs and packages may be, as total-size=8GiB.", metavar="NAME=VALUE,…")
     ] = None,
     no_validate: Annotated[
-        bool, typer.Option("--no-validate", help="Take FMUs whose descriptions break the standard as they are.")
+        bool, option("Take FMUs whose descriptions break the standard as they are.", "--no-validate")
     ] = False,
 ) -> None:
     """Options before the verb."""

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar
 
-import typer
-
-from cosimo.cli.option_groups import OptionGroup
+from cosimo.cli.option_groups import OptionGroup, option
 from cosimo.core.document import Document, as_json, as_text
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.reporting.terminal import paint, paint_mark
@@ -43,11 +41,9 @@ _LEVEL: ContextVar[Level] = ContextVar("level", default=Level.USUAL)
 class Loudness(OptionGroup):
     """How much a verb says."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only; the exit code says the rest.")] = (
-        False
-    )
+    quiet: Annotated[bool, option("Print errors only; the exit code says the rest.", "--quiet", "-q")] = False
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also say what was loaded and chosen, and how long it took.")
+        bool, option("Also say what was loaded and chosen, and how long it took.", "--verbose", "-v")
     ] = False
     last: ClassVar[bool] = True
 

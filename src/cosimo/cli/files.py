@@ -10,20 +10,20 @@ import typer
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import say, warn
-from cosimo.cli.option_groups import SYSTEM, Json, SystemName
+from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 
 if TYPE_CHECKING:
     from cosimo.formats.scaffolding import Scaffold
 
-FileName = Annotated[str, typer.Argument(metavar="FILE", help=SYSTEM)]
+FileName = Annotated[str, argument("FILE", SYSTEM)]
 
 
 @app.command()
 def new(
-    scenario: Annotated[Path, typer.Argument(metavar="SYSTEM.toml", help="The scenario file to write.")],
-    fmus: Annotated[list[str], typer.Argument(metavar="FMU…", help="The FMUs to couple; named after their files.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there already.")] = False,
+    scenario: Annotated[Path, argument("SYSTEM.toml", "The scenario file to write.")],
+    fmus: Annotated[list[str], argument("FMU…", "The FMUs to couple; named after their files.")],
+    force: Annotated[bool, option("Replace the file if it is there already.")] = False,
     json_: Json = False,
 ) -> None:
     """Write a scenario for FMUs, with connections proposed by name, type and unit of measure; then check it.
@@ -116,10 +116,10 @@ def validate(target: FileName, json_: Json = False) -> None:
 @app.command()
 def export(
     target: SystemName,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .fmu or .ssp file, or a folder for all units.")],
-    unit: Annotated[str | None, typer.Option(help="Which unit to write as an FMU.")] = None,
-    fmi: Annotated[int, typer.Option(help="Version of FMI: 2 or 3.")] = 2,
-    ssp: Annotated[bool, typer.Option("--ssp", help="Pack the whole system with its connections.")] = False,
+    output: Annotated[Path, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")],
+    unit: Annotated[str | None, option("Which unit to write as an FMU.")] = None,
+    fmi: Annotated[int, option("Version of FMI: 2 or 3.")] = 2,
+    ssp: Annotated[bool, option("Pack the whole system with its connections.")] = False,
     json_: Json = False,
 ) -> None:
     """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""

@@ -22,14 +22,32 @@ ALL = "*"
 """What stands for all units, where `--isolate` is given alone."""
 SYSTEM = "A .toml scenario, an .ssp, .ssd or .fmu file, or a built-in problem (see 'cosimo problems')."
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-SystemName = Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM)]
-Settings = Annotated[list[str] | None, typer.Option("--set", help=f"NAME=VALUE of a problem parameter. {MANY}")]
+Texts = list[str] | None
+
+
+def option(text: str, *names: str, metavar: str | None = None) -> Any:
+    """An option with its help text; it is named after the parameter unless `names` are given."""
+    return typer.Option(*names, help=text, metavar=metavar)
+
+
+def many(text: str, *names: str, metavar: str | None = None) -> Any:
+    """An option that may be given several times."""
+    return option(f"{text} {MANY}", *names, metavar=metavar)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """A positional argument with its help text."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+Json = Annotated[bool, option("One JSON document on standard output.", "--json")]
+SystemName = Annotated[str, argument("SYSTEM", SYSTEM)]
+Settings = Annotated[Texts, many("NAME=VALUE of a problem parameter.", "--set")]
 TargetError = Annotated[
-    float | None, typer.Option(help="The error that is small enough, a share of the largest value: 0.01 is 1 %.")
+    float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
 ]
-StartTime = Annotated[float | None, typer.Option(help="In seconds.")]
-StopTime = Annotated[float | None, typer.Option(help="In seconds.")]
+StartTime = Annotated[float | None, option("In seconds.")]
+StopTime = Annotated[float | None, option("In seconds.")]
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,10 @@ def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of a function or a dataclass, by name only, with annotations that are objects."""
     hints = get_type_hints(function, include_extras=True)
     found = inspect.signature(function).parameters.values()
+    for parameter in found:
+        for info in getattr(hints[parameter.name], "__metadata__", ()):
+            if parameter.default is False and info.default is ...:  # not named: typer would add a --no-… to a flag
+                info.default = f"--{parameter.name.replace('_', '-')}"  # where it looks for the first name
     return [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in found]
 
 

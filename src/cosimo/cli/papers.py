@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cosimo.cli.application import app
 from cosimo.cli.console_output import say
-from cosimo.cli.option_groups import Json
+from cosimo.cli.option_groups import Json, argument, option
 
 
 @app.command()
@@ -36,10 +34,9 @@ def problems(json_: Json = False) -> None:
 @app.command()
 def reproduce(
     papers: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PAPER]…", help="One of the papers, such as tamellin2022; all if none."),
+        list[str] | None, argument("[PAPER]…", "One of the papers, such as tamellin2022; all if none.")
     ] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the papers' figures into it.")] = None,
+    figures: Annotated[Path | None, option("Draw the papers' figures into it.", metavar="DIR")] = None,
     json_: Json = False,
 ) -> None:
     """Print every number of the implemented papers: published, computed, verdict, reason; draw their figures."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
-from cosimo.cli.option_groups import Json
+from cosimo.cli.option_groups import Json, argument, option
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,15 +17,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def plot(
-    what: Annotated[
-        list[str],
-        typer.Argument(metavar="RESULT… [VAR]…", help="Result files, then signals such as two.x or 'two.*'."),
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Draw into a file: .png, .svg, .pdf or .html.")
-    ] = None,
-    start_time: Annotated[float | None, typer.Option(help="Show only from here on, in seconds.")] = None,
-    stop_time: Annotated[float | None, typer.Option(help="Show only up to here, in seconds.")] = None,
+    what: Annotated[list[str], argument("RESULT… [VAR]…", "Result files, then signals such as two.x or 'two.*'.")],
+    output: Annotated[Path | None, option("Draw into a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
+    start_time: Annotated[float | None, option("Show only from here on, in seconds.")] = None,
+    stop_time: Annotated[float | None, option("Show only up to here, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Draw signals of results, in the terminal or into a file; several results are drawn over each other.

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json
+from cosimo.cli.option_groups import Json, argument, option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -26,30 +24,21 @@ if TYPE_CHECKING:
 
 @app.command()
 def report(
-    targets: Annotated[
-        list[str],
-        typer.Argument(metavar="SYSTEM|RESULT…", help="A system, result files of 'cosimo run', or both."),
-    ],
+    targets: Annotated[list[str], argument("SYSTEM|RESULT…", "A system, result files of 'cosimo run', or both.")],
     master: MasterChoice,
     isolation: IsolationOptions,
-    output_file: Annotated[Path, typer.Option("--output-file", "-o", help="The page to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="The heading; default: the name of the system.")] = None,
-    run: Annotated[
-        bool, typer.Option("--run", help="Run the system, and every alternative that is asked for.")
-    ] = False,
-    stop_time: Annotated[float | None, typer.Option(help="Until when runs and errors go, in seconds.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Search for a better master and show the front.")] = False,
-    evaluations: Annotated[int, typer.Option(help="tune: candidates to try at most.")] = 600,
-    compensate: Annotated[
-        bool, typer.Option("--compensate", help="Design corrected inputs and show the modes.")
-    ] = False,
-    target: Annotated[str, typer.Option(help="compensate: monolithic or exact.")] = "monolithic",
+    output_file: Annotated[Path, option("The page to write.", "--output-file", "-o")] = Path("report.html"),
+    title: Annotated[str | None, option("The heading; default: the name of the system.")] = None,
+    run: Annotated[bool, option("Run the system, and every alternative that is asked for.")] = False,
+    stop_time: Annotated[float | None, option("Until when runs and errors go, in seconds.")] = None,
+    tune: Annotated[bool, option("Search for a better master and show the front.")] = False,
+    evaluations: Annotated[int, option("tune: candidates to try at most.")] = 600,
+    compensate: Annotated[bool, option("Design corrected inputs and show the modes.")] = False,
+    target: Annotated[str, option("compensate: monolithic or exact.")] = "monolithic",
     parameter: Annotated[
-        str | None, typer.Option(metavar="NAME=FROM:TO", help="Stability over a parameter of the problem as well.")
+        str | None, option("Stability over a parameter of the problem as well.", metavar="NAME=FROM:TO")
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="RESULT", help="The result that runs are compared with.")
-    ] = None,
+    reference: Annotated[Path | None, option("The result that runs are compared with.", metavar="RESULT")] = None,
     json_: Json = False,
 ) -> None:
     """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""

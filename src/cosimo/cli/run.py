@@ -9,12 +9,10 @@ from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-import typer
-
 from cosimo.cli.application import app
 from cosimo.cli.console_output import detail, hint, say, warn
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
-from cosimo.cli.option_groups import MANY, Json, OptionGroup, StartTime, StopTime, SystemName
+from cosimo.cli.option_groups import Json, OptionGroup, StartTime, StopTime, SystemName, Texts, argument, many, option
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
@@ -24,19 +22,16 @@ if TYPE_CHECKING:
     from cosimo.formats.results import ResultFile
     from cosimo.scenario import Scenario
 
-FILE = "A checkpoint, or the output file of a run with --checkpoint-every."
-
 
 @dataclass(frozen=True)
 class Recording(OptionGroup):
     """What a run writes, and where."""
 
     output_file: Annotated[
-        Path | None,
-        typer.Option("--output-file", "-o", help="Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat."),
+        Path | None, option("Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat.", "--output-file", "-o")
     ] = None
-    variable: Annotated[list[str] | None, typer.Option(help=f"Record only what matches, such as 'a.*'. {MANY}")] = None
-    every: Annotated[int, typer.Option(help="Record every N-th macro step, and the first and last.")] = 1
+    variable: Annotated[Texts, many("Record only what matches, such as 'a.*'.")] = None
+    every: Annotated[int, option("Record every N-th macro step, and the first and last.")] = 1
 
     def build(self, usual: tuple[str, ...] | None) -> ResultFile | None:
         """The file, None where rows stay in memory; `usual` are the variables that a scenario names."""
@@ -52,17 +47,17 @@ class RunChoice(OptionGroup):
     """An option for every field that the options of a run offer (`execution/options.py`)."""
 
     places: ClassVar[dict[str, tuple[type, Field[Any]]]] = {
-        option.metadata["word"] or option.name: (kind, option)
+        field.metadata["word"] or field.name: (kind, field)
         for kind in (EngineOptions, RunOptions, Checkpoint, Adaptive)
-        for option in fields(kind)
-        if "help" in option.metadata
+        for field in fields(kind)
+        if "help" in field.metadata
     }
 
     def __init__(self, **given: Any) -> None:
         self.said: dict[type, dict[str, Any]] = {kind: {} for kind, _ in self.places.values()}
-        for word, (kind, option) in self.places.items():
+        for word, (kind, field) in self.places.items():
             if given.get(word) is not None:
-                self.said[kind][option.name] = given[word]
+                self.said[kind][field.name] = given[word]
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
@@ -85,11 +80,11 @@ class RunChoice(OptionGroup):
         )
 
 
-def _parameter(word: str, hint: Any, option: Field[Any]) -> inspect.Parameter:
+def _parameter(word: str, hint: Any, field: Field[Any]) -> inspect.Parameter:
     parts = [part for part in get_args(hint) if part is not type(None)]
     kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
-    flags = [f"--{word.replace('_', '-')}"] if kind is bool and option.default is False else []
-    annotation: Any = Annotated[kind | None, typer.Option(*flags, help=option.metadata["help"])]
+    flags = [f"--{word.replace('_', '-')}"] if kind is bool and field.default is False else []
+    annotation: Any = Annotated[kind | None, option(field.metadata["help"], *flags)]
     return inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -102,13 +97,9 @@ def run(
     isolation: IsolationOptions,
     start_time: StartTime = None,
     stop_time: StopTime = None,
-    power_pair: Annotated[
-        list[str] | None, typer.Option(help=f"UNIT.INPUT,UNIT.OUTPUT whose product is a power. {MANY}")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Assess the coupling first; refuse one that cannot be trusted.")
-    ] = False,
-    anyway: Annotated[bool, typer.Option("--anyway", help="check: run it all the same.")] = False,
+    power_pair: Annotated[Texts, many("UNIT.INPUT,UNIT.OUTPUT whose product is a power.")] = None,
+    check: Annotated[bool, option("Assess the coupling first; refuse one that cannot be trusted.")] = False,
+    anyway: Annotated[bool, option("check: run it all the same.")] = False,
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
@@ -138,7 +129,9 @@ def run(
 
 @app.command()
 def resume(
-    file: Annotated[Path, typer.Argument(metavar="CHECKPOINT|OUTPUT", help=FILE)],
+    file: Annotated[
+        Path, argument("CHECKPOINT|OUTPUT", "A checkpoint, or the output file of a run with --checkpoint-every.")
+    ],
     isolation: IsolationOptions,
     json_: Json = False,
 ) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import MANY, Json, Settings, StartTime, StopTime, SystemName, TargetError, pairs
+from cosimo.cli.option_groups import (
+    Json,
+    OptionGroup,
+    Settings,
+    StartTime,
+    StopTime,
+    SystemName,
+    TargetError,
+    Texts,
+    many,
+    option,
+    pairs,
+)
 from cosimo.cli.system_options import MasterChoice, load_target, stop_of, with_experiment
 from cosimo.core.errors import ConfigurationError
 
@@ -23,8 +34,8 @@ def compensate(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    target: Annotated[str, typer.Option(help="monolithic (the units' own integrator) or exact.")] = "monolithic",
-    stop_time: Annotated[float | None, typer.Option(help="Until when the runs go, in seconds.")] = None,
+    target: Annotated[str, option("monolithic (the units' own integrator) or exact.")] = "monolithic",
+    stop_time: Annotated[float | None, option("Until when the runs go, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
@@ -43,18 +54,14 @@ def compensate(
 def compare(
     target: SystemName,
     isolation: IsolationOptions,
-    couplings: Annotated[
-        str | None, typer.Option(help="Separated by commas: {couplings}; default: one of each.")
-    ] = None,
-    masters: Annotated[str, typer.Option(help="Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
-    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None,
+    couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
+    masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
+    step_size: Annotated[float | None, option("Macro step in seconds.")] = None,
     stop_time: StopTime = None,
     reference: Annotated[
-        str, typer.Option(help="exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
+        str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
     ] = "auto",
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw error against cost, such as out.png.")
-    ] = None,
+    figure: Annotated[Path | None, option("Draw error against cost, such as out.png.", metavar="FILE")] = None,
     set_: Settings = None,
     target_error: TargetError = None,
     json_: Json = False,
@@ -80,49 +87,68 @@ def compare(
     present(found.document, as_fields=json_)
 
 
+@dataclass(frozen=True)
+class SweptPoints(OptionGroup):
+    """What is varied, and how."""
+
+    vary: Annotated[Texts, many("NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run.")] = None
+    sample: Annotated[
+        Texts, many("NAME=uniform:a:b, log-uniform:a:b or normal:mean:deviation: drawn for each run.")
+    ] = None
+    runs: Annotated[int | None, option("How many points are drawn for --sample.")] = None
+    seed: Annotated[int, option("Equal seeds draw equal points.")] = 0
+    sampling: Annotated[str, option("latin (hypercube: evenly spread) or random (independent).")] = "latin"
+
+    def points(self) -> Points:
+        """All combinations of what is given, each with every drawn point."""
+        from cosimo.studies import Grid, Sample, cross, parse_distribution, parse_values
+
+        grids = {name: parse_values(text) for name, text in _once("--vary", self.vary or []).items()}
+        laws = {name: parse_distribution(text) for name, text in _once("--sample", self.sample or []).items()}
+        if not grids and not laws:
+            raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
+        if laws and self.runs is None:
+            raise ConfigurationError("--sample draws points; say how many with --runs.")
+        if self.runs is not None and not laws:
+            raise ConfigurationError("--runs is how many points are drawn for --sample; --vary has its own numbers.")
+        designs: list[Any] = [Grid(grids)] if grids else []
+        if laws:
+            designs.append(Sample(laws, cast(int, self.runs), self.seed, cast(Any, self.sampling)))
+        return cross(*designs)
+
+
+def _once(option: str, texts: list[str]) -> dict[str, str]:
+    found = pairs(option, texts, "NAME=…")
+    if len(found) < len(texts):
+        names = [text.partition("=")[0].strip() for text in texts]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ConfigurationError(f"{option} names '{twice}' twice; once is enough.")
+    return found
+
+
 @app.command()
 def sweep(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(help=f"NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run. {MANY}"),
-    ] = None,
-    sample: Annotated[
-        list[str] | None,
-        typer.Option(help=f"NAME=uniform:a:b, log-uniform:a:b or normal:mean:deviation: drawn for each run. {MANY}"),
-    ] = None,
-    runs: Annotated[int | None, typer.Option(help="How many points are drawn for --sample.")] = None,
-    seed: Annotated[int, typer.Option(help="Equal seeds draw equal points.")] = 0,
-    sampling: Annotated[str, typer.Option(help="latin (hypercube: evenly spread) or random (independent).")] = "latin",
+    swept: SweptPoints,
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"final, min, max, mean, rms, error, nrms, each also as rms:UNIT.OUTPUT; stable, radius. {MANY}"
-        ),
+        Texts, many("final, min, max, mean, rms, error, nrms, each also as rms:UNIT.OUTPUT; stable, radius.")
     ] = None,
     reference: Annotated[
-        str, typer.Option(help="For error: exact, fine, monolithic, auto, or a result file to compare with.")
+        str, option("For error: exact, fine, monolithic, auto, or a result file to compare with.")
     ] = "auto",
     start_time: StartTime = None,
     stop_time: StopTime = None,
-    stop_on_divergence: Annotated[
-        bool, typer.Option("--stop-on-divergence", help="End runs that become unstable.")
-    ] = False,
+    stop_on_divergence: Annotated[bool, option("End runs that become unstable.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Local processes; default: one per processor where it pays; 1: this one.")
+        int | None, option("Local processes; default: one per processor where it pays; 1: this one.")
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask cluster, such as tcp://head:8786.")
-    ] = None,
+    scheduler: Annotated[str | None, option("A Dask cluster, such as tcp://head:8786.", metavar="ADDRESS")] = None,
     output_file: Annotated[
-        Path | None,
-        typer.Option("--output-file", "-o", help="One row per run: .parquet, .csv, .arrow, .arrows."),
+        Path | None, option("One row per run: .parquet, .csv, .arrow, .arrows.", "--output-file", "-o")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what --output-file has of the same study.")
-    ] = False,
+    resume: Annotated[bool, option("Go on with what --output-file has of the same study.")] = False,
     json_: Json = False,
 ) -> None:
     """Run the system at many points (sweep, Monte-Carlo), on all processors or a cluster; keep some numbers of each.
@@ -139,7 +165,7 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
     described = master.scenario(system)
-    points = _points(vary or [], sample or [], runs, seed, sampling)
+    points = swept.points()
     origin, units = described.provenance["scenario"], described.system.units
     study = Study(
         origin["system"],
@@ -162,29 +188,3 @@ def sweep(
     path = None if output_file is None else str(output_file)
     base = described if "step" in points.names else described.changed(stop=study.stop, start=study.start or 0.0)
     present(study_document(found, path, base.known_verdict()), as_fields=json_)
-
-
-def _points(vary: list[str], sample: list[str], runs: int | None, seed: int, sampling: str) -> Points:
-    from cosimo.studies import Grid, Sample, cross, parse_distribution, parse_values
-
-    grids = {name: parse_values(text) for name, text in _once("--vary", vary).items()}
-    laws = {name: parse_distribution(text) for name, text in _once("--sample", sample).items()}
-    if not grids and not laws:
-        raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
-    if laws and runs is None:
-        raise ConfigurationError("--sample draws points; say how many with --runs.")
-    if runs is not None and not laws:
-        raise ConfigurationError("--runs is how many points are drawn for --sample; --vary has its own numbers.")
-    designs: list[Any] = [Grid(grids)] if grids else []
-    if laws:
-        designs.append(Sample(laws, cast(int, runs), seed, cast(Any, sampling)))
-    return cross(*designs)
-
-
-def _once(option: str, texts: list[str]) -> dict[str, str]:
-    found = pairs(option, texts, "NAME=…")
-    if len(found) < len(texts):
-        names = [text.partition("=")[0].strip() for text in texts]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise ConfigurationError(f"{option} names '{twice}' twice; once is enough.")
-    return found

@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
-from cosimo.cli.option_groups import MANY, OptionGroup, Settings, TargetError, number, pairs
+from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,18 +25,16 @@ SHOWN = 200
 class MasterChoice(OptionGroup):
     """How a system is run: the macro step, the master with its options, parameters of a built-in problem."""
 
-    step_size: Annotated[float | None, typer.Option(help="Macro step in seconds.")] = None
-    master: Annotated[str | None, typer.Option(help="{masters}; default: jacobi.")] = None
-    order: Annotated[str | None, typer.Option(help="Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
-    coupling: Annotated[list[str] | None, typer.Option(help=f"{{couplings}}; UNIT.INPUT=… for one. {MANY}")] = None
-    sweeps: Annotated[int | None, typer.Option(help="iterative: a fixed number of sweeps.")] = None
-    tolerance: Annotated[float | None, typer.Option(help="iterative: sweep until outputs change by less.")] = None
-    sweep_limit: Annotated[int | None, typer.Option(help="iterative: give up, and say so, after this many.")] = None
-    anderson: Annotated[int | None, typer.Option(help="iterative: accelerate with this many earlier sweeps.")] = None
-    multiple: Annotated[
-        list[str] | None, typer.Option(help=f"multirate: UNIT=N, the unit steps by N base steps. {MANY}")
-    ] = None
-    inputs: Annotated[str | None, typer.Option(help="multirate: held or interpolated.")] = None
+    step_size: Annotated[float | None, option("Macro step in seconds.")] = None
+    master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
+    order: Annotated[str | None, option("Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
+    coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None
+    sweeps: Annotated[int | None, option("iterative: a fixed number of sweeps.")] = None
+    tolerance: Annotated[float | None, option("iterative: sweep until outputs change by less.")] = None
+    sweep_limit: Annotated[int | None, option("iterative: give up, and say so, after this many.")] = None
+    anderson: Annotated[int | None, option("iterative: accelerate with this many earlier sweeps.")] = None
+    multiple: Annotated[Texts, many("multirate: UNIT=N, the unit steps by N base steps.")] = None
+    inputs: Annotated[str | None, option("multirate: held or interpolated.")] = None
     set_: Settings = None
     target_error: TargetError = None
 

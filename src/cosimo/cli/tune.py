@@ -6,13 +6,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from cosimo.cli.analyse import require_file, write_advice
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present, say
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import MANY, Json, OptionGroup, Settings, SystemName, number, numbers, pairs, split
+from cosimo.cli.option_groups import (
+    Json,
+    OptionGroup,
+    Settings,
+    SystemName,
+    Texts,
+    many,
+    number,
+    numbers,
+    option,
+    pairs,
+    split,
+)
 from cosimo.cli.system_options import load_target
 from cosimo.core.errors import ConfigurationError, Interrupted
 
@@ -28,33 +38,23 @@ class SpaceOptions(OptionGroup):
     """What is open, and the limits."""
 
     step_size: Annotated[
-        str | None, typer.Option(help="Macro step: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
+        str | None, option("Macro step: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
     ] = None
-    masters: Annotated[str, typer.Option(help="Families to try, separated by commas: {tuned masters}.")] = (
+    masters: Annotated[str, option("Families to try, separated by commas: {tuned masters}.")] = (
         "jacobi,gauss-seidel,iterative"
     )
-    order: Annotated[str | None, typer.Option(help="A fixed calling order, 'a,b,c'; default: all that differ.")] = None
-    groups: Annotated[
-        list[str] | None, typer.Option(help=f"Also try these groups, 'a,b;c': a and b step together. {MANY}")
-    ] = None
-    multiple: Annotated[
-        list[str] | None, typer.Option(help=f"Also try these multiples of the step, 'UNIT=N,UNIT=N'. {MANY}")
-    ] = None
-    sweeps: Annotated[str, typer.Option(help="Numbers of sweeps of iterative masters.")] = "2,3"
-    couplings: Annotated[str, typer.Option(help="Couplings to try, separated by commas: {tuned couplings}.")] = (
+    order: Annotated[str | None, option("A fixed calling order, 'a,b,c'; default: all that differ.")] = None
+    groups: Annotated[Texts, many("Also try these groups, 'a,b;c': a and b step together.")] = None
+    multiple: Annotated[Texts, many("Also try these multiples of the step, 'UNIT=N,UNIT=N'.")] = None
+    sweeps: Annotated[str, option("Numbers of sweeps of iterative masters.")] = "2,3"
+    couplings: Annotated[str, option("Couplings to try, separated by commas: {tuned couplings}.")] = (
         "hold0,hold1,hold2,nepce"
     )
-    coupling: Annotated[
-        list[str] | None, typer.Option(help=f"Other couplings for one input, 'UNIT.INPUT=hold0,hold1'. {MANY}")
-    ] = None
-    gains: Annotated[str, typer.Option(help="Range of the gains of nepce.")] = "0:0.95"
-    cannot_restore: Annotated[
-        list[str] | None, typer.Option(metavar="UNIT", help=f"A unit that must not be rolled back. {MANY}")
-    ] = None
-    compensation: Annotated[
-        bool, typer.Option("--compensation", help="Also try corrected inputs, as by 'compensate'.")
-    ] = False
-    budget: Annotated[float | None, typer.Option(help="The most that a simulated second may cost.")] = None
+    coupling: Annotated[Texts, many("Other couplings for one input, 'UNIT.INPUT=hold0,hold1'.")] = None
+    gains: Annotated[str, option("Range of the gains of nepce.")] = "0:0.95"
+    cannot_restore: Annotated[Texts, many("A unit that must not be rolled back.", metavar="UNIT")] = None
+    compensation: Annotated[bool, option("Also try corrected inputs, as by 'compensate'.")] = False
+    budget: Annotated[float | None, option("The most that a simulated second may cost.")] = None
 
     def space(self) -> Space:
         """The space that these options describe."""
@@ -96,26 +96,21 @@ class SpaceOptions(OptionGroup):
 class SearchOptions(OptionGroup):
     """How to search, and what counts."""
 
-    objectives: Annotated[str, typer.Option(help="Separated by commas: error, robustness, cost, radius, defect.")] = (
+    objectives: Annotated[str, option("Separated by commas: error, robustness, cost, radius, defect.")] = (
         "error,robustness,cost"
     )
     target_error: Annotated[
-        float | None,
-        typer.Option("--target-error", "--max-error", help="The error that is small enough, a share: 0.01 is 1 %."),
+        float | None, option("The error that is small enough, a share: 0.01 is 1 %.", "--target-error", "--max-error")
     ] = None
-    min_robustness: Annotated[
-        float, typer.Option(help="The change of units that it must bear, a share: 0.25 is ± 25 %.")
-    ] = 0.25
-    evaluations: Annotated[int, typer.Option(help="Candidates to try at most.")] = 2000
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0
-    method: Annotated[str, typer.Option(help="auto, nsga2, nsga3 or grid (every point of a grid).")] = "auto"
-    weight: Annotated[list[str] | None, typer.Option(help=f"UNIT=COST of one step of a unit; default 1. {MANY}")] = None
-    workers: Annotated[int, typer.Option(help="Units that step side by side share the cost.")] = 1
-    measure_cost: Annotated[
-        bool, typer.Option("--measure-cost", help="Time the units: cost in seconds per simulated second.")
-    ] = False
-    backend: Annotated[str, typer.Option(help="Arrays of the batches: numpy, torch, cupy or auto.")] = "numpy"
-    resume: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep evaluations here and go on from it.")] = None
+    min_robustness: Annotated[float, option("The change of units that it must bear, a share: 0.25 is ± 25 %.")] = 0.25
+    evaluations: Annotated[int, option("Candidates to try at most.")] = 2000
+    seed: Annotated[int, option("Equal seeds give equal results.")] = 0
+    method: Annotated[str, option("auto, nsga2, nsga3 or grid (every point of a grid).")] = "auto"
+    weight: Annotated[Texts, many("UNIT=COST of one step of a unit; default 1.")] = None
+    workers: Annotated[int, option("Units that step side by side share the cost.")] = 1
+    measure_cost: Annotated[bool, option("Time the units: cost in seconds per simulated second.")] = False
+    backend: Annotated[str, option("Arrays of the batches: numpy, torch, cupy or auto.")] = "numpy"
+    resume: Annotated[Path | None, option("Keep evaluations here and go on from it.", metavar="FILE")] = None
 
     def settings(self, scenario: Scenario, step: float | None) -> SearchSettings:
         """For units that are identified at `step`; with `--measure-cost`, they are timed here."""
@@ -147,11 +142,11 @@ def tune(
     space: SpaceOptions,
     search: SearchOptions,
     isolation: IsolationOptions,
-    verify: Annotated[int, typer.Option(metavar="N", help="Run the N best and show predicted beside measured.")] = 0,
-    stop_time: Annotated[float | None, typer.Option(help="Horizon of the errors in seconds.")] = None,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the front, such as front.png.")] = None,
+    verify: Annotated[int, option("Run the N best and show predicted beside measured.", metavar="N")] = 0,
+    stop_time: Annotated[float | None, option("Horizon of the errors in seconds.")] = None,
+    figure: Annotated[Path | None, option("Draw the front, such as front.png.", metavar="FILE")] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Put the recommended master into the scenario file; keep the old beside it.")
+        bool, option("Put the recommended master into the scenario file; keep the old beside it.")
     ] = False,
     set_: Settings = None,
     json_: Json = False,
