@@ -14,17 +14,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cosimo.core.result import Warned
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from cosimo.analysis.pilots import Standing as PilotStanding
-    from cosimo.studies import StudyStanding
-    from cosimo.tuning import Progress as SearchStanding
 
 DELAY = 0.6
 """Seconds before anything is shown of a run: most runs are over by then."""
@@ -36,21 +31,33 @@ ASKED = 1.0
 """Seconds between two questions for warnings."""
 
 
-class Meter(Protocol):
-    """What a bar shows. `console` is the open drawing, for lines that are to stay; None while nothing is drawn."""
+class Meter:
+    """What a bar shows: `done` of `total` (None where that is not known: it moves to and fro), and a line beside it.
 
-    console: Console | None
+    `console` is the open drawing, for lines that are to stay; None while nothing is drawn. `standing` is what was told
+    last, by calling the meter.
+    """
+
+    console: Console | None = None
+    standing: Any = None
+    done: float = 0
+    total: float | None = None
+
+    def __init__(self) -> None:
+        self.begin = self.heard = time.monotonic()
+
+    def __call__(self, standing: Any) -> None:
+        """Note where things stand."""
+        self.standing, self.heard = standing, time.monotonic()
 
     @property
-    def done(self) -> float:
-        """How much is done."""
-
-    @property
-    def total(self) -> float | None:
-        """Of how much; None where that is not known: the bar then moves to and fro."""
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.begin
 
     def line(self) -> str:
         """What is said beside the bar."""
+        raise NotImplementedError
 
 
 P = TypeVar("P", bound=Meter)
@@ -59,11 +66,41 @@ P = TypeVar("P", bound=Meter)
 @contextmanager
 def show(progress: P, *, console: Console | None = None, delay: float = 0.0) -> Iterator[P]:
     """Draw on `console` (standard error) while the block runs, once it has run for `delay` seconds."""
-    bar = _Bar(progress, console, delay)
+    drawn: list[Any] = []
+    lock, closed = threading.Lock(), threading.Event()
+
+    def open_bar() -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task
+        from rich.text import Text
+
+        class Line(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                bar.update(task.id, completed=progress.done, total=progress.total)
+                return Text(progress.line())
+
+        with lock:
+            if closed.is_set():
+                return
+            where = console or Console(stderr=True)
+            bar = Progress(BarColumn(bar_width=24), Line(), console=where, transient=True, refresh_per_second=5)
+            bar.add_task("", total=progress.total)
+            bar.start()
+            drawn.append(bar)
+            progress.console = bar.console
+
+    timer = threading.Timer(delay, open_bar)
+    timer.daemon = True
+    timer.start()
     try:
         yield progress
     finally:
-        bar.close()
+        timer.cancel()
+        with lock:
+            closed.set()
+            progress.console = None
+            for bar in drawn:
+                bar.stop()
 
 
 @contextmanager
@@ -74,48 +111,6 @@ def show_on_terminal(progress: P, *, shown: bool = True, delay: float = 0.0) -> 
         return
     with show(progress, delay=delay):
         yield progress
-
-
-class _Bar:
-    """Opens the drawing later, in a thread of its own."""
-
-    def __init__(self, progress: Meter, console: Console | None, delay: float) -> None:
-        self._progress, self._console = progress, console
-        self._drawn: Any = None
-        self._lock = threading.Lock()
-        self._closed = False
-        self._timer = threading.Timer(delay, self._open)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _open(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task
-        from rich.text import Text
-
-        progress = self._progress
-
-        class Line(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                bar.update(task.id, completed=progress.done, total=progress.total)
-                return Text(progress.line())
-
-        with self._lock:
-            if self._closed:
-                return
-            console = self._console or Console(stderr=True)
-            bar = Progress(BarColumn(bar_width=24), Line(), console=console, transient=True, refresh_per_second=5)
-            bar.add_task("", total=progress.total)
-            bar.start()
-            self._drawn, progress.console = bar, bar.console
-
-    def close(self) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._closed = True
-            self._progress.console = None
-            if self._drawn is not None:
-                self._drawn.stop()
 
 
 def clock(seconds: float) -> str:
@@ -131,9 +126,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-# ---- a run -----------------------------------------------------------------------------------------------------------
-
-
 class Watched(Protocol):
     """A run that can be asked while it goes on."""
 
@@ -144,31 +136,18 @@ class Watched(Protocol):
         """The unit that is at work, where that is known; may be asked from another thread."""
 
 
-@dataclass(frozen=True)
-class Speed:
-    """How fast a run is: simulated seconds per second, macro steps per second, and seconds left."""
-
-    factor: float
-    steps: float
-    left: float
-
-    def __str__(self) -> str:
-        return f"×{self.factor:.3g} real time, {self.steps:,.0f} steps/s, {clock(self.left)} left"
-
-
-class RunProgress:
-    """What `run(progress=…)` calls."""
+class RunProgress(Meter):
+    """What `run(progress=…)` calls: simulated time."""
 
     def __init__(self, start: float, stop: float, step: float) -> None:
+        super().__init__()
         self.start, self.stop, self.step, self.reached = start, stop, step, start
-        self.begin = self.heard = time.monotonic()
         self.warnings: list[Warned] = []
-        self.console: Console | None = None
         self._recent: deque[tuple[float, float]] = deque([(self.begin, start)], maxlen=RECENT)
         self._watched: Watched | None = None
-        self._asked, self._told = self.begin + DELAY, 0
+        self._asked, self._told = self.begin + DELAY, False
 
-    def __call__(self, reached: float, stop: float) -> None:
+    def __call__(self, reached: float, stop: float) -> None:  # type: ignore[override]  # told often: two plain numbers
         """Note how far the run is; from time to time, ask it for warnings."""
         self.reached, self.stop = reached, stop
         now = self.heard = time.monotonic()
@@ -177,7 +156,7 @@ class RunProgress:
             self.warnings = self._watched.warnings_now()
             # Growth is said first and once, at once; of other warnings the number changes while the run goes on.
             if self.warnings and not self._told and self.warnings[0].grows:
-                self._told = 1
+                self._told = True
                 self.console.print(f"warning: {self.warnings[0]}", style="yellow", highlight=False, markup=False)
 
     def watch(self, watched: Watched) -> None:
@@ -185,64 +164,53 @@ class RunProgress:
         self._watched = watched
 
     @property
-    def done(self) -> float:
+    def done(self) -> float:  # type: ignore[override]
         """Simulated seconds."""
         return self.reached - self.start
 
     @property
-    def total(self) -> float:
+    def total(self) -> float:  # type: ignore[override]
         """Simulated seconds of the whole run."""
         return self.stop - self.start
 
-    def speed(self) -> Speed:
-        """Over the last seconds; called once per drawing."""
+    def _speed(self) -> str:
+        """Simulated seconds per second over the last drawings, macro steps per second, and the time left."""
         now = time.monotonic()
         self._recent.append((now, self.reached))
         then, before = self._recent[0]
         factor = (self.reached - before) / max(now - then, 1e-9)
         if factor <= 0.0:
             factor = self.done / max(now - self.begin, 1e-9)
-        return Speed(factor, factor / self.step, (self.stop - self.reached) / factor if factor > 0 else math.inf)
+        left = (self.stop - self.reached) / factor if factor > 0 else math.inf
+        return f"×{factor:.3g} real time, {factor / self.step:,.0f} steps/s, {clock(left)} left"
 
     def line(self) -> str:
         """Time, speed, time left, warnings so far, and the unit that is being waited for."""
-        now = time.monotonic()
-        parts = [f"t = {self.reached:.4g} of {self.stop:.4g} s", str(self.speed())]
+        parts = [f"t = {self.reached:.4g} of {self.stop:.4g} s", self._speed()]
         if self.warnings:
             parts.append(f"{len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}")
-        silent = now - self.heard
+        silent = time.monotonic() - self.heard
         if silent > WAITING:
             unit = self._watched.busy() if self._watched is not None else None
             parts.append(f"⌛ waiting for {f'unit {unit!r}' if unit else 'a step'} for {clock(silent)}")
         return ", ".join(parts)
 
 
-# ---- pilot runs, searches, studies -----------------------------------------------------------------------------------
-
-
-class PilotProgress:
-    """What `analyse(progress=…)` calls: how many pilot runs were made, and how much of their budget is used."""
-
-    def __init__(self) -> None:
-        self.console: Console | None = None
-        self.standing: PilotStanding | None = None
-        self._heard = 0.0
-
-    def __call__(self, standing: PilotStanding) -> None:
-        """Note where pilot runs stand."""
-        self.standing, self._heard = standing, time.monotonic()
+class PilotProgress(Meter):
+    """What `analyse(progress=…)` calls: how many pilot runs were made, and how many of their seconds are used."""
 
     @property
-    def total(self) -> float | None:
+    def total(self) -> float | None:  # type: ignore[override]
         """Seconds that pilot runs may take; None where they are not limited so."""
         return self.standing.allowed if self.standing and math.isfinite(self.standing.allowed) else None
 
     @property
-    def done(self) -> float:
+    def done(self) -> float:  # type: ignore[override]
         """Seconds that pilot runs took, the one that is being made included."""
         if self.standing is None:
             return 0.0
-        return self.standing.seconds + (time.monotonic() - self._heard if self.standing.running else 0.0)
+        running = time.monotonic() - self.heard if self.standing.running else 0.0
+        return float(self.standing.seconds + running)
 
     def line(self) -> str:
         """Runs and seconds."""
@@ -253,73 +221,51 @@ class PilotProgress:
         return f"{made} s" if self.total is None else f"{made} of {self.total:g} s"
 
 
-class SearchProgress:
-    """What `tune(progress=…)` calls: evaluations, the hypervolume of the front so far, and pilot runs."""
+class SearchProgress(Meter):
+    """What `tune(progress=…)` calls: evaluations and the hypervolume of the front so far, or pilot runs."""
 
     def __init__(self, evaluations: int) -> None:
-        self.console: Console | None = None
-        self.begin, self._evaluations = time.monotonic(), evaluations
-        self._search: SearchStanding | None = None
-        self._pilots: PilotProgress | None = None
+        super().__init__()
+        self.total: float | None = evaluations
+        self._evaluations, self._pilots = evaluations, PilotProgress()
 
-    def __call__(self, standing: SearchStanding | PilotStanding) -> None:
+    def __call__(self, standing: Any) -> None:
         """Note where the search, or its pilot runs, stand."""
-        if not hasattr(standing, "hypervolume"):  # pilot runs; asking for their class would load the analysis
-            self._pilots = self._pilots or PilotProgress()
+        super().__call__(standing)
+        if hasattr(standing, "hypervolume"):
+            self.done, self.total = standing.evaluations, self._evaluations
+        else:  # pilot runs; asking for their class would load the analysis
             self._pilots(standing)
-        else:
-            self._search, self._pilots = cast("SearchStanding", standing), None
-
-    @property
-    def done(self) -> float:
-        """Evaluations, or seconds of pilot runs."""
-        return self._pilots.done if self._pilots else self._search.evaluations if self._search else 0
-
-    @property
-    def total(self) -> float | None:
-        """Evaluations, or seconds, that are allowed."""
-        return self._pilots.total if self._pilots else self._evaluations
+            self.done, self.total = self._pilots.done, self._pilots.total
 
     def line(self) -> str:
         """Stage, evaluations, points and hypervolume of the front, and the time."""
-        if self._pilots is not None:
-            return f"pilots: {self._pilots.line()}, {clock(time.monotonic() - self.begin)}"
-        now, spent = self._search, clock(time.monotonic() - self.begin)
+        now, spent = self.standing, clock(self.spent)
         if now is None:
             return f"grid, {spent}"
+        if not hasattr(now, "hypervolume"):
+            self.done = self._pilots.done
+            return f"pilots: {self._pilots.line()}, {spent}"
         front = f"front {now.front}, hypervolume {now.hypervolume:.4f}"
         return f"{now.stage}: {now.evaluations}/{self._evaluations}, {front}, {spent}"
 
 
-class StudyProgress:
+class StudyProgress(Meter):
     """What `run_study(progress=…)` calls: runs, how many of them have no result, and the time left."""
 
-    def __init__(self) -> None:
-        self.console: Console | None = None
-        self.begin = time.monotonic()
-        self.standing: StudyStanding | None = None
-        self._before = 0
+    _before = 0
 
-    def __call__(self, standing: StudyStanding) -> None:
-        """Note how far the study is."""
+    def __call__(self, standing: Any) -> None:
+        """Note how far the study is; one that is resumed begins with rows."""
         self._before = self._before if self.standing else standing.done
-        self.standing = standing
-
-    @property
-    def done(self) -> float:
-        """Runs with a row."""
-        return self.standing.done if self.standing else 0
-
-    @property
-    def total(self) -> float | None:
-        """All runs."""
-        return self.standing.total if self.standing else None
+        super().__call__(standing)
+        self.done, self.total = standing.done, standing.total
 
     def line(self) -> str:
         """Runs, time since the start, and time left at the speed so far."""
-        now, spent = self.standing, time.monotonic() - self.begin
+        now, spent = self.standing, self.spent
         if now is None:
             return "runs"
-        made = now.done - self._before  # a study that is resumed begins with rows
+        made = now.done - self._before
         left = clock(spent / made * (now.total - now.done) if made else math.inf)
         return f"{now.done}/{now.total} runs, {now.failed} without result, {clock(spent)}, {left} left"

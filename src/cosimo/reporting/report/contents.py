@@ -93,10 +93,6 @@ class Contents:
             return tuple(self.system.loops())
         return self.verdict.loops if self.verdict else ()
 
-    def run_of(self, role: Role) -> Run | None:
-        """The run with this role."""
-        return next((run for run in self.runs if run.role == role), None)
-
 
 KNOWN = "systems, masters, verdicts, tuned fronts, compensations, results, and runs (a name and a result)"
 

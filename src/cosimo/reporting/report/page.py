@@ -11,6 +11,7 @@ from typing import Any
 
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.formatting import amount, digits, minus, percent, step_text
 from cosimo.core.result import TARGET, Result
 from cosimo.reporting.report.contents import Contents, Run, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
@@ -120,7 +121,13 @@ def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("cosimo.reporting.report", "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"amount": amount, "digits": _digits, "minus": minus, "percent": percent, "step_text": step_text}
+    return made
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else digits(value)
 
 
 def _text(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def styled(contents: Contents) -> list[tuple[Run, str, str, float]]:
 def signals(contents: Contents, pack: Pack) -> dict[str, Any]:
     """All signals of all runs, decimated, with their differences from the reference."""
     runs = styled(contents)
-    names = _names(run.result for run, *_ in runs)
+    names = list(dict.fromkeys(name for run, *_ in runs for name in run.result.names))
     kept = names[:MOST_SIGNALS]
     reference = contents.reference or (contents.runs[0] if len(contents.runs) > 1 else None)
     doubled = 2 if reference else 1
@@ -165,24 +165,13 @@ def _worst(system: System, contents: Contents) -> Iterator[Link]:
     """The links with the largest relative defects in any run."""
     largest: dict[tuple[str, str], float] = {}
     for run in contents.runs:
-        for entry in connections_of(run.result):
+        for entry in (run.result.info.get("monitors") or {}).get("connections") or ():
             ends = (str(entry["source"]), str(entry["target"]))
             largest[ends] = max(largest.get(ends, 0.0), float(entry["relative"] or 0.0))
     links = {(link.connection.source, link.connection.target): link for link in system.links}
     for ends in sorted(largest, key=lambda ends: -largest[ends])[:WATCHED]:
         if ends in links:
             yield links[ends]
-
-
-def connections_of(result: Result) -> Sequence[Mapping[str, Any]]:
-    """The worst connections that the monitors of a run list."""
-    found: Sequence[Mapping[str, Any]] = (result.info.get("monitors") or {}).get("connections") or ()
-    return found
-
-
-def _names(results: Iterator[Result]) -> list[str]:
-    """The signals of all runs, each once; those of the first run first."""
-    return list(dict.fromkeys(name for result in results for name in result.names))
 
 
 # ---- typed arrays in one compressed piece of text --------------------------------------------------------------------

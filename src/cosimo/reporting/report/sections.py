@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from cosimo.analysis.trust import Grounds, judge
 from cosimo.core.document import SIGNS, Column, Document, Section, Table
 from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.formatting import amount, cost_text, digits, minus, percent, pole, step_text
+from cosimo.core.formatting import cost_text, percent, pole, step_text
 from cosimo.masters.words import describe
 from cosimo.reporting.report import charts, diagram, run_signals, step_sweeps
 from cosimo.reporting.report.step_sweeps import COLUMNS, radius_map
@@ -24,7 +24,6 @@ from cosimo.reporting.report.step_sweeps import COLUMNS, radius_map
 if TYPE_CHECKING:
     from cosimo.analysis.truth import OutputErrors
     from cosimo.analysis.verdict import Verdict
-    from cosimo.compensation import Compensation
     from cosimo.reporting.report.charts import Figure
     from cosimo.reporting.report.contents import Contents, Role, Run
     from cosimo.reporting.report.run_signals import Pack
@@ -41,13 +40,14 @@ class PageSection:
 
 def sections(contents: Contents, pack: Pack) -> list[PageSection]:
     """All parts that have content."""
+    design = contents.compensation
     made: list[tuple[str, str, Callable[[], dict[str, Any] | None]]] = [
         ("verdict", "Verdict", lambda: _verdict(contents)),
         ("system", "System", lambda: _system(contents)),
         ("modes", "Modes", lambda: _modes(contents)),
         ("steps", "Step size", lambda: _steps(contents)),
         ("front", "Tuning", lambda: _front(contents)),
-        ("compensation", "Compensation", lambda: _compensation(contents)),
+        ("compensation", "Compensation", lambda: {"document": design.document} if design else None),
         ("runs", "Runs", lambda: run_signals.signals(contents, pack) if contents.runs else None),
         ("monitors", "Monitors", lambda: monitors(contents, pack)),
         ("timing", "Timing", lambda: timing(contents)),
@@ -59,9 +59,11 @@ def sections(contents: Contents, pack: Pack) -> list[PageSection]:
 
 def _verdict(contents: Contents) -> dict[str, Any] | None:
     found = opening(contents)
-    if found is None:
-        return None
-    return {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(contents)}
+    return (
+        None
+        if found is None
+        else {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(contents)}
+    )
 
 
 def _alternatives(contents: Contents) -> Table | None:
@@ -69,23 +71,18 @@ def _alternatives(contents: Contents) -> Table | None:
     verdict, tuned, compensation = contents.verdict, contents.tuned, contents.compensation
     if verdict is None or not (tuned or compensation):
         return None
-    units = len(contents.system.units) if contents.system else None
-    rows = [
-        _row(contents, "given", verdict.description, verdict.headline, verdict.error)
-        | {"cost": units / verdict.step_size if units else math.nan}
-    ]
+    units = len(contents.system.units) if contents.system else math.nan
+    rows = [_row(contents, "given", verdict.description, verdict.headline, verdict.error, units / verdict.step_size)]
     if tuned is not None:
         point = tuned.chosen
         found = judge(Grounds(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
         name = describe(point.master, point.system)
-        row = _row(contents, "tuned", name, found.headline, point.errors)
-        rows.append(row | {"cost": point.cost})
+        rows.append(_row(contents, "tuned", name, found.headline, point.errors, point.cost))
     if compensation is not None:
-        master = compensation.master
-        judged = contents.corrected
+        master, judged = compensation.master, contents.corrected
         word = judged.headline if judged is not None else compensation.document.headline
-        row = _row(contents, "compensated", describe(master), word, judged.error if judged is not None else None)
-        rows.append(row | {"cost": units / master.step if units else math.nan})
+        errors = judged.error if judged is not None else None
+        rows.append(_row(contents, "compensated", describe(master), word, errors, units / master.step))
     columns = (
         Column("role", " ", str, False),
         Column("name", "master", str, False),
@@ -97,14 +94,17 @@ def _alternatives(contents: Contents) -> Table | None:
     return Table("", "", columns, rows)
 
 
-def _row(contents: Contents, role: Role, name: str, verdict: str, errors: OutputErrors | None) -> dict[str, Any]:
-    run = contents.run_of(role)
+def _row(
+    contents: Contents, role: Role, name: str, verdict: str, errors: OutputErrors | None, cost: float
+) -> dict[str, Any]:
+    run = next((run for run in contents.runs if run.role == role), None)
     return {
         "role": role,
         "name": name,
         "verdict": verdict,
         "error": errors.worst if errors is not None else None,
         "measured": run.measured.worst if run is not None and run.measured is not None else None,
+        "cost": cost,
     }
 
 
@@ -116,26 +116,17 @@ def _system(contents: Contents) -> dict[str, Any] | None:
     effects = {effect.connection: effect for effect in verdict.connections} if verdict else {}
     worst = verdict.worst_connection.connection if verdict and verdict.worst_connection else None
     looped = diagram.loop_links(system)
-    rows = []
-    for link in system.links:
-        own, effect = link.connection, effects.get(str(link.connection))
-        coupling = contents.master.coupling_of(own.target) if contents.master else None
-        rows.append(
-            {
-                "source": own.source,
-                "target": own.target,
-                "gain": minus(f"{own.gain:g}" + (f" {own.offset:+g}" if own.offset else "")),
-                "coupling": "" if coupling is None else repr(coupling),
-                "delay": f"{effect.delay:g}" if effect else "",
-                "fresh": f"{effect.fresh_radius:.6f}" if effect and math.isfinite(effect.fresh_radius) else "",
-                "worst": str(own) == worst,
-                "loop": link.number in looped,
-            }
-        )
+    couplings = {
+        link.number: repr(contents.master.coupling_of(link.connection.target)) if contents.master else ""
+        for link in system.links
+    }
     return {
         "drawing": diagram.draw(system, worst=worst),
-        "rows": rows[:MOST_ROWS],
-        "more": max(0, len(rows) - MOST_ROWS),
+        "rows": [
+            (link.connection, link.number in looped, couplings[link.number], effects.get(str(link.connection)))
+            for link in system.links[:MOST_ROWS]
+        ],
+        "more": max(0, len(system.links) - MOST_ROWS),
         "effects": bool(effects),
         "loops": [" → ".join(loop) for loop in contents.loops],
         "through": any(unit.feedthrough().any() for unit in system.units.values()),
@@ -151,7 +142,9 @@ def _modes(contents: Contents) -> dict[str, Any] | None:
         return None
     modes = verdict.modes
     poles = {"monolithic": [m.monolithic for m in modes], "co-simulated": [m.cosimulated for m in modes]}
-    if design is not None and _same_modes(design, [m.monolithic for m in modes]):
+    exact = [mode.exact for mode in design.modes] if design else []
+    pairs = zip(exact, poles["monolithic"], strict=False)
+    if design and len(exact) == len(modes) and all(abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in pairs):
         poles["compensated"] = [m.after for m in design.modes]
     section = verdict.document.section("modes")
     assert section is not None
@@ -160,13 +153,6 @@ def _modes(contents: Contents) -> dict[str, Any] | None:
         "table": section.tables[0],
         "foreign": None if verdict.foreign is None else pole(verdict.foreign),
     }
-
-
-def _same_modes(design: Compensation, poles: list[complex]) -> bool:
-    theirs = [mode.exact for mode in design.modes]
-    return len(theirs) == len(poles) and all(
-        abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in zip(theirs, poles, strict=True)
-    )
 
 
 def _steps(contents: Contents) -> dict[str, Any] | None:
@@ -205,13 +191,7 @@ def _front(contents: Contents) -> dict[str, Any] | None:
     tuned = contents.tuned
     if tuned is None:
         return None
-    section = tuned.document.section("tuning")
-    assert section is not None
     return {"figure": charts.front(tuned), "document": tuned.document, "table": tuned.front_table(len(tuned.front))}
-
-
-def _compensation(contents: Contents) -> dict[str, Any] | None:
-    return {"document": contents.compensation.document} if contents.compensation is not None else None
 
 
 def _units(contents: Contents) -> dict[str, Any] | None:
@@ -230,29 +210,16 @@ MOST_ROWS = 60
 def monitors(contents: Contents, pack: Pack) -> dict[str, Any] | None:
     """What was watched in the runs: warnings, energy and defects over time, power bonds, connections."""
     panels = run_signals.watched(contents, pack)
-    defects: list[dict[str, Any]] = []
-    bonds: list[dict[str, Any]] = []
-    for run in contents.runs:
-        for entry in run_signals.connections_of(run.result):
-            share = entry["relative"]
-            defects.append(
-                {
-                    "run": run.label,
-                    "connection": f"{entry['source']} → {entry['target']}",
-                    "share": "–" if share is None else percent(share),
-                    "bar": 0.0 if share is None else min(1.0, float(share)),
-                    "largest": "–" if entry["largest_defect"] is None else digits(entry["largest_defect"]),
-                    "time": f"{entry['time']:g} s",
-                }
-            )
-        bonds += [_bond(run.label, entry) for entry in (run.result.info.get("monitors") or {}).get("bonds") or ()]
+    watched = [(run.label, run.result.info.get("monitors") or {}) for run in contents.runs]
+    defects = [(label, entry) for label, found in watched for entry in found.get("connections") or ()]
+    bonds = [(label, entry) for label, found in watched for entry in found.get("bonds") or ()]
     warnings = run_signals.marks(contents)
     if not (panels or defects or bonds or warnings):
         return None
     return {
         "panels": panels,
         "marks": warnings,
-        "defects": sorted(defects, key=lambda row: -row["bar"])[:MOST_ROWS],
+        "defects": sorted(defects, key=lambda row: -min(1.0, row[1]["relative"] or 0.0))[:MOST_ROWS],
         "bonds": bonds[:MOST_ROWS],
         "watched": bool(defects or bonds),
         "missing": bool(contents.runs) and not panels,
@@ -266,36 +233,13 @@ def timing(contents: Contents) -> dict[str, Any] | None:
     for run in contents.runs:
         info = run.result.info
         seconds, steps = info.get("stepping_time"), info.get("steps")
-        if not isinstance(seconds, int | float) or not isinstance(steps, int) or not steps or seconds <= 0:
-            continue
-        simulated = float(info.get("end", run.result.time[-1] if len(run.result) else 0.0))
-        rows.append(
-            {
-                "run": run.label,
-                "steps": f"{steps:,}",
-                "seconds": step_text(seconds),
-                "each": step_text(seconds / steps),
-                "speed": f"{amount(simulated / seconds)} ×",
-            }
-        )
+        if isinstance(seconds, int | float) and isinstance(steps, int) and steps and seconds > 0:
+            simulated = float(info.get("end", run.result.time[-1] if len(run.result) else 0.0))
+            rows.append((run.label, steps, seconds, simulated))
     whole = sum(contents.seconds.values())
-    alone = [
-        {"unit": name, "each": step_text(seconds), "share": percent(seconds / whole), "bar": seconds / whole}
-        for name, seconds in sorted(contents.seconds.items(), key=lambda item: -item[1])
-    ]
-    return {"runs": rows, "units": alone[:MOST_ROWS]} if rows or alone else None
-
-
-def _bond(label: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    residual, exchanged, ratio = (entry[name] for name in ("residual_energy", "exchanged_energy", "ratio"))
-    return {
-        "run": label,
-        "bond": ", ".join(f"{ends['source']} → {ends['target']}" for ends in entry["connections"]),
-        "kind": entry["kind"],
-        "residual": "–" if residual is None else minus(digits(residual)),
-        "exchanged": "–" if exchanged is None else digits(exchanged),
-        "share": "–" if ratio is None else percent(ratio),
-    }
+    slowest = sorted(contents.seconds.items(), key=lambda item: -item[1])[:MOST_ROWS]
+    alone = [(name, seconds, seconds / whole) for name, seconds in slowest]
+    return {"runs": rows, "units": alone} if rows or alone else None
 
 
 # ---- where a report comes from: what was asked, which versions answered, and fingerprints of what was read -----------
@@ -311,10 +255,16 @@ def provenance(contents: Contents) -> dict[str, Any]:
         facts.append(("command", contents.command))
     if contents.master is not None:
         facts.append(("master", f"{contents.master.name}, {step_text(contents.master.step)}, {contents.master}"))
-    facts += _source(contents.source)
+    source = contents.source
+    if source.get("system"):
+        settings = ", ".join(f"{name} = {value:g}" for name, value in (source.get("settings") or {}).items())
+        facts.append(("system", f"{source['system']}{f' with {settings}' if settings else ''}"))
+    if source.get("sha256"):
+        facts.append(("SHA-256", str(source["sha256"])))
     facts.append(("versions", ", ".join([f"Python {platform.python_version()}", *_versions()])))
     facts.append(("platform", f"{platform.system()} {platform.machine()}"))
-    texts = {str(text) for text in [contents.source.get("text"), *_texts(contents)] if text}
+    scenarios = [run.result.info.get("scenario") or {} for run in contents.runs]
+    texts = {str(source["text"]) for source in [contents.source, *scenarios] if source.get("text")}
     rows = [
         {
             "run": run.label,
@@ -332,20 +282,6 @@ def provenance(contents: Contents) -> dict[str, Any]:
         for info in (run.result.info,)
     ]
     return {"facts": facts, "texts": sorted(texts), "rows": rows}
-
-
-def _source(source: Any) -> list[tuple[str, str]]:
-    found = []
-    if source.get("system"):
-        settings = ", ".join(f"{name} = {value:g}" for name, value in (source.get("settings") or {}).items())
-        found.append(("system", f"{source['system']}{f' with {settings}' if settings else ''}"))
-    if source.get("sha256"):
-        found.append(("SHA-256", str(source["sha256"])))
-    return found
-
-
-def _texts(contents: Contents) -> list[Any]:
-    return [(run.result.info.get("scenario") or {}).get("text") for run in contents.runs]
 
 
 def _versions() -> list[str]:
@@ -369,7 +305,7 @@ def opening(contents: Contents) -> Document | None:
         return None
     verdicts = [carried_verdict(run) for run in contents.runs]
     known = [verdict for verdict in verdicts if verdict is not None]
-    sentences = tuple(_ending(run) for run in contents.runs)
+    sentences = tuple(f"{run.label} {', '.join(_states(run))}." for run in contents.runs)
     if len(contents.runs) == 1 and known:
         document = known[0].document
         return Document(document.title, document.mark, document.headline, (*sentences, *document.sentences),
@@ -396,10 +332,6 @@ def carried_verdict(run: Run) -> Verdict | None:
         return Verdict.from_brief(said) if isinstance(said, dict) else None
     except ValueError:
         return None
-
-
-def _ending(run: Run) -> str:
-    return f"{run.label} {', '.join(_states(run))}."
 
 
 def _states(run: Run) -> Iterator[str]:
