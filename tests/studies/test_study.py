@@ -164,6 +164,20 @@ def test_inputs_of_units_can_be_varied_and_measured() -> None:
     assert found["max:pump.speed"].tolist() == [1.0, 2.0]
 
 
+def test_rows_of_a_unit_whose_code_has_changed_are_not_mixed_with_new_ones() -> None:
+    """Of a class that is in no file, such as one made in a notebook, its code counts; of others, their file."""
+
+    def slower(self: Pump, time: float, duration: float) -> None:
+        self.flow += duration * (self.gain * self.speed - 2 * self.flow)  # type: ignore[attr-defined]
+
+    kinds = [type("Made", (Pump,), {"__module__": "made", "step": step}) for step in (Pump.step, slower, Pump.step)]
+    found = []
+    for kind in kinds:
+        study = Study(co.System({"pump": co.PythonUnit(kind)}), Grid({"pump.gain": [1.0]}), step=0.1, stop=1.0)
+        found.append(here(study).document["fingerprint"])
+    assert found[0] == found[2] != found[1]
+
+
 def test_a_master_made_in_code() -> None:
     system = co.problems.two_mass()
     master = co.masters.iterative(system, 2e-3, sweeps=3)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import logging
 import math
 import os
@@ -22,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -188,13 +187,10 @@ class Cluster:
                     with suppress(Exception):  # workers that are gone have nothing to forget
                         client.run(forget, packed.digest)
 
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _connected(self) -> AbstractContextManager[Any]:
         if self._client is not None:
-            yield self._client
-            return
-        with ExitStack() as stack:
-            yield stack.enter_context(_remote(self._scheduler) if self._scheduler else local_workers(self.workers))
+            return nullcontext(self._client)
+        return _remote(self._scheduler) if self._scheduler else local_workers(self.workers)
 
 
 @contextmanager
@@ -267,7 +263,8 @@ class _Work:
         while True:
             threads = self._threads()
             while self._left and len(self._under_way) < AHEAD * threads:
-                self._submit(Chunk(tuple(itertools.islice(_popping(self._left), self._size(threads)))))
+                size = min(self._size(threads), len(self._left))
+                self._submit(Chunk(tuple(self._left.popleft() for _ in range(size))))
             if not self._under_way:
                 if not self._suspects:
                     break
@@ -331,11 +328,6 @@ class _Work:
         self._lost |= self._seen - set(now)
         self._seen |= set(now)
         return max(1, sum(now.values()))
-
-
-def _popping(queue: deque[int]) -> Iterator[int]:
-    while queue:
-        yield queue.popleft()
 
 
 # ---- what a worker does: unpack the study once, keep its FMUs between chunks, make the runs of a chunk ---------------

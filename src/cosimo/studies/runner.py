@@ -8,21 +8,14 @@ A unit error on a reset FMU counts only when a fresh one gives it too. Long runs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import (
-    ConfigurationError,
-    CosimoError,
-    Interrupted,
-    NonFiniteError,
-    UnitCrashed,
-    UnitError,
-)
+from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, NonFiniteError, UnitCrashed, UnitError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -31,7 +24,7 @@ from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.results import read_result
 from cosimo.studies.rows import MESSAGE, RUN, SECONDS, STATUS, TRUST, Columns, Journal, Outcome, Row, Status
-from cosimo.studies.study import ERRORS, SIGNALS, Measure, Recipe, Study, describe, find_measures, fingerprint
+from cosimo.studies.study import ERRORS, SIGNALS, Recipe, Study, describe, find_measures, fingerprint
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.instance import Reserve
 
@@ -180,19 +173,14 @@ class Runner:
         stable = verdict.stable if verdict is not None and verdict.stable is not None else not _grows(result)
         radius = verdict.spectral_radius if verdict is not None else None
         found = {"radius": radius, "stable": float(stable)}
-        return [self._number(measure, result, errors, found) for measure in self.measures]
 
-    @staticmethod
-    def _number(
-        measure: Measure, result: Result, errors: dict[str, dict[str, float]], found: dict[str, float | None]
-    ) -> float | None:
-        if not measure.signal:
-            return found[measure.kind]
-        if measure.kind in ERRORS:
-            value = errors[measure.kind].get(measure.signal, np.nan)
-        else:
-            value = SIGNALS[measure.kind](result[measure.signal])
-        return value if np.isfinite(value) else None
+        def number(kind: str, signal: str) -> float | None:
+            if not signal:
+                return found[kind]
+            value = errors[kind].get(signal, np.nan) if kind in ERRORS else SIGNALS[kind](result[signal])
+            return value if np.isfinite(value) else None
+
+        return [number(measure.kind, measure.signal) for measure in self.measures]
 
     def _verdict(self, stable: bool) -> list[float | None]:
         """All that can be said of a run that diverged."""
@@ -323,7 +311,7 @@ def run_study(
             done = journal.done
             left = [number for number in range(len(study.table)) if number not in done]
             pool = choose_pool(left, workers, scheduler, client)
-            _evaluate(pool, runner, left, journal, _Progress(progress, len(done), len(study.table)))
+            _evaluate(pool, runner, left, journal, progress)
             journal.finish()
         finally:
             journal.close()
@@ -331,34 +319,25 @@ def run_study(
     return Outcome(journal.table(), document, pool.workers, wall, len(done), tuple(pool.notes))
 
 
-def _evaluate(pool: RunPool, runner: Runner, left: Sequence[int], journal: Journal, progress: _Progress) -> None:
-    def take(rows: Sequence[Row]) -> None:
-        journal.add(rows)
-        progress.add(rows)
+def _evaluate(pool: RunPool, runner: Runner, left: Sequence[int], journal: Journal, tell: Progress | None) -> None:
+    total = len(runner.study.table)
+    now = StudyStanding(total - len(left), total, 0)
 
-    progress.add(())
+    def take(rows: Sequence[Row]) -> None:
+        nonlocal now
+        if rows:
+            journal.add(rows)
+        now = StudyStanding(now.done + len(rows), total, now.failed + sum(row.status != "ran" for row in rows))
+        if tell is not None:
+            tell(now)
+
+    take(())
     try:
         if left:
             pool.evaluate(runner, left, take)
     except (KeyboardInterrupt, Interrupted):
         kept = f" in '{journal.path}.partial'; --resume goes on from there" if journal.path else ""
-        raise Interrupted(
-            f"interrupted after {progress.done} of {progress.total} runs, which are kept{kept}."
-        ) from None
-
-
-class _Progress:
-    """Counts rows and tells."""
-
-    def __init__(self, tell: Progress | None, done: int, total: int) -> None:
-        self._tell, self.done, self.total, self.failed = tell, done, total, 0
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.done += 1
-            self.failed += row.status != "ran"
-        if self._tell is not None:
-            self._tell(StudyStanding(self.done, self.total, self.failed))
+        raise Interrupted(f"interrupted after {now.done} of {total} runs, which are kept{kept}.") from None
 
 
 def _require_different(columns: Columns) -> None:

@@ -27,6 +27,7 @@ from cosimo.core.master import Master
 from cosimo.core.storage import file_digest
 from cosimo.core.system import Source, System
 from cosimo.core.unit import Unit
+from cosimo.execution.checkpoints.fingerprints import system_fingerprint
 from cosimo.execution.checkpoints.self_test import step_sizes
 from cosimo.execution.recording import choose
 from cosimo.formats.loading import SUFFIXES, Loaded, load
@@ -81,17 +82,12 @@ def find_measures(texts: Sequence[str], system: System) -> tuple[Measure, ...]:
         if kind not in (*SIGNALS, *ERRORS):
             raise UnknownNameError("measure", kind, (*SIGNALS, *ERRORS, *COUPLING))
         names = system.outputs if kind in ERRORS or not colon else (*system.outputs, *system.input_names)
-        chosen = _matching(names, pattern, len(system.outputs)) if colon else system.outputs
-        found |= dict.fromkeys(Measure(kind, name) for name in chosen)
+        places = choose(names, [pattern]) if colon else range(len(system.outputs))
+        among = [place for place in places if place < len(system.outputs)] or places
+        found |= dict.fromkeys(Measure(kind, names[place]) for place in among)
     if not found:
         raise ConfigurationError("a study keeps at least one measure of each run; name one, such as final.")
     return tuple(found)
-
-
-def _matching(names: Sequence[str], pattern: str, outputs: int) -> list[str]:
-    places = choose(names, [pattern])
-    among = [place for place in places if place < outputs] or places
-    return [names[place] for place in among]
 
 
 # ---- what is run -----------------------------------------------------------------------------------------------------
@@ -190,31 +186,11 @@ def _master(master: MasterOptions | Master | None) -> Any:
     return None if master is None else repr(master)
 
 
-def _content(source: str | Path | System, system: System) -> str:
-    """Of the file, of all FMUs, of equations that are known, of connections, and of values that units were given."""
-    digest = hashlib.sha256()
-    if not isinstance(source, System) and Path(source).is_file():
-        digest.update(file_digest(Path(source)).encode())
-    for name, unit in system.units.items():
-        digest.update(repr((name, unit.inputs, unit.outputs, sorted(unit.start.items()), _values(unit))).encode())
-        if (model := unit.linear()) is not None:
-            one = unit.discrete(1.0)
-            for part in (model.A, model.B, model.C, model.D, one.A, one.B, unit.initial_state):
-                digest.update(np.ascontiguousarray(part).tobytes())
-    digest.update(repr([(str(c), c.gain, c.offset, c.convert) for c in system.connections]).encode())
-    digest.update(repr(sorted((n, getattr(source, "value", None)) for n, source in system.inputs.items())).encode())
-    return digest.hexdigest()
-
-
-def _values(unit: Unit) -> Any:
-    """What is known of a unit without equations."""
-    if isinstance(unit, Fmu):
-        given = sorted((name, repr(value)) for name, value in unit.given.items())
-        return file_digest(unit.path), given, unit.options, unit.experiment
-    if isinstance(unit, PythonUnit):
-        plain = {n: v for n, v in unit.parameters.items() if isinstance(v, int | float | str)}
-        return unit.kind.__qualname__, sorted(plain.items())
-    return type(unit).__qualname__
+def _content(source: str | Path | System, system: System) -> list[Any]:
+    """Of the file, and of all that the system is made of, options of FMUs included."""
+    file = file_digest(Path(source)) if not isinstance(source, System) and Path(source).is_file() else None
+    options = {name: repr(unit.options) for name, unit in system.units.items() if isinstance(unit, Fmu)}
+    return [file, system_fingerprint(system), options]
 
 
 # ---- from the values of a point to the system and the master that are run there --------------------------------------
@@ -235,7 +211,7 @@ class Recipe:
         self._study, self._reserve = study, reserve
         found = self._load({})
         self.nominal = found.system
-        self.start = _first(study.start, found.start, 0.0)
+        self.start = next(time for time in (study.start, found.start, 0.0) if time is not None)
         stop = study.stop if study.stop is not None else found.stop
         if stop is None:
             raise ConfigurationError(f"'{self.nominal.name}' does not say when to stop; give the study a stop time.")
@@ -317,7 +293,7 @@ class Recipe:
         unit, variable = units[owner], name[len(owner) + 1 :]
         if isinstance(unit, Fmu):
             return VariedName("value", owner, variable)
-        parameters = _parameters(unit)
+        parameters = tuple(inspect.signature(unit.kind).parameters) if isinstance(unit, PythonUnit) else ()
         if variable in parameters:
             return VariedName("value", owner, variable)
         if variable not in unit.inputs:
@@ -345,13 +321,10 @@ class Recipe:
         except ConfigurationError:
             if not isinstance(self._study.source, System) and _problem_parameters(self._study.source) is None:
                 raise
-            self._check_units(first)
-
-    def _check_units(self, first: Sequence[float]) -> None:
-        for place, value in zip(self._places, first, strict=True):
-            unit = self.nominal.units.get(place.unit)
-            if place.kind == "value" and isinstance(unit, Fmu):
-                unit.with_values({place.variable: value})
+            for place, value in zip(self._places, first, strict=True):
+                unit = self.nominal.units.get(place.unit)
+                if place.kind == "value" and isinstance(unit, Fmu):
+                    unit.with_values({place.variable: value})
 
 
 def _problem_parameters(source: str | Path | System) -> Mapping[str, float] | None:
@@ -361,12 +334,3 @@ def _problem_parameters(source: str | Path | System) -> Mapping[str, float] | No
     from cosimo.problems import find
 
     return find(str(source)).parameters
-
-
-def _parameters(unit: Unit) -> tuple[str, ...]:
-    """What a Python unit can be made with."""
-    return tuple(inspect.signature(unit.kind).parameters) if isinstance(unit, PythonUnit) else ()
-
-
-def _first(*values: float | None) -> float:
-    return next(value for value in values if value is not None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,28 +65,19 @@ class MasterTrial:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A master to try, or why it cannot be built, with the words that name it and its couplings."""
-
-    master: str
-    coupling: str
-    built: Master | str
-
-
-def combinations(system: System, step: float, masters_: str, couplings: str) -> list[Candidate]:
-    """Every master in words with every coupling; what cannot be built carries the reason."""
+def combinations(system: System, step: float, masters_: str, couplings: str) -> list[MasterTrial]:
+    """Every master in words with every coupling, to be tried; what cannot be built carries the reason."""
     found = []
     for name in _words("masters", masters_):
         for coupling in _words("couplings", couplings):
             parse_coupling(coupling)  # a word that means nothing is refused at once
             try:
-                built: Master | str = build_master(system, step, MasterOptions(name=name, couplings=(coupling,)))
+                built = build_master(system, step, MasterOptions(name=name, couplings=(coupling,)))
+                found.append(MasterTrial(name, coupling, built))
             except UnknownNameError:
                 raise
             except ConfigurationError as error:
-                built = str(error)
-            found.append(Candidate(name, coupling, built))
+                found.append(MasterTrial(name, coupling, None, reason=str(error)))
     return found
 
 
@@ -124,7 +115,7 @@ def reference(
 
 def try_masters(
     model: Model,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[MasterTrial],
     wanted: Reference,
     *,
     target: float = TARGET,
@@ -134,18 +125,16 @@ def try_masters(
     return [_try(model, candidate, wanted, target, memory) for candidate in candidates]
 
 
-def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, memory: Memory | None) -> MasterTrial:
-    names, system = (candidate.master, candidate.coupling), model.system
-    if isinstance(candidate.built, str):
-        return MasterTrial(*names, None, reason=candidate.built)
-    master = candidate.built
+def _try(model: Model, trial: MasterTrial, wanted: Reference, target: float, memory: Memory | None) -> MasterTrial:
+    system, master = model.system, trial.master
+    if master is None:
+        return trial
     try:
         rows, diverged, grows = model.pilots.rows(master, 1)
     except (ConfigurationError, RunError) as error:
-        return MasterTrial(*names, master, reason=str(error))
+        return replace(trial, reason=str(error))
     errors = output_errors(system, master, rows, wanted.truth, model.horizon, "measured")
     seconds = model.pilots.stepping(master)
-    measured = Measured(errors, seconds, diverged, wanted.own_error)
     verdict = memory.recall(system, master, model.start, model.horizon, target) if memory is not None else None
     if verdict is None and model.known:
         verdict = analyse(system, master, model=model, target=target, details=False)
@@ -154,8 +143,12 @@ def _try(model: Model, candidate: Candidate, wanted: Reference, target: float, m
             system.name, master.name, describe(master, system), str(master), master.step, model.horizon, target,
             "measured", stable=diverged is None and not grows, error=errors,
         )  # fmt: skip
-    return MasterTrial(
-        *names, master, verdict, measured, master_cost(model, master, Cost()), seconds / max(1, len(rows) - 1)
+    return replace(
+        trial,
+        verdict=verdict,
+        measured=Measured(errors, seconds, diverged, wanted.own_error),
+        cost=master_cost(model, master, Cost()),
+        seconds_per_step=seconds / max(1, len(rows) - 1),
     )
 
 
@@ -183,11 +176,10 @@ class MasterComparison:
         trusted = [trial for trial in self._ranked() if trial.verdict is not None and trial.verdict.trust == "yes"]
         careful = any(trial.verdict is not None and trial.verdict.trust == "with care" for trial in self.trials)
         tried = [trial for trial in self.trials if not trial.reason]
-        words = f"{len(trusted)} of {len(tried)} masters can be trusted"
         return Document(
             f"{self.system} at {self.step:g} s until {self.horizon:g} s",
             "good" if trusted else "care" if careful else "bad",
-            words,
+            f"{len(trusted)} of {len(tried)} masters can be trusted",
             sections=(Section("comparison", "Comparison", tuple(self._figures()), (self._table(),)),),
         )
 
@@ -227,6 +219,7 @@ class MasterComparison:
                     "reason": trial.reason,
                 }
             )
+        also = ("headline", "error_kind", "errors", "spectral_radius", "recommendation", "diverged_at")
         columns = (
             Column("master", "master", str, False),
             Column("coupling", "coupling", str, False),
@@ -234,12 +227,9 @@ class MasterComparison:
             Column("stable", "stable", lambda value: "–" if value is None else "yes" if value else "NO", False),
             Column("error", "error", percent),
             Column("measured_error", "measured", percent),
-            Column("cost", "cost 1/s", lambda value: cost_text(value)),
+            Column("cost", "cost 1/s", cost_text),
             Column("seconds_per_step", "per step", lambda seconds: step_text(seconds) if seconds > 0 else "–"),
             Column("reason", "remark", str, False),
-            *(
-                Column(key)
-                for key in ("headline", "error_kind", "errors", "spectral_radius", "recommendation", "diverged_at")
-            ),
+            *map(Column, also),
         )
         return Table("trials", "", columns, rows)

@@ -21,16 +21,19 @@ from cosimo.core.unit import Unit
 
 def fingerprint(system: System, master: Master, start: float) -> dict[str, Any]:
     """Hashes of the units, the external inputs, the connections and the master."""
-    connections = [str(link.connection) + _exact(link.connection.gain, link.connection.offset) for link in system.links]
     couplings = {target: repr(coupling) for target, coupling in master.couplings.items()}
     mixers = {name: _matrices(mixer) for name, mixer in master.mixers.items()}
+    steps = [master.schedule.to_dict(), _exact(master.step, start), repr(master.coupling), couplings, mixers]
+    return {**system_fingerprint(system), "master": _hash(steps)}
+
+
+def system_fingerprint(system: System) -> dict[str, Any]:
+    """Hashes of the units, the external inputs and the connections."""
+    connections = [str(link.connection) + _exact(link.connection.gain, link.connection.offset) for link in system.links]
     return {
         "units": {name: _hash(_unit(unit)) for name, unit in system.units.items()},
         "inputs": {target: _hash(source_parts(source)) for target, source in system.inputs.items()},
         "connections": _hash(connections),
-        "master": _hash(
-            [master.schedule.to_dict(), _exact(master.step, start), repr(master.coupling), couplings, mixers]
-        ),
     }
 
 
