@@ -109,9 +109,9 @@ def result(**signals: float) -> Result:
 def test_patterns_choose_signals_of_all_results() -> None:
     runs = {"a": result(one_x=1.0, one_v=2.0), "b": result(one_x=3.0)}
     found = gather(runs, ["*.x"], (None, None))
-    assert [curve.name for curve in found.curves] == ["one.x (a)", "one.x (b)"]
-    assert [c.name for c in gather({"a": runs["a"]}, ["one.v"], (0.25, 0.75)).curves] == ["one.v"]
-    assert gather({"a": runs["a"]}, ["one.v"], (0.25, 0.75)).curves[0].x[[0, -1]] == pytest.approx([0.3, 0.7])
+    assert [curve.name for curve in found] == ["one.x (a)", "one.x (b)"]
+    assert [c.name for c in gather({"a": runs["a"]}, ["one.v"], (0.25, 0.75))] == ["one.v"]
+    assert gather({"a": runs["a"]}, ["one.v"], (0.25, 0.75))[0].x[[0, -1]] == pytest.approx([0.3, 0.7])
 
 
 def test_unknown_signals_suggest_the_nearest() -> None:

@@ -359,7 +359,8 @@ def test_tuning_does_without_the_optimisation_library(monkeypatch: pytest.Monkey
     system = co.problems.two_mass()
     space = Space(steps=(1e-3, 4e-3), families=("jacobi",), kinds=(0, 1))
     asked = Asked(system, co.masters.jacobi(system, 4e-3), stop=1.0, tune=True, space=space, evaluations=20)
-    assert prepare(asked).tuned.chosen.stable
+    (tuned,) = prepare(asked).things
+    assert tuned.chosen.stable
 
 
 def test_the_verb_writes_a_page_about_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

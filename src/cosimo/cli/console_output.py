@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Annotated, Any, ClassVar
 
 from cosimo.cli.option_groups import OptionGroup, option
@@ -25,16 +24,7 @@ from cosimo.core.document import Document, as_json, as_text
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.reporting.terminal import paint, paint_mark
 
-
-class Level(IntEnum):
-    """How much is said."""
-
-    QUIET = 0
-    USUAL = 1
-    VERBOSE = 2
-
-
-_LEVEL: ContextVar[Level] = ContextVar("level", default=Level.USUAL)
+_VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 
 
 @dataclass(frozen=True)
@@ -51,25 +41,16 @@ class Loudness(OptionGroup):
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:
         if self.quiet and self.verbose:
             raise ConfigurationError("--quiet and --verbose contradict each other; give one of them.")
-        level = Level.QUIET if self.quiet else Level.VERBOSE if self.verbose else Level.USUAL
-        with speaking_at(level, as_json=bool(given.get("json_"))):
+        with ExitStack() as stack:
+            if self.quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                stack.enter_context(redirect_stderr(nowhere))
+                if not given.get("json_"):
+                    stack.enter_context(redirect_stdout(nowhere))
+            stack.callback(_VERBOSE.reset, _VERBOSE.set(self.verbose))
             begin = time.perf_counter()
             yield
             detail(f"done in {time.perf_counter() - begin:.3g} s")
-
-
-@contextmanager
-def speaking_at(level: Level, *, as_json: bool = False) -> Iterator[None]:
-    """Set the output level for all code inside the context."""
-    with ExitStack() as stack:
-        if level is Level.QUIET:
-            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            stack.enter_context(redirect_stderr(nowhere))
-            if not as_json:
-                stack.enter_context(redirect_stdout(nowhere))
-        token = _LEVEL.set(level)
-        stack.callback(_LEVEL.reset, token)
-        yield
 
 
 _PLAIN = {"µ": "u", "→": "->", "×": "x", "–": "-", "−": "-", "…": "...", "ρ": "rho", "Φ": "Phi", "±": "+-", "≤": "<="}
@@ -128,7 +109,7 @@ def warn(text: object) -> None:
 
 def detail(text: str) -> None:
     """What only `--verbose` shows."""
-    if _LEVEL.get() is Level.VERBOSE:
+    if _VERBOSE.get():
         print(paint(text, "dim", stream=sys.stderr), file=sys.stderr)
 
 

@@ -38,12 +38,12 @@ def plot(
         else:
             say(signals_text(results))
         return
-    plotted = gather(results, patterns, (start_time, stop_time))
-    drawn = None if output is None else str(draw_figure(plotted, output, ", ".join(results)))
+    curves = gather(results, patterns, (start_time, stop_time))
+    drawn = None if output is None else str(draw_figure(curves, output, ", ".join(results)))
     if json_:
-        say({"figure": drawn, "curves": [curve_fields(curve) for curve in plotted.curves]})
+        say({"figure": drawn, "curves": [curve_fields(curve) for curve in curves]})
     else:
-        say(terminal_text(plotted) if drawn is None else drawn)
+        say(terminal_text(curves) if drawn is None else drawn)
 
 
 def _read(words: list[str]) -> tuple[dict[str, Result], list[str]]:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
@@ -42,47 +42,32 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
-    from cosimo.core.result import TARGET
     from cosimo.reporting.report import report as make
-    from cosimo.reporting.report.computation import Asked, Prepared, prepare, read_runs
+    from cosimo.reporting.report.computation import Asked, prepare, read_runs
 
     described = _system(targets, master)
     things: list[Any] = [*read_runs([name for name in targets if Path(name).suffix in RESULTS])]
-    ready, source, variation, horizon = Prepared(), {}, None, stop_time
-    if described is None:
-        if run or tune or compensate or parameter:
-            raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give it as well.")
-    else:
-        stop = described.stop if stop_time is None else stop_time
-        asked = Asked(
-            described.system,
-            described.master,
-            start=described.start,
-            stop=stop,
-            tune=tune,
-            evaluations=evaluations,
-            compensate=compensate,
-            aim=cast(Any, target),
-            target=described.target,
-            run=run,
-            metadata=described.provenance,
-        )
-        ready, source, horizon = prepare(asked), described.provenance["scenario"], asked.horizon
-        variation = _variation(described, parameter) if parameter else None
+    shown: dict[str, Any] = {"horizon": stop_time}
+    if described is not None:
+        start, stop = described.start, described.stop if stop_time is None else stop_time
+        wanted: Any = {"tune": tune, "evaluations": evaluations, "compensate": compensate, "aim": target, "run": run}
+        of: Any = {"start": start, "target": described.target}
+        asked = Asked(described.system, described.master, stop=stop, metadata=described.provenance, **of, **wanted)
+        ready, source = prepare(asked), described.provenance["scenario"]
+        shown = {
+            "horizon": asked.horizon,
+            "reference": ready.reference,
+            "seconds": ready.seconds,
+            "source": source,
+            **of,
+        }
+        shown["variation"] = _variation(described, parameter) if parameter else None
         things = [described.system, described.master, *ready.things, *things]
-    compared = replace(read_runs([str(reference)])[0], role="reference") if reference else ready.reference
-    page = make(
-        *things,
-        title=title,
-        reference=compared,
-        variation=variation,
-        horizon=horizon,
-        start=described.start if described is not None else 0.0,
-        target=described.target if described is not None else TARGET,
-        seconds=ready.seconds,
-        command=shlex.join(["cosimo", *sys.argv[1:]]),
-        source=source,
-    )
+    elif run or tune or compensate or parameter:
+        raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give it as well.")
+    if reference:
+        shown["reference"] = replace(read_runs([str(reference)])[0], role="reference")
+    page = make(*things, title=title, command=shlex.join(["cosimo", *sys.argv[1:]]), **shown)
     written = page.write(output_file)
     size, parts = written.stat().st_size, [section.key for section in page.sections]
     if json_:

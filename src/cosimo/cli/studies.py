@@ -181,10 +181,9 @@ def sweep(
         target=described.target,
         isolation={n: u.isolation for n, u in units.items() if isinstance(u, Fmu) and (u.isolation or not u.trial)},
     )
+    where: Any = {"workers": workers, "scheduler": scheduler, "output": output_file, "resume": resume}
     with show_on_terminal(StudyProgress()) as report:
-        found = run_study(
-            study, workers=workers, scheduler=scheduler, output=output_file, resume=resume, progress=report
-        )
+        found = run_study(study, **where, progress=report)
     path = None if output_file is None else str(output_file)
     base = described if "step" in points.names else described.changed(stop=study.stop, start=study.start or 0.0)
     present(study_document(found, path, base.known_verdict()), as_fields=json_)

@@ -131,7 +131,6 @@ class SearchOptions(OptionGroup):
 
 
 def _by_unit(option: str, text: str, kind: type[Any] = float) -> dict[str, Any]:
-    """Numbers by unit, as 'UNIT=N,UNIT=N'."""
     given = pairs(option, split(text) or [text], "UNIT=NUMBER")
     return {unit: number(option, value, kind, several=True) for unit, value in given.items()}
 

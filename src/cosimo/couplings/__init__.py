@@ -108,11 +108,9 @@ class Nepce(Coupling):
 
     @property
     def word(self) -> str:
-        """With all digits of the gain."""
         return f"nepce:{float(self.alpha)!r}"
 
     def matrices(self, sampling: Sampling) -> CouplingMatrices:
-        """The same whatever the sample times."""
         return nepce_matrices(np.array([[self.alpha]]))
 
 

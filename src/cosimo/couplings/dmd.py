@@ -85,7 +85,6 @@ class Dmd(JointCoupling):
         return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
 
     def predictor(self, joint: Joint, period: float) -> Any:
-        """The kernel's predictor of these signals."""
         return import_module("cosimo._kernel").Predictor(
             len(joint.links),
             len(joint.actions),

@@ -13,7 +13,7 @@ that are right for the schedule which really runs see `compensate`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -46,12 +46,10 @@ class Assignment:
 
     @property
     def rank(self) -> int:
-        """rank L."""
         return _rank(self.L)
 
     @property
     def rank_augmented(self) -> int:
-        """rank [L n]."""
         return _rank(np.column_stack([self.L, self.n]))
 
     @property
@@ -65,11 +63,7 @@ class Assignment:
     @property
     def residual(self) -> float:
         """max |L k − n| relative to max |n|."""
-        return self.residual_of(self.gains)
-
-    def residual_of(self, gains: Iterable[Array]) -> float:
-        """The same for other gains of the same forces."""
-        rest = self.L @ _flat(gains) - self.n
+        rest = self.L @ np.concatenate([np.ravel(part) for part in self.gains] or [np.zeros(0)]) - self.n
         return float(np.abs(rest).max(initial=0.0)) / max(float(np.abs(self.n).max(initial=0.0)), 1e-300)
 
     def matrix(self, s: Any) -> ComplexArray:
@@ -155,7 +149,7 @@ class Assignment:
 
         Gains that leave more of L k = n than the least-squares ones can be improved: that is said, not what is missing.
         """
-        best = self.residual_of(_shaped(np.linalg.pinv(self.L, rcond=SMALL) @ self.n, self.forces))
+        best = replace(self, gains=_shaped(np.linalg.pinv(self.L, rcond=SMALL) @ self.n, self.forces)).residual
         if not self.assignable and best <= SOLVED:
             raise ConfigurationError(
                 f"the gains do not assign the eigenstructure: they leave {self.residual:.1e} of L k = n, where "
@@ -231,10 +225,6 @@ def _distance(pencil: ComplexArray) -> Array:
     return part
 
 
-def _flat(gains: Iterable[Array]) -> Array:
-    return np.concatenate([np.ravel(part) for part in gains] or [np.zeros(0)])
-
-
 def _shaped(k: Array, forces: tuple[Force, ...]) -> tuple[Array, ...]:
     ends = np.cumsum([3 * len(force.sees) for force in forces])[:-1]
     return tuple(part.reshape(3, -1) for part in np.split(k, ends)) if forces else ()
@@ -273,7 +263,6 @@ class _Addition(NamedTuple):
     force: Force
 
     def to(self, forces: tuple[Force, ...]) -> tuple[Force, ...]:
-        """The forces with it."""
         if self.number is None:
             return (*forces, self.force)
         changed = replace(forces[self.number], sees=(*forces[self.number].sees, *self.signals))

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError
@@ -62,15 +61,12 @@ def with_feedback(assignment: Assignment, master: Build, *, check: bool = True) 
     corrections = {name: _corrections(assignment, name) for name in system.units}
     shown = {s.coordinate for found in corrections.values() for c in found for s in c.signals}
     units = {name: _changed(assignment, name, corrections[name], shown) for name in system.units}
-    connections = [
-        *system.connections,
-        *(
-            Connection(_position(correction.signals[0].coordinate), f"{name}.{correction.name}")
-            for name, found in corrections.items()
-            for correction in found
-        ),
+    added = [
+        Connection(_position(correction.signals[0].coordinate), f"{name}.{correction.name}")
+        for name, found in corrections.items()
+        for correction in found
     ]
-    changed = System(units, connections, inputs=system.inputs, name=f"{system.name}, compensated")
+    changed = System(units, [*system.connections, *added], inputs=system.inputs, name=f"{system.name}, compensated")
     plain = master(changed, assignment.stiffness.step)
     if plain.coupling != Hold(0) or any(coupling != Hold(0) for coupling in plain.couplings.values()):
         raise ConfigurationError("the papers' compensator is designed for signals that are held; use Hold(0).")
@@ -148,14 +144,14 @@ def _position(coordinate: Coordinate) -> str:
 
 def _mixer(assignment: Assignment, system: System, name: str, corrections: list[_Correction]) -> Mixer:
     """Plain holds for the unit's own connections; for each signal fed back q, q̇ and the velocity one step before."""
-    h, links = assignment.stiffness.step, system.incoming(name)
+    stiffness, links = assignment.stiffness, system.incoming(name)
+    h, A = stiffness.step, stiffness.laplace.coupled.A
     targets = {system.units[name].inputs[link.target.index]: row for row, link in enumerate(links)}
     added = {f"{name}.{correction.name}" for correction in corrections}
     plain = [link for link in links if link.connection.target not in added]
     signals = [(correction, number) for correction in corrections for number in range(len(correction.signals))]
     size, outputs = len(plain) + 3 * len(signals), system.outputs
     ww, wy, uw = np.zeros((size, size)), np.zeros((size, len(outputs))), np.zeros((len(links), size))
-    A = assignment.stiffness.laplace.coupled.A
     start, states = np.zeros((size, len(A))), np.eye(len(A))
     for slot, link in enumerate(plain):
         wy[slot, outputs.index(link.connection.source)] = 1.0
@@ -170,15 +166,8 @@ def _mixer(assignment: Assignment, system: System, name: str, corrections: list[
         row = targets[correction.name]
         uw[row, [q, v, before]] = -g, -(f + d / h), d / h
         # Before the start the velocity was that of one step back: q̇(0) − h q̈(0).
-        place = _velocity(assignment, coordinate)
+        place = stiffness.velocities[stiffness.coordinates.index(coordinate)]
         start[v] = states[place] - h * A[place]
     x0 = np.concatenate([unit.initial_state for unit in mechanical_units(system).values()])
     inputs = tuple(link.connection.target for link in links)
     return Mixer(ww, wy, uw, start @ x0, start, outputs=outputs, inputs=inputs)
-
-
-def _velocity(assignment: Assignment, coordinate: Coordinate) -> int:
-    """The place of a coordinate's velocity among the states [q; q̇] of all units."""
-    stiffness = assignment.stiffness
-    _, velocities = state_places(len(unit.M) for unit in stiffness.units.values())
-    return velocities[stiffness.coordinates.index(coordinate)]

@@ -52,7 +52,6 @@ class Delay:
             )
 
     def transfer(self, s: ComplexArray, step: float) -> ComplexArray:
-        """D(s) for an array of points."""
         z = s * step
         small = np.abs(z) < 1e-6
         safe = np.where(small, 1.0, z)

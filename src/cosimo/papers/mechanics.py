@@ -13,7 +13,6 @@ import scipy.linalg
 
 from cosimo.analysis.accuracy import nrms as nrms
 from cosimo.compensation.comparison import observed
-from cosimo.compensation.target import state_places
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten
@@ -87,33 +86,28 @@ def cosimulated_motion(system: System, master: Master, steps: int) -> Motion:
     """The motion of a real run; units that the schedule reads before stepping show it one row later."""
     result = run(*observed(system, master), stop=(steps + 1) * master.step)
     parts: dict[str, list[Array]] = {"position": [], "speed": []}
+    last = {op.unit: type(op) for op in flatten(master.schedule.operations) if isinstance(op, Read | Step)}
     for name, unit in mechanical_units(system).items():
-        late, n = int(_read_early(master, name)), len(unit.M)
+        late, n = int(last.get(name) is Step), len(unit.M)
         for first, columns in zip((0, n), parts.values(), strict=True):
             columns += [result[f"{name}.state {first + i + 1}"][late : late + steps + 1] for i in range(n)]
-    return Motion(_times(steps, master.step), *(np.column_stack(columns) for columns in parts.values()))
+    return Motion(np.arange(steps + 1.0) * master.step, *(np.column_stack(columns) for columns in parts.values()))
 
 
 def coupling_signal(system: System, motion: Motion, output: str) -> Array:
     """An output of the coupled system along a motion."""
     stiffness = DynamicStiffness(system, 1.0)
     row = stiffness.laplace.coupled.C[system.outputs.index(output)]
-    signal: Array = motion.states @ row[_unit_order(system)]
+    signal: Array = motion.states @ row[stiffness.positions + stiffness.velocities]
     return signal
 
 
 def _first_order(system: System) -> tuple[Array, Array]:
     """A and z_0 with z = [all positions; all velocities]."""
-    order = _unit_order(system)
-    A = DynamicStiffness(system, 1.0).laplace.coupled.A
+    stiffness = DynamicStiffness(system, 1.0)
+    order = stiffness.positions + stiffness.velocities
     z0 = np.concatenate([unit.initial_state for unit in system.units.values()])
-    return A[np.ix_(order, order)], z0[order]
-
-
-def _unit_order(system: System) -> list[int]:
-    """Places of all positions, then of all velocities, among the units' states [q; q̇] one after the other."""
-    positions, velocities = state_places(len(unit.M) for unit in mechanical_units(system).values())
-    return positions + velocities
+    return stiffness.laplace.coupled.A[np.ix_(order, order)], z0[order]
 
 
 def _push(system: System, on: int) -> Array:
@@ -128,14 +122,8 @@ def _rows(z: Array, steps: int, step: float, advance: Callable[[Array, int], Arr
         rows.append(advance(rows[-1], k))
     states = np.array(rows)
     n = states.shape[1] // 2
-    return Motion(_times(steps, step), states[:, :n], states[:, n:])
+    return Motion(np.arange(steps + 1.0) * step, states[:, :n], states[:, n:])
 
 
 def _times(steps: int, step: float) -> Array:
     return np.arange(steps + 1, dtype=float) * step
-
-
-def _read_early(master: Master, name: str) -> bool:
-    operations = [op for op in flatten(master.schedule.operations) if op.unit == name]
-    kinds = [type(op) for op in operations if isinstance(op, Read | Step)]
-    return bool(kinds) and kinds[-1] is Step

@@ -73,7 +73,6 @@ class _LogDeterminant:
         self._matrix, self._spacing = matrix, spacing
 
     def between(self, a: complex, b: complex) -> _Line:
-        """The line from a to b."""
         parts = max(4, int(np.ceil(abs(b - a) / self._spacing)))
         points: ComplexArray = (a + (b - a) * np.arange(parts + 1) / parts).astype(np.complex128)
         points[-1] = b
@@ -127,7 +126,6 @@ class _Part:
 
     @property
     def count(self) -> int:
-        """How many roots lie inside."""
         turns = round(float(sum(side.increments.imag.sum() for side in self.sides)) / (2 * np.pi))
         if turns < 0:
             raise ConfigurationError(

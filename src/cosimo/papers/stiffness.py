@@ -55,6 +55,8 @@ class DynamicStiffness:
         self.units = mechanical_units(system)
         self.laplace = LaplaceModel(system, step, delay=delay, delays=delays)
         self.coordinates = tuple(Coordinate(name, i) for name, unit in self.units.items() for i in range(len(unit.M)))
+        self.positions, self.velocities = state_places(len(unit.M) for unit in self.units.values())
+        """Their places, and those of their derivatives, among the states [q; q̇] of the units one after the other."""
         letters = ("M", "C", "K", "B", "displacement", "velocity", "acceleration", "direct")
         self._parts = {a: block_diag(*(getattr(unit, a) for unit in self.units.values())) for a in letters}
 
@@ -90,9 +92,8 @@ class DynamicStiffness:
 
     def eigenpairs(self) -> tuple[EigenPair, ...]:
         """(λ_i, w_i) with G_t(λ_i) w_i = 0, slowest first (tamellin2022, Eq. 5)."""
-        positions, _ = state_places(len(unit.M) for unit in self.units.values())
         pairs = upper_pairs(self.laplace.coupled.A)
-        return tuple(EigenPair(pole, normalised(states[positions])) for pole, states in pairs)
+        return tuple(EigenPair(pole, normalised(states[self.positions])) for pole, states in pairs)
 
     def _assemble(self, s: ComplexArray, held: Any) -> ComplexArray:
         p, z = self._parts, s[..., None, None]

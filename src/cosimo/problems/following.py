@@ -38,11 +38,9 @@ class FollowingUnit(PythonUnit):
         self.micro_step = micro_step
 
     def parts(self) -> tuple[Any, ...]:
-        """Also the micro step."""
         return *super().parts(), self.micro_step
 
     def instantiate(self, start_time: float = 0.0) -> FollowingInstance:  # type: ignore[override]  # not a PythonInstance
-        """A fresh object of the class, with its inputs at their start values."""
         return FollowingInstance(self)
 
 
@@ -92,7 +90,6 @@ class FollowingInstance(Instance):
         return moved
 
     def read(self) -> Array:
-        """The outputs as attributes."""
         return self._plain.read()
 
     def save(self) -> Any:
@@ -100,6 +97,5 @@ class FollowingInstance(Instance):
         return self._plain.save(), self._c, self._h
 
     def restore(self, state: Any) -> None:
-        """Put both back."""
         own, self._c, self._h = state
         self._plain.restore(own)

@@ -122,7 +122,6 @@ class _Hydraulics:
         self.p1, self.p2 = pressures
 
     def step(self, time: float, duration: float) -> None:
-        """One micro step."""
         out = self.s - self.middle
         if not abs(out) < 0.5 * self.cylinder.stroke:
             raise ArithmeticError(f"the piston has left its cylinder (s = {self.s:g} m); the coupling may be unstable")
@@ -131,11 +130,9 @@ class _Hydraulics:
         self.p2 += duration * rate2
 
     def save(self) -> tuple[float, float]:
-        """The pressures."""
         return self.p1, self.p2
 
     def restore(self, state: tuple[float, float]) -> None:
-        """Put them back."""
         self.p1, self.p2 = state
 
 
@@ -146,7 +143,6 @@ class ForceHydraulics(_Hydraulics):
 
     @property
     def f(self) -> float:
-        """Eq. 29."""
         return self.cylinder.force(self.p1, self.p2, self.v)
 
 
@@ -237,7 +233,6 @@ class _Mechanics:
         self.restore((angle1 + duration * rate1, angle2 + duration * rate2, rate1, rate2))
 
     def save(self) -> tuple[float, float, float, float]:
-        """θ1, θ2, θ̇1, θ̇2."""
         return self._state
 
     def restore(self, state: tuple[float, float, float, float]) -> None:

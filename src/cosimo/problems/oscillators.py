@@ -97,11 +97,9 @@ class PowerSpringMass:
         self.x += duration * self.v
 
     def save(self) -> tuple[float, float]:
-        """All that changes."""
         return self.x, self.v
 
     def restore(self, state: tuple[float, float]) -> None:
-        """Put it back."""
         self.x, self.v = state
 
 

@@ -111,7 +111,6 @@ class SinglePendulum:
         self.restore((self.angle + duration * rate, rate))
 
     def save(self) -> tuple[float, float]:
-        """φ and φ̇."""
         return self.angle, self.rate
 
     def restore(self, state: tuple[float, float]) -> None:

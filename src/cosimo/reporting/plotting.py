@@ -52,15 +52,7 @@ class Curve:
         return self.x[places], self.y[places]
 
 
-@dataclass(frozen=True)
-class Plotted:
-    """The curves of a figure, and the names of the signals they show."""
-
-    curves: tuple[Curve, ...]
-    signals: tuple[str, ...]
-
-
-def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[float | None, float | None]) -> Plotted:
+def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[float | None, float | None]) -> list[Curve]:
     """The signals that match, of every result; with several results, each curve names its own.
 
     A pattern must match in at least one result; otherwise the nearest name is suggested.
@@ -83,7 +75,7 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
             if name in result.names:
                 shown = name if len(results) == 1 else f"{name} ({label})"
                 curves.append(Curve(shown, result.time[keep], result[name][keep]))
-    return Plotted(tuple(curves), tuple(wanted))
+    return curves
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
@@ -121,30 +113,30 @@ def signals_text(results: dict[str, Result]) -> str:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def draw_figure(plotted: Plotted, path: Path, title: str) -> Path:
+def draw_figure(curves: Sequence[Curve], path: Path, title: str) -> Path:
     """Write the curves to a file: an image, or a page that can be zoomed."""
     suffix = path.suffix.lower()
     if suffix == ".html":
-        return _write_page(plotted, path, title)
+        return _write_page(curves, path, title)
     if suffix not in DRAWN:
         raise ConfigurationError(f"'{path}' is no kind of figure; use {', '.join((*DRAWN, '.html'))}.")
     from cosimo.reporting.pictures import picture
 
     with picture(path, (7.6, 4.2), "choose another file") as (_, axes):
-        for curve in plotted.curves:
+        for curve in curves:
             axes.plot(*curve.thinned(POINTS), label=curve.name, linewidth=1.1)
         axes.set(xlabel="time / s", title=title)
         axes.legend(fontsize=8)
     return path
 
 
-def _write_page(plotted: Plotted, path: Path, title: str) -> Path:
+def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
     try:
         import plotly.graph_objects as go
     except ImportError:
         raise ConfigurationError(f"'{path}' needs plotly; install it, or draw a .png instead.") from None
     figure = go.Figure(layout={"title": title, "xaxis_title": "time / s", "template": "plotly_white"})
-    for curve in plotted.curves:
+    for curve in curves:
         x, y = curve.thinned(POINTS)
         figure.add_scatter(x=x, y=y, name=curve.name, mode="lines")
     try:
@@ -157,15 +149,14 @@ def _write_page(plotted: Plotted, path: Path, title: str) -> Path:
 # ---- terminal --------------------------------------------------------------------------------------------------------
 
 
-def terminal_text(plotted: Plotted, columns: int | None = None) -> str:
+def terminal_text(curves: Sequence[Curve], columns: int | None = None) -> str:
     """All curves in one plot where colours tell them apart, else one below the other; numbers underneath."""
     width = columns or min(shutil.get_terminal_size().columns, 160)
-    together = len(plotted.curves) == 1 or (colourful(sys.stdout) and len(plotted.curves) <= len(COLOURS))
-    if together:
-        parts = [plot_text(plotted.curves, width, ROWS)]
+    if len(curves) == 1 or (colourful(sys.stdout) and len(curves) <= len(COLOURS)):
+        parts = [plot_text(curves, width, ROWS)]
     else:
-        parts = [plot_text([curve], width, LOW) for curve in plotted.curves]
-    return "\n".join([*parts, *_table(plotted.curves)])
+        parts = [plot_text([curve], width, LOW) for curve in curves]
+    return "\n".join([*parts, *_table(curves)])
 
 
 @dataclass(frozen=True)

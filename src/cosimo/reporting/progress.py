@@ -47,7 +47,6 @@ class Meter:
         self.begin = self.heard = time.monotonic()
 
     def __call__(self, standing: Any) -> None:
-        """Note where things stand."""
         self.standing, self.heard = standing, time.monotonic()
 
     @property
@@ -165,12 +164,10 @@ class RunProgress(Meter):
 
     @property
     def done(self) -> float:  # type: ignore[override]
-        """Simulated seconds."""
         return self.reached - self.start
 
     @property
     def total(self) -> float:  # type: ignore[override]
-        """Simulated seconds of the whole run."""
         return self.stop - self.start
 
     def _speed(self) -> str:
@@ -213,7 +210,6 @@ class PilotProgress(Meter):
         return float(self.standing.seconds + running)
 
     def line(self) -> str:
-        """Runs and seconds."""
         if self.standing is None:
             return "identifying units"
         runs = self.standing.runs
@@ -230,7 +226,6 @@ class SearchProgress(Meter):
         self._evaluations, self._pilots = evaluations, PilotProgress()
 
     def __call__(self, standing: Any) -> None:
-        """Note where the search, or its pilot runs, stand."""
         super().__call__(standing)
         if hasattr(standing, "hypervolume"):
             self.done, self.total = standing.evaluations, self._evaluations

@@ -75,7 +75,6 @@ class Grid:
     values: Mapping[str, Sequence[float]]
 
     def points(self) -> Points:
-        """The table."""
         _require_few(math.prod(len(column) for column in self.values.values()))
         columns = np.meshgrid(*(np.asarray(column, dtype=float) for column in self.values.values()), indexing="ij")
         return Points(tuple(self.values), np.column_stack([column.ravel() for column in columns]))
@@ -162,7 +161,6 @@ class Sample:
         _require_few(self.runs)
 
     def points(self) -> Points:
-        """The table."""
         generator = np.random.default_rng(self.seed)
         shape = (self.runs, len(self.distributions))
         if self.method == "latin":

@@ -85,7 +85,6 @@ class Sensible:
         self._most = workers
 
     def evaluate(self, runner: Runner, runs: Sequence[int], take: Take) -> None:
-        """As `RunPool`."""
         begin, made = time.monotonic(), 0
 
         def count(rows: Sequence[Row]) -> None:
@@ -169,7 +168,6 @@ class Cluster:
         self.notes: list[str] = []
 
     def evaluate(self, runner: Runner, runs: Sequence[int], take: Take) -> None:
-        """Make these runs and hand over their rows as they come."""
         packed = pack(runner.study)
         with self._connected() as client:
             self.workers = max(self.workers, sum(client.nthreads().values()))
@@ -259,7 +257,6 @@ class _Work:
         self._lost: set[str] = set()
 
     def run(self, runner: Runner) -> None:
-        """Until every run has its row."""
         while True:
             threads = self._threads()
             while self._left and len(self._under_way) < AHEAD * threads:

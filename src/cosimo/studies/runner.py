@@ -65,7 +65,6 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """Release the FMUs."""
         self.reserve.close()
 
     def evaluate(self, number: int) -> Row:

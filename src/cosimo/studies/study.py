@@ -141,7 +141,6 @@ class Study:
 
     @property
     def table(self) -> Points:
-        """The points."""
         assert isinstance(self.points, Points)
         return self.points
 

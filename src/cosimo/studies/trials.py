@@ -167,12 +167,10 @@ class MasterComparison:
         return as_text(self.document)
 
     def fields(self) -> dict[str, Any]:
-        """The fields of `--json`."""
         return as_json(self.document)
 
     @cached_property
     def document(self) -> Document:
-        """What is said, in its four forms."""
         trusted = [trial for trial in self._ranked() if trial.verdict is not None and trial.verdict.trust == "yes"]
         careful = any(trial.verdict is not None and trial.verdict.trust == "with care" for trial in self.trials)
         tried = [trial for trial in self.trials if not trial.reason]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
@@ -52,20 +53,12 @@ class Asked:
         return None if self.stop is None else self.stop - self.start
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """All of it, ready for `report`."""
+class Prepared(NamedTuple):
+    """All of it, ready for `report`: what it takes, the run to compare with, and seconds per step of each unit."""
 
-    tuned: Tuned | None = None
-    compensation: Compensation | None = None
-    runs: tuple[Run, ...] = ()
+    things: list[Any]
     reference: Run | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def things(self) -> list[Any]:
-        """What a report takes."""
-        return [thing for thing in (self.tuned, self.compensation, *self.runs) if thing is not None]
+    seconds: Mapping[str, float] = MappingProxyType({})
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -91,12 +84,13 @@ def prepare(asked: Asked) -> Prepared:
         from cosimo.compensation import compensate
 
         design = compensate(asked.system, asked.master, target=asked.aim)
+    found = [thing for thing in (tuned, design) if thing is not None]
     if not asked.run:
-        return Prepared(tuned, design)
+        return Prepared(found)
     if asked.stop is None:
         raise ConfigurationError("the system does not say when to stop; give --stop-time.")
-    runs = tuple(_runs(asked, asked.stop, tuned, design))
-    return Prepared(tuned, design, runs, _reference(asked, asked.stop, tuned), _seconds(asked))
+    runs = _runs(asked, asked.stop, tuned, design)
+    return Prepared([*found, *runs], _reference(asked, asked.stop, tuned), _seconds(asked))
 
 
 def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation | None) -> Iterator[Run]:
@@ -108,12 +102,8 @@ def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation |
     masters += [("compensated", design.master)] if design is not None else []
     for role, master in masters:
         # A tuned step need not divide the time: the last step that fits ends the run, and nobody need be warned.
-        end = (
-            stop
-            if role == "given"
-            else asked.start + int((stop - asked.start) / master.step * (1 + 1e-12)) * master.step
-        )
-        result = _run(asked, master, end)
+        whole = asked.start + int((stop - asked.start) / master.step * (1 + 1e-12)) * master.step
+        result = _run(asked, master, stop if role == "given" else whole)
         yield Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master))
 
 

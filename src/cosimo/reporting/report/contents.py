@@ -158,7 +158,9 @@ def _sorted(things: Iterable[Any]) -> tuple[dict[str, Any], list[Run]]:
         kinds = (System, Master, Verdict, Tuned, Compensation)
         kind = next((kind.__name__ for kind in kinds if isinstance(thing, kind)), None)
         if kind is None:
-            raise ConfigurationError(f"a report cannot show {_short(thing)}; it takes {KNOWN}.")
+            text = repr(thing)
+            short = text if len(text) <= 60 else f"{text[:57]}…"
+            raise ConfigurationError(f"a report cannot show {short}; it takes {KNOWN}.")
         if kind in found:
             raise ConfigurationError(f"a report is about one system; two things of the kind {kind} were given.")
         found[kind] = thing
@@ -188,7 +190,6 @@ def _label(result: Result) -> str:
 
 
 def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
-    """Equal names get numbers."""
     seen: dict[str, int] = {}
     for run in runs:
         seen[run.label] = seen.get(run.label, 0) + 1
@@ -196,20 +197,8 @@ def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
         yield run if number == 1 else replace(run, label=f"{run.label} ({number})")
 
 
-def _title(
-    system: System | None,
-    verdict: Verdict | None,
-    tuned: Tuned | None,
-    runs: list[Run],
-) -> str:
-    if system is not None:
-        return system.name
-    for found in (verdict, tuned):
-        if found is not None:
-            return found.system
-    return str(next((run.result.info["system"] for run in runs if "system" in run.result.info), "co-simulation"))
-
-
-def _short(thing: Any) -> str:
-    text = repr(thing)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def _title(system: System | None, verdict: Verdict | None, tuned: Tuned | None, runs: list[Run]) -> str:
+    names = [system.name] if system is not None else []
+    names += [found.system for found in (verdict, tuned) if found is not None]
+    names += [str(run.result.info["system"]) for run in runs if "system" in run.result.info]
+    return next(iter(names), "co-simulation")

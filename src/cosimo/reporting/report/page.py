@@ -109,7 +109,6 @@ RUNS = ("signals", "shown", "runs", "values", "differences", "reference", "marks
 
 
 def _drawn(section: PageSection) -> list[str]:
-    """The names of what of a section the script needs."""
     if section.key == "runs":
         return list(RUNS)
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +13,11 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError
 from cosimo.core.result import Result, decimate
 from cosimo.core.system import Link, System
-from cosimo.execution.power_bonds import power_bonds
+from cosimo.execution.power_bonds import Bond, power_bonds
 from cosimo.reporting.report.charts import DASHES, LINES, ROLES
 
 if TYPE_CHECKING:
     from cosimo.reporting.report.contents import Contents, Run
-
-    Styled = Sequence[tuple[Run, str, str]]
 
 MOST_SIGNALS = 200
 """Signals on a page; the rest is counted."""
@@ -107,58 +105,54 @@ def watched(contents: Contents, pack: Pack) -> list[dict[str, Any]]:
     system = contents.system
     if system is None:
         return []
-    runs = [(run, colour, dash) for run, colour, dash, _ in styled(contents) if run.role != "reference"]
-    buckets = buckets_for(4 * max(1, len(runs)))
-    panels = [_energy(system, runs, pack, buckets)]
-    panels += [_defect(link, runs, pack, buckets) for link in _worst(system, contents)]
-    return [panel for panel in panels if panel["lines"]]
-
-
-def _energy(system: System, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:
-    """h Σ (u_b y_b − (g_p / g_q) y_a u_a) per power bond (bonds.py)."""
     try:
         bonds = power_bonds(system)
     except CosimoError:
         bonds = ()
-    lines = []
-    for run, colour, dash in runs:
-        result, info = run.result, run.result.info
-        if len(result) != info.get("steps", -2) + 1:
-            continue  # a sum over rows needs all of them
-        for bond in bonds:
-            there, back = bond.forward.connection, bond.back.connection
-            ends = (there.source, there.target, back.source, back.target)
-            if not set(ends) <= set(result.names) or back.gain == 0:
-                continue
-            y_a, u_b, y_b, u_a = (result[name] for name in ends)
-            with np.errstate(over="ignore", invalid="ignore"):
-                power = u_b * y_b - there.gain / back.gain * y_a * u_a
-                power[0] = 0.0  # the row of the start is no step
-                energy = np.cumsum(power) * float(info["step"])
-            label = run.label if len(bonds) == 1 else f"{run.label}: {bond}"
-            lines.append(
-                {"name": label, "colour": colour, "dash": dash, "series": pack.signal(result.time, energy, buckets)}
-            )
-    title = (
-        "energy made by the coupling / J"
-        if all("force" in bond.why for bond in bonds)
-        else "energy made by the coupling"
-    )
-    return {"kind": "energy", "title": title, "lines": lines}
+    runs = [found for found in styled(contents) if found[0].role != "reference"]
+    buckets = buckets_for(4 * max(1, len(runs)))
+
+    def line(styled: tuple[Run, str, str, float], label: str, values: Array) -> dict[str, Any]:
+        run, colour, dash, _ = styled
+        series = pack.signal(run.result.time, values, buckets)
+        return {"name": label, "colour": colour, "dash": dash, "series": series}
+
+    title = "energy made by the coupling" + (" / J" if all("force" in bond.why for bond in bonds) else "")
+    lines = [
+        line(one, one[0].label if len(bonds) == 1 else f"{one[0].label}: {bond}", found)
+        for one in runs
+        for bond in bonds
+        if (found := _energy(bond, one[0].result)) is not None
+    ]
+    panels = [{"kind": "energy", "title": title, "lines": lines}]
+    for link in _worst(system, contents):
+        lines = [line(one, one[0].label, off) for one in runs if (off := _defect(link, one[0].result)) is not None]
+        panels.append({"kind": "defect", "title": f"defect of {link.connection}", "lines": lines})
+    return [panel for panel in panels if panel["lines"]]
 
 
-def _defect(link: Link, runs: Styled, pack: Pack, buckets: int) -> dict[str, Any]:
-    """|gain y + offset − u| of one connection."""
-    own, lines = link.connection, []
-    for run, colour, dash in runs:
-        result = run.result
-        if {own.source, own.target} <= set(result.names) and len(result):
-            with np.errstate(over="ignore", invalid="ignore"):
-                off = np.abs(own.gain * result[own.source] + own.offset - result[own.target])
-            lines.append(
-                {"name": run.label, "colour": colour, "dash": dash, "series": pack.signal(result.time, off, buckets)}
-            )
-    return {"kind": "defect", "title": f"defect of {own}", "lines": lines}
+def _energy(bond: Bond, result: Result) -> Array | None:
+    """h Σ (u_b y_b − (g_p / g_q) y_a u_a) of a power bond; None where the rows do not hold all of it."""
+    there, back = bond.forward.connection, bond.back.connection
+    ends = (there.source, there.target, back.source, back.target)
+    if len(result) != result.info.get("steps", -2) + 1 or not set(ends) <= set(result.names) or back.gain == 0:
+        return None
+    y_a, u_b, y_b, u_a = (result[name] for name in ends)
+    with np.errstate(over="ignore", invalid="ignore"):
+        power = u_b * y_b - there.gain / back.gain * y_a * u_a
+        power[0] = 0.0  # the row of the start is no step
+        energy: Array = np.cumsum(power) * float(result.info["step"])
+    return energy
+
+
+def _defect(link: Link, result: Result) -> Array | None:
+    """|gain y + offset − u| of one connection; None where the rows do not hold both."""
+    own = link.connection
+    if not {own.source, own.target} <= set(result.names) or not len(result):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        off: Array = np.abs(own.gain * result[own.source] + own.offset - result[own.target])
+    return off
 
 
 def _worst(system: System, contents: Contents) -> Iterator[Link]:
