@@ -12,11 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from contract import await_orphans
 from faulty import build
 
 import processes
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
 from cosimo.formats.loading import load
+from cosimo.studies import read_study
 from cosimo.units.fmi.fmu import Fmu
 
 LINES = """step-size = 0.01
@@ -63,7 +65,6 @@ def scenario(folder: Path, fmu: Path, fault: str = "", at: float = 0.0) -> str:
         ("tune", "--evaluations", "5"),
         ("report",),
         ("compare",),
-        ("sweep", "--vary", "sound.amount=0,1", "--workers", "1"),
     ],
     ids=lambda words: words[0],
 )
@@ -173,6 +174,61 @@ def test_a_sweep_isolates_too(fmu: Path, tmp_path: Path) -> None:
     found = cosimo(tmp_path, "sweep", scenario(tmp_path, fmu, "exit"), *options)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["crashed"] == 2
+
+
+# ---- studies in one process ------------------------------------------------------------------------------------------
+
+
+SWEEP = ("--vary", "sick.fault_time=0.05,1,0.02,2", "--workers", "1", "--trust-units")
+
+
+def test_a_crash_in_one_process_is_a_row(fmu: Path, tmp_path: Path) -> None:
+    """Whatever the unit does to the process, the other points get their rows; the message says what it did."""
+    for fault, cause in (
+        ("segfault", "the unit crashed: SIGSEGV (segmentation fault)"),
+        ("exit", "the unit ended the process (exit code 0)"),
+        ("exit_at_once", "the unit ended the process (exit code 0)"),
+    ):
+        path = tmp_path / f"{fault}.csv"
+        found = cosimo(tmp_path, "sweep", scenario(tmp_path, fmu, fault), *SWEEP, "--json", "-o", path.name)
+        assert (found.returncode, found.stderr) == (0, "")
+        fields = json.loads(found.stdout)
+        assert (fields["ran"], fields["crashed"]) == (2, 2)
+        study = read_study(path)
+        assert study["status"].tolist() == ["crashed", "ran", "crashed", "ran"]
+        assert [study["message"][k] for k in (0, 2)] == [f"unit 'sick' at t = {t}: {cause}" for t in (0.05, 0.02)]
+
+
+def test_a_hang_in_a_study_is_a_row(fmu: Path, tmp_path: Path) -> None:
+    options = ("--vary", "sick.fault_time=0.05,1", "--workers", "1", "--unit-timeout", "1.5", "--json")
+    found = cosimo(tmp_path, "sweep", scenario(tmp_path, fmu, "hang"), *options)
+    assert found.returncode == 0, found.stderr
+    fields = json.loads(found.stdout)
+    assert (fields["ran"], fields["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_study_in_one_process_is_ended_and_resumed(ends: signal.Signals, fmu: Path, tmp_path: Path) -> None:
+    """A unit that does not return holds nothing up, and nothing of it stays, also where nobody could end it."""
+    words = ["sweep", scenario(tmp_path, fmu, "hang"), "--vary", "sick.fault_time=1,2,3,0.05"]
+    words += ["--workers", "1", "--trust-units", "-o", "rows.csv"]
+    with processes.Popen(**command(tmp_path, *words), stderr=subprocess.PIPE, start_new_session=True) as process:  # type: ignore[call-overload]
+        until = time.monotonic() + 120.0
+        while not ((tmp_path / "stamp").exists() and len(read_study(tmp_path / "rows.csv")) == 3):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(ends)
+        _, errors = process.communicate(timeout=120)
+    if ends is signal.SIGKILL:
+        assert process.returncode == -ends
+    else:
+        assert process.returncode == 128 + ends
+        assert "interrupted after 3 of 4 runs, which are kept" in errors
+        assert not list((tmp_path / "temporary").iterdir())
+    assert not await_orphans(process.pid)
+    found = cosimo(tmp_path, *words, "--resume", "--unit-timeout", "1.5", "--json")  # removes what a killed one left
+    fields = json.loads(found.stdout)
+    assert (fields["ran"], fields["failed"], fields["resumed"]) == (3, 1, 3)
 
 
 @pytest.mark.sandbox

@@ -126,6 +126,28 @@ def test_a_batch_that_was_cut_off_is_made_again(whole: Outcome, tmp_path: Path) 
     assert same(found, whole)
 
 
+@pytest.mark.usefixtures("eager")
+def test_rows_that_were_changed_are_found(tmp_path: Path) -> None:
+    """A flipped bit of a number or of a text is found on reading, on resuming, and where a study would begin anew."""
+    path, stream = tmp_path / "study.parquet", tmp_path / "study.parquet.partial"
+    with pytest.raises(Interrupted):
+        run_study(STUDY, workers=1, output=path, progress=Stop(9))
+    content = stream.read_bytes()
+    seconds, status = read_study(path)["seconds"], read_study(path)["status"]
+    for value in (np.float64(seconds[3]).tobytes(), str(status[0]).encode()):
+        changed = bytearray(content)
+        changed[changed.rindex(value)] ^= 1
+        stream.write_bytes(changed)
+        with pytest.raises(ConfigurationError, match=r"partial' is damaged.*changed or are missing: the checksum"):
+            read_study(path)
+        for resume in (True, False):
+            with pytest.raises(ConfigurationError, match="the checksum differs"):
+                run_study(STUDY, workers=1, output=path, resume=resume)
+        assert stream.read_bytes() == changed  # nothing was lost
+    stream.write_bytes(content)
+    assert len(read_study(path)) == 9
+
+
 def test_files_that_are_no_studies(tmp_path: Path) -> None:
     (tmp_path / "study.parquet").write_bytes(b"something else")
     with pytest.raises(ConfigurationError, match="damaged or not the file of a study"):

@@ -19,9 +19,9 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 from cosimo import __version__
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.system import System
+from cosimo.studies.copies import could_crash, made_in_copies
 from cosimo.studies.rows import Row
 from cosimo.studies.runner import Runner, Take
 from cosimo.studies.study import Study
@@ -52,7 +53,7 @@ class RunPool(Protocol):
 
 
 class Here:
-    """This process, one run after the other."""
+    """One run after the other: in this process, or in a copy of it where a unit could take it down (`copies.py`)."""
 
     def __init__(self, *notes: str) -> None:
         self.workers, self.notes = 1, list(notes)
@@ -61,20 +62,29 @@ class Here:
         """As `RunPool`; ends early after `enough` seconds."""
         waiting: list[Row] = []
         begin = saved = time.monotonic()
-        try:
-            for number in runs:
-                waiting.append(runner.evaluate(number))
-                if time.monotonic() - begin > enough:
-                    break
-                if time.monotonic() - saved > SAVED_EVERY:
-                    rows, waiting = waiting, []
-                    take(rows)
-                    saved = time.monotonic()
-        finally:
-            if waiting:
-                take(waiting)
-            if runner.note and runner.note not in self.notes:
-                self.notes.append(runner.note)
+        make = made_in_copies if could_crash(runner) else made_here
+        with closing(make(runner, runs)) as rows:
+            try:
+                for row in rows:
+                    if row is not None:
+                        waiting.append(row)
+                        if time.monotonic() - begin > enough:
+                            break
+                    if waiting and time.monotonic() - saved > SAVED_EVERY:
+                        batch, waiting = waiting, []
+                        take(batch)
+                        saved = time.monotonic()
+            finally:
+                if waiting:
+                    take(waiting)
+                if runner.note and runner.note not in self.notes:
+                    self.notes.append(runner.note)
+
+
+def made_here(runner: Runner, runs: Sequence[int]) -> Generator[Row, None, None]:
+    """The rows of these runs, made in this process."""
+    for number in runs:
+        yield runner.evaluate(number)
 
 
 class Sensible:
@@ -310,7 +320,7 @@ class _Work:
         if not chunk.alone:
             self._suspects.extend(chunk.runs)
             return
-        self._take([runner.crashed(*chunk.runs)])
+        self._take([runner.crashed(chunk.runs[0])])
 
     def _accept(self, reply: Reply) -> None:
         self._take(reply.rows)

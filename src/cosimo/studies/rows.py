@@ -3,8 +3,9 @@
     run | parameters … | status | trust | message | seconds | measures …
 
 Rows arrive in any order and go at once into an Arrow IPC stream beside the file (`study.parquet.partial`), of which
-every prefix can be read. A complete study is sorted by `run` and written as .parquet, .arrow, .arrows or .csv; the
-stream is then removed, so that a stream that is still there tells of a study that goes on or was interrupted.
+every prefix can be read; its batches carry checksums, by which rows that were changed are found. A complete study is
+sorted by `run` and written as .parquet, .arrow, .arrows or .csv; the stream is then removed, so that a stream that is
+still there tells of a study that goes on or was interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy.typing as npt
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.storage import hold_path, replacing, writing
-from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, dump
+from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, DamagedRows, check_of, checked_batches, dump
 from cosimo.formats.results import FORMATS, sidecar
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Journal:
         self._writer: Any = None
         self._claim = -1
         self._failed: OutputError | None = None
+        self._written = 0
         if path is not None:
             _require_suffix(path)
             self._batches = self._recall(path) if resume else self._refuse(path)
@@ -127,7 +129,7 @@ class Journal:
             remedy = f"free some space and go on with --resume; the rows before are kept in '{self._stream}'"
             try:
                 with writing(self.path, remedy):
-                    self._writer.write_batch(batch)
+                    self._write(batch)
             except OutputError as error:
                 self._failed = error
                 raise
@@ -169,14 +171,18 @@ class Journal:
             self._sink = pyarrow.OSFile(str(new), "wb")
             self._writer = pyarrow.ipc.new_stream(self._sink, self.schema)
             for batch in self._batches or [self.columns.batch([], self.schema)]:
-                self._writer.write_batch(batch)
+                self._write(batch)
             os.replace(new, self._stream)
             self._claim = _claim(self._stream)
+
+    def _write(self, batch: pyarrow.RecordBatch) -> None:
+        self._writer.write_batch(batch, check_of(self._written, batch))
+        self._written += batch.num_rows
 
     def _refuse(self, path: Path) -> list[pyarrow.RecordBatch]:
         stream = _stream_of(path)
         if stream.exists():
-            rows = sum(batch.num_rows for batch in _read_stream(stream)[1])
+            rows = sum(batch.num_rows for batch in _read(stream)[1])
             raise ConfigurationError(
                 f"'{stream}' holds {rows} rows of a study that was interrupted or goes on; resume it, or remove the "
                 f"file."
@@ -248,17 +254,22 @@ def _read(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:
 
 
 def _read_stream(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:
-    """All batches up to the end, or to one that was cut off when the writer was killed."""
+    """All batches up to the end, or to one that was cut off when the writer was killed; one that changed is refused.
+
+    Streams of earlier versions say nothing about their rows, and are taken as they are.
+    """
     import pyarrow
 
     batches: list[pyarrow.RecordBatch] = []
     with pyarrow.memory_map(str(path)) as source:
         reader = pyarrow.ipc.open_stream(source)
-        while True:
-            try:
-                batches.append(reader.read_next_batch())
-            except (StopIteration, pyarrow.ArrowInvalid, OSError):
-                return reader.schema, batches
+        try:
+            batches.extend(batch for batch, _ in checked_batches(reader))
+        except DamagedRows:
+            raise
+        except (pyarrow.ArrowInvalid, OSError):
+            pass
+        return reader.schema, batches
 
 
 def _read_whole(path: Path) -> pyarrow.Table:

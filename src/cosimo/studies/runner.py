@@ -97,9 +97,9 @@ class Runner:
                 "failed", "no", str(error) if isinstance(error, CosimoError) else f"{type(error).__name__}: {error}"
             )
 
-    def crashed(self, number: int) -> Row:
+    def crashed(self, number: int, why: str = "") -> Row:
         """The row of a run that never came back."""
-        message = "the run ended the process it ran in, every time"
+        message = why or "the run ended the process it ran in, every time"
         return Row(number, self._values(number), "crashed", "no", message, 0.0, (None,) * len(self.measures))
 
     def _values(self, number: int) -> tuple[float, ...]:
@@ -284,10 +284,10 @@ def run_study(
 ) -> Outcome:
     """Make all runs of a study.
 
-    `workers` local processes are used (1: this process, without Dask); by default one per processor where the first
-    runs, made in this process, show that it pays. `scheduler` is the address of a Dask cluster, `client` a
-    `distributed.Client` that is there already. Rows go to `output` as they come (`rows.py`); with `resume` those that
-    are there already are not made again. Ctrl-C ends a study with what it has.
+    `workers` local processes are used (1: none but this one, or a copy of it, without Dask); by default one per
+    processor where the first runs, made here, show that it pays. `scheduler` is the address of a Dask cluster,
+    `client` a `distributed.Client` that is there already. Rows go to `output` as they come (`rows.py`); with `resume`
+    those that are there already are not made again. Ctrl-C ends a study with what it has.
     """
     if workers is not None and workers < 1:
         raise ConfigurationError(f"the number of workers must be at least 1, not {workers}.")

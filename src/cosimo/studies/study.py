@@ -23,6 +23,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.guarding import time_limit
 from cosimo.core.master import Master
 from cosimo.core.storage import file_digest
 from cosimo.core.system import Source, System
@@ -255,7 +256,10 @@ class Recipe:
             return self._study
         with decided_isolation(system.units, self.start, step_sizes(system, master)):
             decided = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
+        limit = time_limit()
         for name, unit in decided.items():
+            if limit is not None and unit.isolation is None:
+                unit.isolation = Isolation(timeout=limit)  # a call that takes longer ends its worker, not the study
             nominal: Any = self.nominal.units[name]
             nominal.isolation, nominal.trial = unit.isolation, unit.trial
         if not isinstance(self._study.source, System):
