@@ -183,7 +183,7 @@ class System:
         self._places: dict[tuple[str, str], tuple[Sequence[str], dict[str, int]]] = {}
         self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
         self.inputs: dict[str, Source] = {target: as_source(target, value) for target, value in (inputs or {}).items()}
-        self.links = tuple(self._link(number, c) for number, c in enumerate(self.connections))
+        self.links = tuple(self.link(number, c) for number, c in enumerate(self.connections))
         self.inlets: dict[str, tuple[Inlet, ...]] = self._feed()
 
     def __repr__(self) -> str:
@@ -246,7 +246,8 @@ class System:
         groups = [tuple(names[i] for i in np.flatnonzero(label == g)) for g in range(count)]
         return [group for g, group in enumerate(groups) if len(group) > 1 or g in own]
 
-    def _link(self, number: int, connection: Connection) -> Link:
+    def link(self, number: int, connection: Connection) -> Link:
+        """The ends of a connection, and gain and offset with the conversion; refuses ends that do not fit together."""
         source, target = self.output(connection.source), self.input(connection.target)
         if connection.convert:
             giver, taker = self.units[source.unit], self.units[target.unit]
@@ -256,7 +257,7 @@ class System:
                 raise ConfigurationError(f"connection {connection}: {error}") from None
             if (gain, offset) != (1.0, 0.0):
                 offset = connection.gain * offset + connection.offset
-                connection = replace(connection, gain=connection.gain * gain, offset=offset)
+                connection = replace(connection, gain=connection.gain * gain, offset=offset, convert=False)
         return Link(number, connection, source, target)
 
     def _find(self, name: str, kind: str) -> Variable:

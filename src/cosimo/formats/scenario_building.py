@@ -12,7 +12,6 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from cosimo.units import Mechanical, PythonUnit, StateSpace
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmi.isolation import Isolation
-from cosimo.units.fmi.variables import VariableInfo, check_connection
 from cosimo.units.linear import INTEGRATORS
 
 
@@ -122,11 +120,12 @@ def _system(
         with source.collecting(findings, "units", name):
             units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits, validate)
     findings.require_no_errors()
-    known = directory(units)
+    # A system in which names can be looked up before it is known what feeds which input.
+    known = System(units, inputs={f"{name}.{v}": 0.0 for name, unit in units.items() for v in unit.inputs})
     connections = []
     for number, entry in enumerate(scenario.connections):
         with source.collecting(findings, "connections", number):
-            connections.append(convert_connection(known, _connection(entry)))
+            connections.append(known.link(number, _connection(entry)).connection)
     inputs: dict[str, float | Signal] = {}
     tables: dict[Path, _Columns] = {}
     for target, value in scenario.inputs.items():
@@ -200,37 +199,6 @@ class _Columns:
         if not values:
             raise ConfigurationError(f"'{self._path}' has no rows below its line of column names; add some.")
         return values
-
-
-# ---- connections between FMU variables: types checked, units of measure converted ------------------------------------
-
-
-def directory(units: Mapping[str, Unit]) -> System:
-    """A system in which names can be looked up before it is known what feeds which input."""
-    inputs = {f"{name}.{variable}": 0.0 for name, unit in units.items() for variable in unit.inputs}
-    return System(units, inputs=inputs)
-
-
-def convert_connection(known: System, connection: Connection) -> Connection:
-    """target = gain · convert(source) + offset; conversions only between FMUs, as other units declare none."""
-    source, target = known.output(connection.source), known.input(connection.target)
-    giver, taker = known.units[source.unit], known.units[target.unit]
-    if not isinstance(giver, Fmu) or not isinstance(taker, Fmu):
-        return connection
-    gives = replace(giver.output_infos[source.index], name=connection.source)
-    takes = replace(taker.input_infos[target.index], name=connection.target)
-    return combine(connection, gives, takes)
-
-
-def combine(connection: Connection, gives: VariableInfo, takes: VariableInfo) -> Connection:
-    """The connection with the conversion between the two variables before its own gain and offset."""
-    conversion = check_connection(gives, takes)
-    return replace(
-        connection,
-        gain=connection.gain * conversion.gain,
-        offset=connection.gain * conversion.offset + connection.offset,
-        convert=False,
-    )
 
 
 # ---- the units of a scenario: tables of the file become objects ------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.unit import BASE, UnitOfMeasure, convert
@@ -17,6 +17,7 @@ from cosimo.formats.findings import FileFindings, Place
 from cosimo.units.archives import ArchiveLimits, parse_xml
 
 STANDARD = "http://ssp-standard.org/SSP1/"
+T = TypeVar("T")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -51,35 +52,31 @@ class Element:
 
     def number(self, name: str, default: float | None = None) -> float:
         """An attribute that is a finite number."""
-        if default is not None and name not in self.attributes:
-            return default
-        text = self.require(name)
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise self.place.error(f"attribute '{name}' of {self.tag} is '{text}'; a finite number is needed.")
-        return value
+        return self._read(name, default, _finite, "a finite number is needed")
 
     def whole(self, name: str, default: int | None = None) -> int:
         """An attribute that is a whole number."""
+        return self._read(name, default, int, "a whole number is needed")
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """An attribute that is true or false."""
+        return self._read(name, default, lambda text: _FLAGS[text.strip()], "it must be true or false")
+
+    def _read(self, name: str, default: T | None, read: Callable[[str], T], wanted: str) -> T:
         if default is not None and name not in self.attributes:
             return default
         text = self.require(name)
         try:
-            return int(text)
-        except ValueError:
-            raise self.place.error(f"attribute '{name}' of {self.tag} is '{text}'; a whole number is needed.") from None
+            return read(text)
+        except (ValueError, KeyError):
+            raise self.place.error(f"attribute '{name}' of {self.tag} is '{text}'; {wanted}.") from None
 
-    def flag(self, name: str, default: bool | None = None) -> bool:
-        """An attribute that is true or false."""
-        if default is not None and name not in self.attributes:
-            return default
-        text = self.require(name).strip()
-        if text not in _FLAGS:
-            raise self.place.error(f"attribute '{name}' of {self.tag} is '{text}'; it must be true or false.")
-        return _FLAGS[text]
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
 
 
 def parse(content: bytes, file: str, findings: FileFindings, limits: ArchiveLimits) -> Element:
@@ -131,11 +128,6 @@ class Transformation:
     factor: float = 1.0
     offset: float = 0.0
     table: Mapping[str, str] | None = None
-
-    @property
-    def linear(self) -> bool:
-        """It has no table."""
-        return self.table is None
 
 
 @dataclass(frozen=True)

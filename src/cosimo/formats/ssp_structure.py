@@ -197,7 +197,7 @@ class _StructureReader:
         start = (element.get("startElement") or None, element.require("startConnector"))
         end = (element.get("endElement") or None, element.require("endConnector"))
         transformation = read_transformation(element)
-        if not transformation.linear:
+        if transformation.table is not None:
             raise element.place.error(
                 "the connection has a table as transformation; only LinearTransformation is possible while running."
             )
