@@ -113,7 +113,7 @@ class Result:
         path = Path(path)
         try:
             with path.open("w", encoding="utf-8") as file:
-                file.write(",".join(["time", *map(_quote, self.names)]) + "\n")
+                file.write(",".join(["time", *map(quote_cell, self.names)]) + "\n")
                 for row in self.to_numpy().tolist():
                     file.write(",".join(map(repr, row)) + "\n")
         except OSError as error:
@@ -134,8 +134,9 @@ class Result:
         return figure
 
 
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\n') else name
+def quote_cell(name: str) -> str:
+    """A name as a cell of a CSV file."""
+    return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\r\n') else name
 
 
 # ---- fewer points of a long signal that draw the same picture: smallest and largest of every bucket stay -------------

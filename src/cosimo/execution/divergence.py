@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,10 +125,6 @@ class _Level:
         return [0.5 * float(self.high_time[slot, output] + self.low_time[slot, output]) for slot in slots]
 
 
-def _copied(part: Any) -> Any:
-    return part.copy() if isinstance(part, np.ndarray) else part
-
-
 class Growth:
     """Takes the intervals of 8 macro steps, one after the other; `start` (outputs, then external samples) at t0."""
 
@@ -140,7 +137,7 @@ class Growth:
     def memory(self) -> dict[str, Any]:
         """All it remembers, as plain data."""
         ladders = [
-            [{name: _copied(part) for name, part in vars(level).items()} for level in levels]
+            [{name: copy(part) for name, part in vars(level).items()} for level in levels]
             for levels in self._ladders.values()
         ]
         found = [list(one) for one in self.found]

@@ -137,7 +137,7 @@ def _isolation(system: System) -> dict[str, dict[str, Any]]:
     isolations = {name: unit.isolation for name, unit in system.units.items() if isinstance(unit, Fmu)}
     plain = {name: asdict(isolation) for name, isolation in isolations.items() if isolation is not None}
     for fields in plain.values():
-        del fields["reason"]  # a notice of the run that was interrupted
+        fields["reason"] = ""  # a notice of the run that was interrupted
         fields["log"] = None if fields["log"] is None else str(Path(fields["log"]).absolute())
     return plain
 

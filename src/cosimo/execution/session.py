@@ -353,7 +353,8 @@ class EqualSteps(Session):
             warned += report.warnings()
             info |= {"monitors": report.info(), "stopped_at": self.stopped_at}
         if self.engine is not None:
-            warned += _not_finite(self.engine.not_finite())
+            met = self.engine.not_finite().items()
+            warned += [Warned(f"{name} became {v}; the run went on, as it was told", at) for name, (at, v) in met]
         warned += self.ranges.warnings()
         warned += self.live.notices(self.reached)
         if self.resumed_at:
@@ -363,11 +364,6 @@ class EqualSteps(Session):
         if ended and self.writer is not None:
             self.writer.remove()
         return result
-
-
-def _not_finite(met: Mapping[str, tuple[float, float]]) -> list[Warned]:
-    """One warning per output; only where the run was told to go on."""
-    return [Warned(f"{name} became {value}; the run went on, as it was told", at) for name, (at, value) in met.items()]
 
 
 # ---- the macro step after a checkpoint, made again, must give the same signals bit by bit ----------------------------

@@ -27,7 +27,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, require_regular
-from cosimo.core.result import Result, Warned
+from cosimo.core.result import Result, Warned, quote_cell
 from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
     METADATA_KEY,
@@ -287,7 +287,7 @@ def _write_csv(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
 
     options = WriteOptions(include_header=False)
     with path.open("wb") as file:
-        file.write((",".join(map(_quoted, schema.names)) + "\n").encode())
+        file.write((",".join(map(quote_cell, schema.names)) + "\n").encode())
         for batch in batches:
             write_csv(batch, file, options)
 
@@ -310,10 +310,6 @@ def _read_csv(path: Path) -> FileRows:
     )
     with reader:
         return FileRows(names, _rows(reader, len(names)))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\r\n') else name
 
 
 def _write_mat(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:

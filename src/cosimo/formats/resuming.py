@@ -30,11 +30,6 @@ class Moved:
     before: Path
     now: Path
 
-    @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> Moved:
-        """The folders of a checkpoint that was read."""
-        return cls(Path(saved["folder"]), Path(saved["path"]).absolute().parent)
-
     def find(self, stored: str | Path, suffix: str = "") -> Path:
         """The file as it lies from the checkpoint; where there is only the one that was meant once, that one.
 
@@ -85,7 +80,7 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
     saved = read_checkpoint(path)
     found = saved["path"]
     require_form(saved, found)
-    moved = Moved.of(saved)
+    moved = Moved(Path(saved["folder"]), Path(found).absolute().parent)
     checkpoint = Checkpoint(str(found).removesuffix(EARLIER), saved["every"])
     output = _output(saved["output"], moved, found)
     options = RunOptions.from_plain(saved["request"], found, output=output, checkpoint=checkpoint)

@@ -288,7 +288,7 @@ class Lines:
             quoted = self._text[begin] in "\"'"
             self._skip(_STRING if quoted else _BARE_KEY)
             word = self._text[begin : self._at]
-            names.append(_unquote(word) if quoted else word)
+            names.append(str(tomllib.loads(f"k = {word}")["k"]) if quoted else word)
             self._skip(_SPACE)
             if self._text[self._at] != ".":
                 return names
@@ -321,10 +321,3 @@ class Lines:
 
     def _line(self) -> int:
         return bisect_left(self._ends, self._at) + 1
-
-
-def _unquote(word: str) -> str:
-    """A quoted key as it is meant."""
-    if word[0] == "'":
-        return word[1:-1]
-    return str(tomllib.loads(f"k = {word}")["k"])

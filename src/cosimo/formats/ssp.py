@@ -21,7 +21,7 @@ from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.loading import Loaded
 from cosimo.formats.ssp_documents import BoundValue, Scalar
 from cosimo.formats.ssp_files import Files
-from cosimo.formats.ssp_structure import Binding, Connector, SspComponent, SspStructure, Subsystem, Wire, open_structure
+from cosimo.formats.ssp_structure import Connector, SspComponent, SspStructure, Subsystem, Wire, open_structure
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmi.archive import listing
 from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
@@ -208,7 +208,9 @@ class Flattening:
                 if passed or inner.bindings or isinstance(inner, Subsystem):
                     matched |= {f"{child}.{name}" for name in self._bind(inner, (*route, child), passed)}
         for binding in element.bindings:
-            self._tell_unmatched(binding, matched)
+            if ignored := sorted(set(binding.values) - matched):
+                names = ", ".join(ignored[:10]) + (" …" if len(ignored) > 10 else "")
+                self.findings.warn(f"values for unknown names are ignored: {names}.", binding.place)
         return matched
 
     def _bind_component(self, route: Route, given: Mapping[str, BoundValue]) -> set[str]:
@@ -218,12 +220,6 @@ class Flattening:
         matched = {name for name in given if name in fmu.variables}
         self.values[route] |= {name: given[name] for name in matched}
         return matched
-
-    def _tell_unmatched(self, binding: Binding, matched: set[str]) -> None:
-        ignored = sorted(set(binding.values) - matched)
-        if ignored:
-            names = ", ".join(ignored[:10]) + (" …" if len(ignored) > 10 else "")
-            self.findings.warn(f"values for unknown names are ignored: {names}.", binding.place)
 
     def _given(self, route: Route, fmu: Fmu) -> dict[str, Scalar]:
         """The values of a component: bound to its own names, or coming from a connector of a system around it."""

@@ -35,6 +35,7 @@ HEAD = MAGIC + b"3\n"
 DIGEST = hashlib.sha256().digest_size
 SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
 """After the name of the output file; of the one before; of the one that is being written."""
+RESULTS = (".parquet", ".csv", ".arrow", ".arrows", ".mat")
 REMEDY = "give a checkpoint file in a folder that exists and can be written to"
 
 
@@ -61,7 +62,9 @@ def decode(data: bytes, path: Path) -> dict[str, Any]:
     if not data.startswith(HEAD):
         raise CheckpointError(f"'{path}' is a checkpoint of another version of cosimo; resume it with that one.")
     if len(data) < len(HEAD) + DIGEST or hashlib.sha256(data[:-DIGEST]).digest() != data[-DIGEST:]:
-        raise CheckpointError(f"'{path}' is damaged: its checksum does not fit{_hint(path)}.")
+        earlier = Path(f"{path}{EARLIER}")
+        hint = f"; the one before is '{earlier}'" if earlier.is_file() else ""
+        raise CheckpointError(f"'{path}' is damaged: its checksum does not fit{hint}.")
     try:
         document = from_bytes(memoryview(data)[len(HEAD) : -DIGEST])
     except DamagedError as problem:
@@ -94,7 +97,8 @@ def find_checkpoint(path: Path) -> Path:
     """The checkpoint file that is meant: itself, the one of an output file, or the one before it."""
     for candidate in (beside(path), path):
         for file in (candidate, Path(f"{candidate}{EARLIER}")):
-            if file.is_file() and (candidate != path or _recognised(file) or not _is_output(file)):
+            # A result file without a checkpoint is better said to be one than a damaged checkpoint.
+            if file.is_file() and (candidate != path or file.suffix not in RESULTS or _begins(file)):
                 return file
     raise CheckpointError(f"there is no checkpoint '{path}', nor one of an output file of that name; check the path.")
 
@@ -127,19 +131,9 @@ def remove_checkpoint(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def _hint(path: Path) -> str:
-    earlier = Path(f"{path}{EARLIER}")
-    return f"; the one before is '{earlier}'" if earlier.is_file() else ""
-
-
-def _recognised(path: Path) -> bool:
+def _begins(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
-
-
-def _is_output(path: Path) -> bool:
-    """A result file without a checkpoint: better said as such than as a damaged checkpoint."""
-    return path.suffix in (".parquet", ".csv", ".arrow", ".arrows", ".mat")
 
 
 class CheckpointWriter:

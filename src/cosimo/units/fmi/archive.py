@@ -45,7 +45,9 @@ def open_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[zi
     with naming_damage(path, f"FMU '{path}'", "export"), open_zip(path) as archive:
         check_archive(archive, str(path), limits)
         unpacked = sum(member.file_size for member in archive.infolist())
-        _note_listing(path, limits, Listing(tuple(archive.namelist()), unpacked))
+        if len(_listings) >= LISTED:
+            _listings.clear()
+        _listings[_version(path, limits)] = Listing(tuple(archive.namelist()), unpacked)
         yield archive
 
 
@@ -133,12 +135,6 @@ def listing(path: Path, limits: ArchiveLimits | None = None) -> Listing:
         with open_archive(path, limits):
             key = _version(path, limits)
     return _listings[key]
-
-
-def _note_listing(path: Path, limits: ArchiveLimits, found: Listing) -> None:
-    if len(_listings) >= LISTED:
-        _listings.clear()
-    _listings[_version(path, limits)] = found
 
 
 def _version(path: Path, limits: ArchiveLimits) -> tuple[object, ...]:

@@ -126,17 +126,14 @@ class IsolatedComponent(Component):
             )
         self._fmu._functions = _Functions(self._fmu, self._require_function)
 
-    def _create(self, options: dict[str, Any]) -> None:
-        assert self._worker is not None
-        self._worker.use()
-        if self.version == 2:
-            options["callbacks"] = fmi2CallbackFunctions()  # never called: the worker has its own
-        self._fmu.instantiate(**options)
-
     def instantiate(self, **options: Any) -> None:
         self._talks = options["loggingOn"]
+        assert self._worker is not None
+        if self.version == 2:
+            options["callbacks"] = fmi2CallbackFunctions()  # never called: the worker has its own
         try:
-            self._create(options)
+            self._worker.use()
+            self._fmu.instantiate(**options)
         except CosimoError:  # such as a function that the library lacks
             raise
         except Exception:  # FMPy raises plain exceptions
@@ -234,14 +231,10 @@ class IsolatedComponent(Component):
             End.BROKEN: f"wrote over the memory that it shares with the master {where}",
             End.NOT_STARTED: f"did not start: {state.text('problem')}",
         }
-        cause = causes[state.end] + self._last_words
+        cause = causes[state.end] + (f"; it says: {self.log.last.rstrip('.')}" if self.log.last else "")
         kind = UnitTimeout if state.end == End.TIMEOUT else UnitCrashed
         error = kind(f"{self}: {cause}.")
         return error.locate(phase=phase_of(during, running=self.initialised), cause=cause, log=self._write_log())
-
-    @property
-    def _last_words(self) -> str:
-        return f"; it says: {self.log.last.rstrip('.')}" if self.log.last else ""
 
     def _logged(self, error: UnitError) -> UnitError:
         return error.locate(log=self._write_log())
