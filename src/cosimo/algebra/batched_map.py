@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from math import factorial
 from typing import Any
 
@@ -57,18 +58,6 @@ class MasterNumbers:
         )
 
 
-def require_gains(system: System, master: Master, targets: Sequence[str]) -> None:
-    """Refuse inputs whose coupling has not the memory of `Nepce`, so that its gain cannot be varied."""
-    for target in targets:
-        system.input(target)
-        coupling = master.coupling_of(target)
-        if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
-            raise ConfigurationError(
-                f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
-                f"a Nepce there to vary its gain."
-            )
-
-
 class _SharedOperations(Operations):
     """The operations of masters that differ in gains, and in the numbers of P systems; matrices (P, …, rows, columns).
 
@@ -80,7 +69,14 @@ class _SharedOperations(Operations):
         self._probes = {
             target: row[:, None, None] for target, row in zip(gains, np.eye(len(gains) + 1)[1:], strict=True)
         }
-        require_gains(systems[0], master, gains)
+        for target in gains:
+            systems[0].input(target)
+            coupling = master.coupling_of(target)
+            if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
+                raise ConfigurationError(
+                    f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
+                    f"a Nepce there to vary its gain."
+                )
         self.others = [_SharedOperations([system], master, gains) for system in systems[1:]]
         for number, other in enumerate(self.others, 1):
             if other.fingerprint != self.fingerprint:
@@ -121,12 +117,8 @@ class _SharedOperations(Operations):
         return Update((x,), (x, u), np.repeat(np.concatenate(pattern, axis=-1), self.layout.width(x), axis=0))
 
 
-@dataclass(frozen=True)
-class _Applied:
-    """z[targets] ← Σ matrix · z[source], matrices by source; `width` of each target."""
-
-    targets: tuple[tuple[Block, slice], ...]
-    parts: tuple[tuple[Block, Stack], ...]
+_Applied = tuple[list[tuple[Block, slice]], list[tuple[Block, Stack]]]
+"""z[targets] ← Σ matrix · z[source]: the rows of every target, and matrices by source."""
 
 
 class SharedSchedule:
@@ -194,9 +186,8 @@ class SharedSchedule:
             if source.kind != "e" and update.matrix[..., start:end].any() and 0 not in matrix[:, start:end].shape:
                 parts.append((source, matrix[:, start:end]))
             start = end
-        ends = np.cumsum([self.layout.width(block) for block in update.targets]).tolist()
-        targets = zip(update.targets, (slice(a, b) for a, b in zip([0, *ends], ends, strict=False)), strict=True)
-        return _Applied(tuple(targets), tuple(parts))
+        ends = np.cumsum([0, *(self.layout.width(block) for block in update.targets)]).tolist()
+        return list(zip(update.targets, (slice(a, b) for a, b in pairwise(ends)), strict=True)), parts
 
     def constant(self, operation: TimedOperation, backend: Backend) -> _Applied | None:
         """The operation where it is the same for all masters; None where it is not."""
@@ -267,12 +258,12 @@ class BatchedMap(Walk):
     # Applying operations.
 
     def _update(self, operation: TimedOperation, rows: Rows) -> None:
-        applied, total = self._matrices(operation), None
-        for source, matrix in applied.parts:
+        (targets, parts), total = self._matrices(operation), None
+        for source, matrix in parts:
             if source in rows:
                 part = self.backend.multiply(matrix, rows[source])
                 total = part if total is None else total + part
-        for block, places in applied.targets:
+        for block, places in targets:
             if total is None:
                 rows.pop(block, None)  # Nothing but zeros came in.
             else:

@@ -153,13 +153,7 @@ class Linearisation:
             with np.errstate(over="ignore", invalid="ignore"):  # a unit may diverge: that is found out and said
                 like = self._like(name, step)
                 found = identify(
-                    unit,
-                    step,
-                    point=point,
-                    means=means,
-                    steps_per_input=most,
-                    like=like,
-                    allowance=self._allowance,
+                    unit, step, point=point, means=means, steps_per_input=most, like=like, allowance=self._allowance
                 )
         except CosimoError as error:
             return error
@@ -179,7 +173,10 @@ def _assemble(system: System, found: Mapping[str, Identified], situation: Situat
     units = {name: one.unit(stand_in=True) for name, one in found.items()}
     for name, unit in units.items():  # what stands in for a unit can do what the unit can
         unit.can_restore = system.units[name].can_restore
-    lacking = {name: _output_offset(one, situation.outputs[name]) for name, one in found.items()}
+    lacking = {name: one.output_offset.copy() for name, one in found.items()}
+    for name, one in found.items():  # of continuous outputs as identified; discrete ones stay what they are
+        places = [one.source.outputs.index(output) for output in one.source.discrete_outputs]
+        lacking[name][places] = situation.outputs[name][places]
     pushed = {name: one.input_offset for name, one in found.items()}
     connections = []
     for link in system.links:
@@ -199,14 +196,6 @@ def _assemble(system: System, found: Mapping[str, Identified], situation: Situat
     linear = System(units, connections, inputs=inputs, name=system.name)
     offsets = np.concatenate([lacking[name] for name in system.units])
     return LocalSystem(linear, offsets, step, dict(found))
-
-
-def _output_offset(found: Identified, outputs: Array) -> Array:
-    """Of continuous outputs as identified; discrete ones stay what they are."""
-    offset = found.output_offset.copy()
-    places = [found.source.outputs.index(name) for name in found.source.discrete_outputs]
-    offset[places] = outputs[places]
-    return offset
 
 
 @dataclass(frozen=True)

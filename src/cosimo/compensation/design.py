@@ -278,7 +278,11 @@ class Start:
         q, (m, width), n = len(path.used), gains[0].shape, path.n
         count, turns = width // q, len(gains)
         S = [path.samples(name, position) for position in range(turns)]
-        lacking = _trimmed(self.lacking[name], float(np.abs(S).max()), float(np.abs(path.U[name]).max()))
+        # Without the last ones that are nothing but rounding.
+        least = 1e-10 * float(np.abs(S).max()), 1e-10 * float(np.abs(path.U[name]).max())
+        lacking = self.lacking[name]
+        while lacking and all(np.abs(x).max(initial=0.0) <= y for x, y in zip(lacking[-1], least, strict=True)):
+            lacking = lacking[:-1]
         steps = len(lacking)
         # Slots: samples, newest first; corrections of samples and of inputs, next first; the input's correction now.
         late, push, now = count * q, (count + steps) * q, (count + steps) * q + steps * m
@@ -304,12 +308,3 @@ class Start:
         later = dict(zip(moments[1:], uw[1:], strict=True))
         inputs = tuple(link.connection.target for link in path.system.incoming(name))
         return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later, path.system.outputs, inputs)
-
-
-def _trimmed(lacking: list[tuple[Array, Array]], samples: float, inputs: float) -> list[tuple[Array, Array]]:
-    """Without the last ones that are nothing but rounding."""
-    while lacking and (
-        np.abs(lacking[-1][0]).max() <= 1e-10 * samples and np.abs(lacking[-1][1]).max(initial=0.0) <= 1e-10 * inputs
-    ):
-        lacking = lacking[:-1]
-    return lacking

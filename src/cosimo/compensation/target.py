@@ -45,7 +45,13 @@ class TargetMotion:
     def __init__(self, system: System, master: Master, target: str) -> None:
         self.system, self.master, self.h = system, master, master.step
         self.units = require_linear(system)
-        _require_fixed_couplings(system, master)
+        for link in system.links:
+            fed = link.connection.target
+            if link.target.unit not in master.mixers and isinstance(master.coupling_of(fed), JointCoupling):
+                raise ConfigurationError(
+                    f"the coupling of '{fed}' learns while running, so that nothing can be designed for it; compensate "
+                    f"a master whose inputs are held (Hold(0)): the correction takes the place of the prediction."
+                )
         self.target = target
         self.linear = LinearSystem(system, master)
         self.coupled = self.linear.coupled.dense()
@@ -196,16 +202,6 @@ class TargetMotion:
         for row, link in enumerate(links):
             gains[row, self.used.index(self.system.outputs.index(link.connection.source))] = link.connection.gain
         return gains
-
-
-def _require_fixed_couplings(system: System, master: Master) -> None:
-    for link in system.links:
-        target = link.connection.target
-        if link.target.unit not in master.mixers and isinstance(master.coupling_of(target), JointCoupling):
-            raise ConfigurationError(
-                f"the coupling of '{target}' learns while running, so that nothing can be designed for it; compensate "
-                f"a master whose inputs are held (Hold(0)): the correction takes the place of the prediction."
-            )
 
 
 def target_map(system: System, coupled: CoupledModel, h: float, target: str) -> Array:

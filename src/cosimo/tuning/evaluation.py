@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +28,7 @@ from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.system import Connection, Constant, System
 from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
 from cosimo.tuning.goals import Goal, Trajectories, WorstOutputError, without_rest
-from cosimo.tuning.space import MasterStructure, Resolved
+from cosimo.tuning.space import Resolved
 from cosimo.units import StateSpace
 
 COLUMNS = ("stable", "radius", "error", "robustness", "cost", "defect")
@@ -54,7 +54,8 @@ class CandidatePool:
         self.problem, self.space, self.goals, self.cost, self.budget = problem, space, goals, cost, budget
         self.names = {goal.name for goal in goals} | ({"cost"} if budget else set())
         self._backend = find_backend(backend)
-        self._structures: dict[int, _Structured] = {}
+        self._schedules: dict[int, SharedSchedule] = {}
+        self._free: dict[int, SharedSchedule] = {} if problem.joined else self._schedules
         self._known: dict[bytes, Array] = {}
         self._rows: dict[bytes, Array] = {}
 
@@ -102,9 +103,12 @@ class CandidatePool:
         if new:
             asked = np.array(list(new.values()))
             for number in np.unique(self.space.structure_of(asked)).tolist():
-                if number not in self._structures:
-                    self._structures[number] = _Structured(self, self.space.structures[number])
-            size = max(structured.plain.layout.size for structured in self._structures.values())
+                structure = self.space.structures[number]
+                for schedules, system in ((self._schedules, self.problem.system), (self._free, self.problem.free)):
+                    if number not in schedules:
+                        master = structure.master(system, 1.0)
+                        schedules[number] = SharedSchedule([system], master, structure.targets)
+            size = max(schedule.layout.size for schedule in self._schedules.values())
             chunk = self._backend.chunk(size // 2)
             parts = [slice(begin, begin + chunk) for begin in range(0, len(asked), chunk)]
             done = self._backend.map(lambda part: self._columns(asked[part]), parts, None)
@@ -141,78 +145,57 @@ class CandidatePool:
 
     @cached_property
     def _rest(self) -> Rest:
-        return find_rest(next(iter(self._structures.values())).plain.linear[0].coupled.A)
+        return find_rest(next(iter(self._schedules.values())).linear[0].coupled.A)
 
     def _columns(self, rows: Array) -> Array:
         numbers = self.space.structure_of(rows)
         order = np.argsort(numbers, kind="stable")
         found = np.full((len(rows), len(COLUMNS)), np.nan)
-        groups = [
-            _Group(self._structures[number], rows[numbers == number], self._backend)
-            for number in np.unique(numbers).tolist()
-        ]
+        groups, free = [], []
+        for number in np.unique(numbers).tolist():
+            own, schedule = rows[numbers == number], self._schedules[number]
+            # The macro step of a multirate master is a multiple of the step that is searched.
+            steps = np.ascontiguousarray(self.space.steps_of(own) * schedule.master.step)
+            variation = MasterNumbers(steps, self.space.gains_of(own, self.space.structures[number]))
+            groups.append(BatchedMap(schedule, variation, self._backend))
+            joined = self.problem.joined
+            free.append(BatchedMap(self._free[number], variation, self._backend) if joined else groups[-1])
         with self._backend.quiet():
-            found[order] = self._measured(groups)
+            found[order] = self._measured(groups, free)
         return found
 
-    def _measured(self, groups: list[_Group]) -> Array:
+    def _measured(self, groups: list[BatchedMap], free: list[BatchedMap]) -> Array:
         """The columns of all groups, one after the other."""
         backend, names = self._backend, self.names
-        radii = spectral_radii(joined([g.plain.cycle for g in groups], backend), backend, limit=1.0 + ROUNDING)
-        radius, ends = backend.host(radii.value), np.cumsum([group.plain.count for group in groups]).tolist()
+        radii = spectral_radii(joined([g.cycle for g in groups], backend), backend, limit=1.0 + ROUNDING)
+        radius, ends = backend.host(radii.value), np.cumsum([group.count for group in groups]).tolist()
         found = np.full((len(radius), len(COLUMNS)), np.nan)
-        parts = [slice(end - group.plain.count, end) for group, end in zip(groups, ends, strict=True)]
+        parts = [slice(end - group.count, end) for group, end in zip(groups, ends, strict=True)]
         stable = [
-            without_rest(g.plain, radii.part(part), [self._rest] * g.plain.count)
-            for g, part in zip(groups, parts, strict=True)
+            without_rest(g, radii.part(part), [self._rest] * g.count) for g, part in zip(groups, parts, strict=True)
         ]
         found[:, STABLE] = np.concatenate(stable) | is_stable(radius, identified=not self.problem.model.known)
         found[:, RADIUS] = radius
         if "cost" in names:
-            found[:, COST] = np.concatenate([group.cost for group in groups])
+            prices = [self.cost.per_step(self.problem.system, group.schedule.master) for group in groups]
+            pairs = zip(prices, groups, strict=True)
+            found[:, COST] = np.concatenate([price / group.variation.steps for price, group in pairs])
         if "defect" in names:
-            each = [Consistency(2, 2).compute(group.plain)["consistency"] for group in groups]
+            each = [Consistency(2, 2).compute(group)["consistency"] for group in groups]
             found[:, DEFECT] = np.concatenate([backend.host(defect) for defect in each])
         if "error" in names:
-            each = [self._error.trajectories(group.free) for group in groups]
+            each = [self._error.trajectories(group) for group in free]
             found[:, ERROR] = backend.host(self._error.errors(_together(each, backend), backend))
         if "robustness" in names:
             found[:, ROBUSTNESS] = 0.0
             # What violates something is never on the front, however robust it is.
             allowed = (self.violation(found) == 0) & (found[:, STABLE] == 1)
             asked = [
-                (group.structured.plain, group.plain.variation.part(np.flatnonzero(allowed[part])))
+                (group.schedule, group.variation.part(np.flatnonzero(allowed[part])))
                 for group, part in zip(groups, parts, strict=True)
             ]
             found[allowed, ROBUSTNESS] = margins(asked, backend)
         return found
-
-
-class _Structured:
-    """What all candidates of one structure share."""
-
-    def __init__(self, pool: CandidatePool, structure: MasterStructure) -> None:
-        self.pool, self.structure, problem = pool, structure, pool.problem
-        self.plain = SharedSchedule([problem.system], structure.master(problem.system, 1.0), structure.targets)
-        self.free = self.plain
-        if problem.joined:
-            self.free = SharedSchedule([problem.free], structure.master(problem.free, 1.0), structure.targets)
-        # The macro step of a multirate master is a multiple of the step that is searched.
-        self.stretch = self.plain.master.step
-        self.per_step = pool.cost.per_step(problem.system, self.plain.master) if "cost" in pool.names else np.nan
-
-
-class _Group:
-    """Candidates of one structure: their maps, without and with what is constant."""
-
-    def __init__(self, structured: _Structured, rows: Array, backend: Backend) -> None:
-        space = structured.pool.space
-        steps = np.ascontiguousarray(space.steps_of(rows) * structured.stretch)
-        variation = MasterNumbers(steps, space.gains_of(rows, structured.structure))
-        self.structured, self.cost = structured, structured.per_step / steps
-        self.plain = self.free = BatchedMap(structured.plain, variation, backend)
-        if structured.free is not structured.plain:
-            self.free = BatchedMap(structured.free, variation, backend)
 
 
 def joined(stacks: Sequence[Stack], backend: Backend) -> Stack:
@@ -259,22 +242,22 @@ def patterns(names: Sequence[str]) -> Array:
 
 def margins(asked: Sequence[Asked], backend: Backend) -> Array:
     """About the smallest s at which masters, stable themselves, become unstable, at most 9; in the order asked."""
-    names = asked[0][0].systems[0].names
-    changes = _Changes(asked, names, patterns(names), backend)
+    directions = patterns(asked[0][0].systems[0].names)
+    radii, count = partial(_changed_radii, asked, directions, backend), sum(len(own.steps) for _, own in asked)
     sizes = np.log1p(MOST_ROBUST) * np.arange(SHELLS + 1) / SHELLS
-    shells = np.full((changes.count, SHELLS + 1, len(changes.patterns)), np.nan)
+    shells = np.full((count, SHELLS + 1, len(directions)), np.nan)
     coarse = np.zeros(shells.shape, dtype=bool)
     coarse[:, COARSE::COARSE] = True
-    shells[coarse] = changes.radii(coarse, sizes)
+    shells[coarse] = radii(coarse, sizes)
     unstable = coarse & ~is_stable(shells)
     # Between two shells only what is unstable at the outer one is followed.
     high = np.where(unstable.any(axis=(1, 2)), unstable.any(axis=2).argmax(axis=1), SHELLS + COARSE)
-    places = np.arange(changes.count)
+    places = np.arange(count)
     followed = unstable[places, np.minimum(high, SHELLS)]
     number = np.arange(SHELLS + 1)
     inner = (number > (high - COARSE)[:, None]) & (number < high[:, None]) & (high <= SHELLS)[:, None]
     fine = inner[:, :, None] & followed[:, None, :]
-    shells[fine] = changes.radii(fine, sizes)
+    shells[fine] = radii(fine, sizes)
     rho = np.where(coarse | fine, shells, -np.inf).max(axis=2)
     bad = (rho > 0) & ~is_stable(rho)
     high = np.where(bad.any(axis=1), bad.argmax(axis=1), SHELLS + 1)
@@ -287,43 +270,40 @@ def margins(asked: Sequence[Asked], backend: Backend) -> Array:
     return np.where(high > SHELLS, MOST_ROBUST, np.expm1(left + share * (right - left)))
 
 
-class _Changes:
-    """Masters of several schedules, and the changes of units that they are tried with."""
+def _changed_radii(
+    asked: Sequence[Asked], directions: Array, backend: Backend, wanted: BoolArray, sizes: Array
+) -> Array:
+    """ρ(Φ) where it is `wanted` (masters, shells, directions), in the order of these, for ln(1 + s) of the shells."""
+    names = asked[0][0].systems[0].names
+    found: list[Array] = []
+    pending: list[Stack] = []
+    begin = 0
+    for schedule, variation in asked:
+        master, shell, pattern = np.nonzero(wanted[begin : begin + len(variation.steps)])
+        begin += len(variation.steps)
+        most = max(1, WORK // max(1, sum(map(schedule.layout.width, schedule.carried)) ** 2))
+        for first in range(0, len(master), most):
+            own = slice(first, first + most)
+            rates = np.exp(sizes[shell[own], None] * directions[pattern[own]]).T
+            changed = replace(
+                variation.part(master[own]),
+                rates=dict(zip(names, rates, strict=True)),
+                strengths=dict.fromkeys(names, np.exp(sizes[shell[own]])),
+            )
+            pending.append(BatchedMap(schedule, changed, backend).cycle)
+            if sum(stack.shape[0] ** 2 * stack.shape[2] for stack in pending) > WORK:
+                found.append(_flush(pending, backend))
+    return np.concatenate([*found, _flush(pending, backend)])
 
-    def __init__(self, asked: Sequence[Asked], names: Sequence[str], patterns: Array, backend: Backend) -> None:
-        self.asked, self.names, self.patterns, self.backend = asked, names, patterns, backend
-        self.count = sum(len(variation.steps) for _, variation in asked)
 
-    def radii(self, wanted: BoolArray, sizes: Array) -> Array:
-        """ρ(Φ) where it is `wanted` (masters, shells, patterns), in the order of these, for ln(1 + s) of the shells."""
-        found: list[Array] = []
-        pending: list[Stack] = []
-        begin = 0
-        for schedule, variation in self.asked:
-            master, shell, pattern = np.nonzero(wanted[begin : begin + len(variation.steps)])
-            begin += len(variation.steps)
-            most = max(1, WORK // max(1, sum(map(schedule.layout.width, schedule.carried)) ** 2))
-            for first in range(0, len(master), most):
-                own = slice(first, first + most)
-                rates = np.exp(sizes[shell[own], None] * self.patterns[pattern[own]]).T
-                changed = replace(
-                    variation.part(master[own]),
-                    rates=dict(zip(self.names, rates, strict=True)),
-                    strengths=dict.fromkeys(self.names, np.exp(sizes[shell[own]])),
-                )
-                pending.append(BatchedMap(schedule, changed, self.backend).cycle)
-                if sum(stack.shape[0] ** 2 * stack.shape[2] for stack in pending) > WORK:
-                    found.append(self._flush(pending))
-        return np.concatenate([*found, self._flush(pending)])
-
-    def _flush(self, pending: list[Stack]) -> Array:
-        """ρ of all maps that were made, in one call."""
-        if not pending:
-            return np.zeros(0)
-        radii = spectral_radii(joined(pending, self.backend), self.backend, limit=1.0 + ROUNDING)
-        pending.clear()
-        value: Array = self.backend.host(radii.value)
-        return value
+def _flush(pending: list[Stack], backend: Backend) -> Array:
+    """ρ of all maps that were made, in one call."""
+    if not pending:
+        return np.zeros(0)
+    radii = spectral_radii(joined(pending, backend), backend, limit=1.0 + ROUNDING)
+    pending.clear()
+    value: Array = backend.host(radii.value)
+    return value
 
 
 # ---- the situation in which masters are compared: where the system starts, what drives it, for how long --------------

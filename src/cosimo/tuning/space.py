@@ -117,8 +117,11 @@ class Space:
             raise ConfigurationError("a space needs at least one family of masters.")
         if any(count < 1 for count in self.sweeps):
             raise ConfigurationError(f"sweeps are at least 1, not {self.sweeps}.")
+        words = [word for word in tuned_couplings() if not word.startswith("hold")]
         for kind in (*self.kinds, *(kind for some in self.couplings.values() for kind in some)):
-            _require_kind(kind)
+            if isinstance(kind, bool) or kind not in (0, 1, 2, *words):
+                known = f"0, 1 or 2 (the order of a hold) or {' or '.join(map(repr, words))}"
+                raise ConfigurationError(f"a coupling to try is {known}, not {kind!r}.")
         if not self.kinds or not all(self.couplings.values()):
             raise ConfigurationError("a space needs at least one kind of coupling for every input.")
         if not 0 <= self.gains.low <= self.gains.high < 1:
@@ -176,7 +179,12 @@ class Space:
             ]
         for rates in self.multiples:
             multirate(system, 1.0, multiples=rates)  # Refuses units that are not there, and rates that are none.
-            found += self._rates(system, tuple(sorted(rates.items())), [k for k in kinds if k not in filtered])
+            # Inputs of faster units held or extrapolated; where they are straight lines, also interpolated.
+            plain = [k for k in kinds if k not in filtered]
+            ways = [("multirate", k) for k in plain]
+            ways += [("interpolated", k) for k in plain if {kind for _, kind in k} == {1}]
+            every = tuple(sorted(rates.items()))
+            found += [MasterStructure(family, (system.names,), k, multiples=every) for family, k in ways]
         found = list(dict.fromkeys(found))
         if not found:
             raise ConfigurationError(
@@ -199,13 +207,6 @@ class Space:
                 f"Space(groups=[[('a', 'b'), ('c',)]]) or --groups 'a,b;c'."
             )
         return groupings(system)
-
-    @staticmethod
-    def _rates(system: System, rates: tuple[tuple[str, int], ...], kinds: list[Kinds]) -> list[MasterStructure]:
-        """Inputs of faster units held or extrapolated; where they are straight lines, also interpolated."""
-        found = [MasterStructure("multirate", (system.names,), k, multiples=rates) for k in kinds]
-        straight = [k for k in kinds if {kind for _, kind in k} == {1}]
-        return found + [MasterStructure("interpolated", (system.names,), k, multiples=rates) for k in straight]
 
     def _restores(self, system: System, notes: list[str]) -> bool:
         for name in self.cannot_restore:
@@ -246,14 +247,6 @@ class Space:
         general = product(usual, repeat=len(rest)) if self.mixed else [(kind,) * len(rest) for kind in usual]
         found = [tuple(sorted([*zip(rest, some, strict=True), *own])) for some in general for own in product(*special)]
         return list(dict.fromkeys(found)) or [()]
-
-
-def _require_kind(kind: object) -> None:
-    words = [word for word in tuned_couplings() if not word.startswith("hold")]
-    if isinstance(kind, bool) or kind not in (0, 1, 2, *words):
-        raise ConfigurationError(
-            f"a coupling to try is 0, 1 or 2 (the order of a hold) or {' or '.join(map(repr, words))}, not {kind!r}."
-        )
 
 
 @dataclass(frozen=True)

@@ -209,18 +209,13 @@ SHELLS = 32
 """Changes of the units up to `MOST_ROBUST` that are tried, evenly spaced by their logarithm."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """First digits of steps at which units are identified anew: points that share a step share the identification."""
+THREE_DIGITS = tuple(number / 100 for number in range(100, 1000))
 
 
-def _fewer_digits(step: float) -> float:
-    """The next smaller number of three digits."""
-    size = 10.0 ** (math.floor(math.log10(step)) - 2)
-    return float(f"{math.floor(step / size * (1 + 1e-12)) * size:.3g}")
-
-
-def _round(step: float) -> float:
-    """The next smaller number with few first digits."""
+def _round_down(step: float, firsts: Sequence[float]) -> float:
+    """The next smaller number that begins with one of these first digits."""
     size = 10.0 ** math.floor(math.log10(step))
-    return float(f"{max(d for d in ROUND if d <= step / size * (1 + 1e-12)) * size:.3g}")
+    return float(f"{max(d for d in firsts if d <= step / size * (1 + 1e-12)) * size:.3g}")
 
 
 class Finish:
@@ -344,7 +339,7 @@ class Finish:
         step = float(self.resolved.steps_of(row[None])[0])
         gains = {target: float(gain[0]) for target, gain in self.resolved.gains_of(row[None], structure).items()}
         if isinstance(self.resolved.steps, Range) and (self.rounded or self.anew):
-            step = max(_round(step) if self.anew else _fewer_digits(step), self.resolved.steps.low)
+            step = max(_round_down(step, ROUND if self.anew else THREE_DIGITS), self.resolved.steps.low)
         gains = {target: round(gain, 3) if self.rounded else gain for target, gain in gains.items()}
         return structure.without_idle(gains).master(self.model.system, step, gains)
 

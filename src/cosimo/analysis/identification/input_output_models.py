@@ -227,6 +227,7 @@ def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, init
     they are needed: none, then of the outputs (an operating point that is not 0), then of the inputs (a constant push).
     """
     n, (p, m) = len(model.A), model.D.shape
+    best = FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         forced = model.answer(np.tile(held, (len(base), 1)))
         rest = (base - forced) / sizes
@@ -234,27 +235,25 @@ def free_motion(model: Realisation, held: Array, base: Array, sizes: Array, init
         constant = _stack(np.broadcast_to(np.eye(p), (len(base), p, p)), sizes)
         steps = _stack(np.cumsum(model.markov(len(base)), axis=0), sizes)
     if not np.isfinite(rest).all():
-        return FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
+        return best
     good = 1e-8
     if initial is not None:
         error = float(np.abs(decay @ initial - rest.ravel()).max(initial=0.0))
         if error <= good:
             return FreeMotion(initial, np.zeros(m), np.zeros(p), error)
-    best: FreeMotion | None = None
     for parts in ([decay], [decay, constant], [decay, constant, steps]):
         left = np.hstack(parts)
         if not np.isfinite(left).all():
             continue  # a model that leaves the range of numbers has no motion to compare
-        size = np.abs(left).max(axis=0, initial=0.0)
-        size = np.where(size > 0, size, 1.0)
+        size = positive(np.abs(left).max(axis=0, initial=0.0))
         solution = np.linalg.lstsq(left / size, rest.ravel(), rcond=1e-12)[0] / size
         error = float(np.abs(left @ solution - rest.ravel()).max(initial=0.0))
-        if best is None or error < best.error / 2:
+        if error < best.error / 2:
             padded = np.concatenate([solution, np.zeros(n + p + m - len(solution))])
             best = FreeMotion(padded[:n], padded[n + p :], padded[n : n + p], error)
         if best.error <= good:
             break
-    return best or FreeMotion(np.zeros(n), np.zeros(m), np.zeros(p), np.inf)
+    return best
 
 
 def _stack(columns: Array, sizes: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -76,23 +77,19 @@ class Identification:
         self._allowance = allowance
         self.unit, self.step, self.point, self.means = unit, step, point, means
         self._scales, self._most, self._manner = scales, steps_per_input, manner
-        self._rig: Rig | None = None
         self.started = False
-
-    def close(self) -> None:
-        """Release all instances."""
-        if self._rig is not None:
-            self._rig.close()
 
     def run(self) -> Identified:
         """The best model; raises TrialFailed where there is none."""
         quiet = self.means == "experiments"
         access = None if quiet else state_access(self.unit)
         restore = self.unit.can_restore and not quiet
-        rig = self._rig = Rig(
-            self.unit, self.step, self.point, restore=restore, access=access, allowance=self._allowance
-        )
-        self.started = True
+        point, allowance = self.point, self._allowance
+        with closing(Rig(self.unit, self.step, point, restore=restore, access=access, allowance=allowance)) as rig:
+            self.started = True
+            return self._best(rig)
+
+    def _best(self, rig: Rig) -> Identified:
         pulses = Pulses(rig, self._scales, self._manner)
         reasons = self._require_answers(pulses)
         if self._manner is not None:
@@ -301,8 +298,6 @@ def identify(
             raise IdentificationError(
                 f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}."
             ) from failure
-        finally:
-            session.close()
     return replace(found, again=partial(again, like=found))
 
 
@@ -310,13 +305,10 @@ def _once_more(ask: Callable[..., Identification], like: Identified) -> Identifi
     """By what is known of the unit from another step; None where that is nothing, or does not hold here."""
     if like.manner is None:
         return None
-    session = ask(manner=like.manner)
     try:
-        found = session.run()
+        found = ask(manner=like.manner).run()
     except TrialFailed:
         return None
-    finally:
-        session.close()
     return found if found.valid and found.means == like.means and found.fit <= GOOD_FIT else None
 
 

@@ -17,7 +17,7 @@ from cosimo.analysis.identification.input_output_models import PREDICTED, error_
 from cosimo.analysis.identification.models import EPS, Realisation, positive
 from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
 from cosimo.core.arrays import Array
-from cosimo.core.unit import LinearModel, Unit
+from cosimo.core.unit import LinearModel
 
 FIRST, NUDGED = 16, 4
 """Rows of the first record of pulses; of answers to nudges."""
@@ -157,9 +157,9 @@ def linearise(rig: Rig) -> LinearModel:
     access, unit = rig.access, rig.unit
     if not isinstance(access, FmuStates):
         raise TrialFailed("its description lists no continuous states, so that derivatives would miss its dynamics")
+    real = [i for i, name in enumerate(unit.outputs) if name not in unit.discrete_outputs]
     knowns = [*access.names, *(unit.inputs[i] for i in rig.free)]
-    unknowns = [*access.derivatives, *_real_outputs(unit)]
-    n = len(access.names)
+    unknowns = [*access.derivatives, *(unit.outputs[i] for i in real)]
     jacobian = np.empty((len(unknowns), len(knowns)))
     with rig.instance() as live:
         instance: Any = live
@@ -170,27 +170,8 @@ def linearise(rig: Rig) -> LinearModel:
             raise TrialFailed(f"its directional derivatives failed: {error}") from error
     if not np.isfinite(jacobian).all():
         raise TrialFailed("its directional derivatives are not all finite")
-    return LinearModel(
-        jacobian[:n, :n],
-        _wide(jacobian[:n, n:], rig),
-        _tall(jacobian[n:, :n], unit),
-        _tall(_wide(jacobian[n:, n:], rig), unit),
-    )
-
-
-def _real_outputs(unit: Unit) -> list[str]:
-    return [name for name in unit.outputs if name not in unit.discrete_outputs]
-
-
-def _wide(columns: Array, rig: Rig) -> Array:
-    """Columns of zeros for the inputs that are held fixed."""
-    full = np.zeros((len(columns), len(rig.unit.inputs)))
-    full[:, list(rig.free)] = columns
-    return full
-
-
-def _tall(rows: Array, unit: Unit) -> Array:
-    """Rows of zeros for the outputs that have no derivatives."""
-    full = np.zeros((len(unit.outputs), rows.shape[1]))
-    full[[unit.outputs.index(name) for name in _real_outputs(unit)]] = rows
-    return full
+    # Columns of zeros for the inputs that are held fixed, rows of zeros for the outputs that have no derivatives.
+    n = len(access.names)
+    full = np.zeros((n + len(unit.outputs), n + len(unit.inputs)))
+    full[np.ix_([*range(n), *(n + i for i in real)], [*range(n), *(n + i for i in rig.free)])] = jacobian
+    return LinearModel(full[:n, :n], full[:n, n:], full[n:, :n], full[n:, n:])
