@@ -1036,3 +1036,22 @@ def test_what_internal_steps_make_unstable_is_not_the_system_itself() -> None:
     pilot = Pilots(system, start=0.0, horizon=10.0, budget=Budget(seconds=math.inf)).of(jacobi(system, 1e-3))
     assert pilot.bounded is False
     assert not pilot.itself
+
+
+@pytest.mark.parametrize(("other", "step", "told"), [(True, 0.01, False), (True, 0.1, True), (False, 0.01, True)])
+def test_no_error_is_told_beside_that_of_internal_steps(other: bool, step: float, told: bool) -> None:
+    """Where all units step by 10 ms inside, runs at 5 ms are one and the same coupling as that at 10 ms."""
+    units = {"a": PythonUnit(Clocked), "b": PythonUnit(Clocked if other else Other)}
+    system = System(units, [Connection("b.x", "a.u", gain=-1.0), ("a.x", "b.u")])
+    pilot = Pilots(system, start=0.0, horizon=4.0, budget=Budget(seconds=math.inf)).of(jacobi(system, step))
+    assert (pilot.errors is not None) is told
+    assert told or "units step by a length of their own inside (a by 10 ms, b by 10 ms)" in pilot.reason
+
+
+def test_runs_that_wander_are_as_uncertain_as_they_wander() -> None:
+    """The third change is small by chance: what the runs tend to is known no better than by the second."""
+    start, shape = np.linspace(1.0, 2.0, 50)[:, None], np.sin(np.linspace(0.0, 3.0, 50))[:, None]
+    places = [0.0, 0.04, 0.07, 0.11, 0.105]
+    runs = [start + place * shape for place in places]
+    truth, _ = limit(runs)
+    assert truth.own_error == pytest.approx(0.04 * shape.max() / np.abs(runs[-1]).max(), rel=1e-6)

@@ -304,8 +304,8 @@ class Model:
             return self.failure
         if alone := [name for name in self.away if self._grows_alone(name)]:
             return (
-                f"{', '.join(alone)} grows by itself, so that outside the loop its model cannot be checked over the "
-                f"motion"
+                f"{', '.join(alone)} grows by itself according to its linear model, which outside the loop cannot be "
+                f"checked over the motion"
             )
         if self.away:
             worst = max(self._departures.values())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import numpy as np
 
@@ -440,13 +440,15 @@ class Pilots:
                     break
             parts *= 2
         if truth is not None and errors is not None:
+            truth = self._as_inside(truth, every, master.step)
             errors = settled(self.system.outputs, every, truth, MOST)
         # Finer runs that grow too speak of the system itself only where they come together.
         known = errors is not None and bool(errors.outputs)
         seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
-        if self.internal and reason:
+        if self.internal and (reason or not known):
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
-            reason += f"; units step by a length of their own inside ({inside}), shorter macro steps change nothing"
+            said = f"units step by a length of their own inside ({inside}), shorter macro steps change nothing"
+            reason = f"{reason}; {said}" if reason else said
         if not levels and diverged is not None:
             # It may be a unit that returns no numbers as well as a system that grows beyond all bounds.
             reason = f"every run leaves the range of numbers, at t = {diverged:g} s and with shorter steps too"
@@ -457,6 +459,25 @@ class Pilots:
             return Pilot(None, stays, order, own, len(levels), seconds, diverged, reason + seen, itself, truth)
         stays = bounded(rows, truth, diverged, grows and not itself)
         return Pilot(errors, stays, order, own, len(levels), seconds, diverged, reason, itself, truth)
+
+    def _as_inside(self, truth: Truth, errors: OutputErrors, step: float) -> Truth:
+        """The truth, as uncertain as the internal steps of the units leave it.
+
+        Where all units that move step by d inside, runs with shorter macro steps are one and the same coupling, that of
+        step d; its error is d / h of that at h, for a method of order 1, and no run shows it.
+        """
+        assert truth.own is not None
+        moving = {
+            self.system.output(name).unit
+            for name, values in zip(self.system.outputs, truth.rows.T, strict=True)
+            if len(np.unique(values)) > LEVELS_OF_A_SWITCH
+        }
+        inside = self.internal
+        if not moving or not moving <= inside.keys():
+            return truth
+        share = max(inside[name] for name in moving) / step
+        own = [share * errors.outputs.get(name, 0.0) if share <= MOST else math.inf for name in self.system.outputs]
+        return replace(truth, own=np.maximum(truth.own, own))
 
     def _farther(self, master: Master, parts: int, spent: int, truth: Truth, last: Array) -> tuple[Truth, int]:
         """The truth, as uncertain as a much finer run leaves it; and the parts of that run, 0 where there was none.
@@ -497,6 +518,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, over all outputs and in each, and as the
     limit would move if p were the whole number that it tends to (1 while changes are still large). Otherwise it is the
     last run, uncertain by its last change, or by that before where the last is smaller than any method can explain.
+    Either is uncertain by the `noise` of the runs at least.
     """
     last = levels[-1]
     after = last - levels[-2]
@@ -507,6 +529,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
         return Truth(last, size, change), None
     before = (levels[-2] - levels[-3]) / scale
     scaled = after / scale
+    floor = noise([np.abs((b - a) / scale).max(axis=0, initial=0.0) for a, b in pairwise(levels[-4:])])
     product = float((before * scaled).sum())
     factor = float((before * before).sum()) / product if product > 0 else math.inf
     order = math.log2(factor) if 0 < factor < math.inf else None
@@ -515,7 +538,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     if not (ORDERS[0] <= factor <= ORDERS[1] and off <= ALIKE):
         # Agreement that no method can explain is chance: switches that happen to fall on the same moments.
         moved = np.abs(before).max(axis=0, initial=0.0)
-        return Truth(last, size, np.where(moved > ORDERS[1] * change, moved, change)), order
+        return Truth(last, size, np.maximum(np.where(moved > ORDERS[1] * change, moved, change), floor)), order
     added = 1 / (factor - 1)
     rows = last + after * added
     size = np.abs(rows).max(axis=0)
@@ -524,7 +547,21 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     doubt = change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))
     # What does not fit the factor counts in every output by itself: small ones hide behind large ones.
     stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
-    return Truth(rows, size, np.maximum(doubt, stray)), order
+    return Truth(rows, size, np.maximum(np.maximum(doubt, stray), floor)), order
+
+
+def noise(changes: Sequence[Array]) -> Array:
+    """Of every output, the largest change (p,) from run to run that was hardly smaller than that before it.
+
+    Solvers with a loose tolerance make errors that do not shrink with the macro step: runs wander, and that the next
+    change happens to be small says nothing. Two in a row that shrink as those of a method do are believed.
+
+    >>> noise([np.array([c]) for c in (4.0, 5.0, 2.0)]), noise([np.array([c]) for c in (8.0, 4.0, 2.0)])
+    (array([5.]), array([0.]))
+    """
+    grown = [np.where(ORDERS[0] * after <= before, 0.0, after) for before, after in pairwise(changes)]
+    found: Array = np.max(grown, axis=0)
+    return found
 
 
 def over_all(truth: Truth, rows: Array) -> Truth:
