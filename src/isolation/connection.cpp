@@ -120,6 +120,7 @@ void Connection::await_start() {
 void Connection::begin(Function function) {
     if (posted_) collect_step();
     if (kept_ == 0) out.reset();
+    asked_ = static_cast<std::uint32_t>(function);
     ending_ = described(function).kind == Kind::free || function == Function::fmi2Terminate || function == Function::fmi3Terminate;
     begin_more(function);
 }
@@ -165,6 +166,11 @@ int Connection::send() {
 int Connection::first_status(std::size_t calls, Reader &reply) {
     int status = status_ok;
     Reader request(request_area(header_), out.used());
+    if (header_->mark != magic) {
+        kill(End::broken);
+        during = asked_;
+        return status_fatal;
+    }
     for (std::size_t i = 0; i < calls; ++i) {
         const Call asked = request.get<Call>(), got = reply.get<Call>();
         request.take(asked.bytes);
@@ -320,6 +326,7 @@ void Connection::reap(bool block) {
         number -= 128;
     }
     if (refused_memory()) end = End::memory;
+    if (header_->mark != magic) end = End::broken;  // nothing else that it says can be believed
     records.take(header_->ring);
     // What was printed last before the end and nobody in the worker could pass on any more.
     records.read_lines(process_.printed());

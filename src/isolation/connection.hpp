@@ -83,6 +83,7 @@ private:
     unsigned interrupts_ = 0;       // as of the last reply
     std::uint32_t sent_ = 0;        // number of the last request
     std::size_t call_begins_ = 0;   // in `out`
+    std::uint32_t asked_ = 0;       // the last function that was called
     std::uint32_t kept_ = 0;        // calls that wait to be sent
     std::uint32_t step_at_ = 0;     // how many calls there are up to the posted step
     int step_status_ = 0;

@@ -83,6 +83,11 @@ UNITS: tuple[Row, ...] = (
     *rows("crash that the unit handles itself", BOTH, crash("crash_handler", "doStep", "SIGSEGV")),
     *rows("fork, and both come back", BOTH, case.copied),
     *rows("thread that lives on when the library is unloaded", BOTH, case.threaded),
+    *rows(
+        "unit writes over the memory that it shares",
+        (ISOLATED,),
+        Fault("overwrite", 4, ("sick", "doStep", "wrote over the memory"), amount=255.0),
+    ),
     *rows("daemon, and the unit ends as it should", (ISOLATED,), case.with_daemon(crash=False)),
     *rows("daemon, and the unit crashes", (ISOLATED,), case.with_daemon(crash=True), 4),
     *rows("hang in doStep, limit 3 s", BOTH, HANG),

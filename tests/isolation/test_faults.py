@@ -90,6 +90,19 @@ def test_what_is_said_and_kept(fmu: Path, fault: str, kind: type, cause: str, ph
     assert not children()
 
 
+@pytest.mark.parametrize("byte", [0, 1, 0x7F, 0xA5, 0xFF])
+@pytest.mark.parametrize("limits", [Isolation(), LIMITS], ids=["unlimited", "limited"])
+def test_a_unit_that_writes_over_the_shared_memory(fmu: Path, limits: Isolation, byte: int) -> None:
+    """Nothing of what stands there is believed: neither a signal, nor that memory was refused."""
+    error = failing(fmu, "overwrite", limits, amount=float(byte))
+    assert type(error) is UnitCrashed
+    assert (error.unit, error.phase, error.time) == ("sick", "doStep", pytest.approx(0.3))
+    assert error.cause == "wrote over the memory that it shares with the master in fmi2DoStep"
+    assert error.result is not None
+    assert len(error.result.time) == 31
+    assert not children()
+
+
 def test_a_leak_ends_at_the_limit(fmu: Path) -> None:
     error = failing(fmu, "leak")
     assert type(error) is UnitCrashed
