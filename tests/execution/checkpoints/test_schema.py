@@ -16,9 +16,8 @@ from interrupted import interrupt_scenario, write_scenario
 
 from cosimo.core.errors import CheckpointError
 from cosimo.execution.checkpoints import encode, read_checkpoint
-from cosimo.execution.checkpoints.schema import Form
 from cosimo.formats.results import read_result
-from cosimo.formats.resuming import resume
+from cosimo.formats.resuming import Form, resume
 
 WRONG: list[tuple[str, Any]] = [
     *(("step", value) for value in ("x", None, -5, 100.5, 10**30, 5000, True)),
