@@ -11,7 +11,7 @@ from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.export import SuggestedExperiment, export_unit
 from cosimo.formats.information import validate
 from cosimo.formats.loading import load
-from cosimo.formats.scaffolding import Proposals, name_units, propose, scaffold
+from cosimo.formats.writing import Proposals, name_units, propose, scaffold
 from cosimo.problems import CATALOGUE
 from cosimo.units import StateSpace
 from cosimo.units.fmi.fmu import Fmu

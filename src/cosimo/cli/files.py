@@ -14,7 +14,7 @@ from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from cosimo.formats.scaffolding import Scaffold
+    from cosimo.formats.writing import Scaffold
 
 FileName = Annotated[str, argument("FILE", SYSTEM)]
 
@@ -31,7 +31,7 @@ def new(
     Every proposed line says why. What is ambiguous is written as a comment to choose from.
     """
     from cosimo.formats.information import validate
-    from cosimo.formats.scaffolding import scaffold
+    from cosimo.formats.writing import scaffold
 
     if scenario.exists() and not force:
         raise ConfigurationError(f"'{scenario}' is there already; give another name, or --force to replace it.")

@@ -7,10 +7,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from cosimo.core.arguments import checked
-from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Repeat, Schedule
@@ -142,18 +141,13 @@ def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:
 # For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski2025, Sec. 2.2).
 
 
-class Predictor(Protocol):
-    """Predicts and learns; what it reports of itself is recorded."""
-
-    expert: int  # which of its ways to predict is in charge
-    error: float  # by how much the last prediction missed, relative to the size of the signals
-
-    def advance(self, x: Array, u: Array) -> Array:
-        """The samples one period ahead; x (n,) are those of now, u (p,) what is sent now."""
-
-
 class JointCoupling(Coupling):
-    """To add a coupling that learns, provide `predictor(joint, period)`: a fresh `Predictor` of the kernel's kind."""
+    """To add a coupling that learns, provide `predictor(joint, period)`: a fresh predictor of the kernel's kind.
+
+    Its `advance(x, u)` gives the samples one period ahead; x (n,) are those of now, u (p,) what is sent now. Recorded
+    are `expert`, which of its ways to predict is in charge, and `error`, by how much the last prediction missed,
+    relative to the size of the signals.
+    """
 
     history = 2
     degree = 1

@@ -282,29 +282,3 @@ class Unit(ABC):
     def initial_state(self) -> Array:
         """The state of a linear unit at the start."""
         return np.zeros(0)
-
-
-class ChangedUnit(Unit):
-    """A linear unit with other matrices, for the algebra: all else is that of `unit`; it is not run."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
-        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
-
-    @property
-    def discrete_inputs(self) -> tuple[str, ...]:
-        return self.unit.discrete_inputs
-
-    @property
-    def initial_state(self) -> Array:
-        return self.unit.initial_state
-
-    def instantiate(self, start_time: float = 0.0) -> Instance:
-        raise TypeError(f"a {type(self).__name__} unit is analysed, not run")
-
-    def feedthrough(self) -> BoolArray:
-        return self.unit.feedthrough()
-
-    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
-        return self.unit.conversion(output, taker.unit if isinstance(taker, ChangedUnit) else taker, variable)

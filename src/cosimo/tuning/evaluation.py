@@ -26,7 +26,7 @@ from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.system import Connection, Constant, System
-from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
+from cosimo.core.unit import Conversion, DiscreteModel, Instance, LinearModel, Unit
 from cosimo.tuning.goals import Goal, Trajectories, WorstOutputError, without_rest
 from cosimo.tuning.space import Resolved
 from cosimo.units import StateSpace
@@ -394,15 +394,29 @@ def tuning_problem(model: Model) -> TuningProblem:
     return TuningProblem(system, free, columns, model.horizon, left_out, model)
 
 
-class Pushed(ChangedUnit):
+class Pushed(Unit):
     """A linear unit that gets u + d: the number 1 joins its states, [x; 1]' = [A_d B_0 d; 0 1] [x; 1] + [B; 0] u.
 
     Every coupling of ours passes a constant on as it is, so that it may as well come after the coupling.
     """
 
     def __init__(self, unit: Unit, push: Array) -> None:
-        super().__init__(unit)
-        self.push = push
+        self.unit, self.push = unit, push
+        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
+        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
+
+    @property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        return self.unit.discrete_inputs
+
+    def instantiate(self, start_time: float = 0.0) -> Instance:
+        raise TypeError(f"a {type(self).__name__} unit is analysed, not run")
+
+    def feedthrough(self) -> BoolArray:
+        return self.unit.feedthrough()
+
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
+        return self.unit.conversion(output, taker.unit if isinstance(taker, Pushed) else taker, variable)
 
     @property
     def initial_state(self) -> Array:
