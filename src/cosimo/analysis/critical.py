@@ -14,7 +14,7 @@ import numpy as np
 from cosimo.algebra.batch import Batch
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stability import is_stable, moving_radius
+from cosimo.analysis.stability import is_stable, moving_radii
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
@@ -91,8 +91,7 @@ class EigenvalueSizes:
         maps = self._batch.again(steps).maps
         known = np.isfinite(maps).all(axis=(-2, -1))
         if self._rest.count:
-            pairs = zip(maps[known], steps[known].tolist(), strict=True)
-            sizes = np.array([[moving_radius(one, self._rest, h)] for one, h in pairs])
+            sizes = moving_radii(maps[known], self._rest, steps[known])[:, None]
         else:
             sizes = -np.sort(-np.abs(np.linalg.eigvals(maps[known])), axis=-1)
         found = np.full((len(steps), max(1, sizes.shape[-1])), np.nan)

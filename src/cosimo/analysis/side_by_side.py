@@ -256,6 +256,13 @@ def serve() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes at once
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        _answer_runs()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
+
+
+def _answer_runs() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:

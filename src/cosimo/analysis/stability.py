@@ -15,10 +15,12 @@ The exact system has no step; there, growth rates count above GROWTH · |λ|max.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cosimo.core.arrays import Array, ComplexArray
 
@@ -65,50 +67,70 @@ class Rest:
 
 def find_rest(A: Array) -> Rest:
     """The poles 0 of ẋ = A x, chains included."""
-    balanced = _balance(A)
-    largest = float(np.linalg.norm(balanced, 2)) if balanced.size else 0.0
-    moving, spread = _divide_out(balanced, AT_REST * largest, len(A))
-    return Rest(len(A) - len(moving), spread)
+    balanced = _balance(A[None])
+    largest = np.linalg.norm(balanced, 2, axis=(1, 2)) if balanced.size else np.zeros(1)
+    ((_, moving, spread),) = _divide_out(balanced, AT_REST * largest, len(A))
+    return Rest(len(A) - moving.shape[1], float(spread[0]))
 
 
 def moving_radius(Phi: Array, rest: Rest, step: float) -> float:
     """The largest |eigenvalue| of Φ (n, n) at the macro step, at most `rest.count` eigenvalues 1 left out."""
-    if rest.count:
-        balanced = _balance(Phi)
-        size = max(1.0, float(np.linalg.norm(balanced, 2)))
-        # A pole of the coupled system that is 0 only up to its spread σ leads to an eigenvalue 1 up to σ h.
-        moved = balanced - np.eye(len(Phi))
-        Phi = _divide_out(moved, EXACTLY * size + 10 * rest.spread * step, rest.count)[0]
-        Phi = Phi + np.eye(len(Phi))
-    return float(np.abs(np.linalg.eigvals(Phi)).max(initial=0.0))
+    return float(moving_radii(Phi[None], rest, np.array([step]))[0])
 
 
-def _balance(matrix: Array) -> Array:
-    """The same eigenvalues in units of measure in which rows and columns are alike in size: D⁻¹ M D.
+def moving_radii(maps: Array, rest: Rest, steps: Array) -> Array:
+    """`moving_radius` of many maps (N, n, n) at the macro steps (N,)."""
+    if not rest.count or not maps.size:
+        return _largest(maps)
+    balanced = _balance(maps)
+    size = np.maximum(1.0, np.linalg.norm(balanced, 2, axis=(1, 2)))
+    # A pole of the coupled system that is 0 only up to its spread σ leads to an eigenvalue 1 up to σ h.
+    tolerance = EXACTLY * size + 10 * rest.spread * steps
+    radii = np.empty(len(maps))
+    for places, left, _ in _divide_out(balanced - np.eye(maps.shape[1]), tolerance, rest.count):
+        radii[places] = _largest(left + np.eye(left.shape[1]))
+    return radii
+
+
+def _largest(maps: Array) -> Array:
+    return np.asarray(np.abs(np.linalg.eigvals(maps)).max(axis=1, initial=0.0))
+
+
+def _balance(matrices: Array) -> Array:
+    """The same eigenvalues of each of (N, n, n) in units of measure that make rows and columns alike in size: D⁻¹ M D.
 
     A few rounds only: what feeds others and is not fed would be scaled for ever.
     """
-    balanced = matrix.copy()
+    balanced, diagonal = matrices.copy(), np.arange(matrices.shape[1])
     for _ in range(ROUNDS):
         sizes = np.abs(balanced)
-        np.fill_diagonal(sizes, 0.0)
-        rows, columns = sizes.sum(axis=1), sizes.sum(axis=0)
+        sizes[:, diagonal, diagonal] = 0.0
+        rows, columns = sizes.sum(axis=2), sizes.sum(axis=1)
         both = (rows > 0) & (columns > 0)
         # The fourth root, as rows and columns change at once.
-        scale = np.divide(rows, columns, out=np.ones(len(rows)), where=both) ** 0.25
-        balanced = balanced / scale[:, None] * scale
+        scale = np.divide(rows, columns, out=np.ones_like(rows), where=both) ** 0.25
+        balanced = balanced / scale[:, :, None] * scale[:, None, :]
     return balanced
 
 
-def _divide_out(matrix: Array, tolerance: float, most: int) -> tuple[Array, float]:
-    """What is left without at most so many eigenvalues 0, and the largest singular value that counted as 0."""
-    spread = 0.0
-    while most > 0 and len(matrix):
-        sizes, rows = np.linalg.svd(matrix)[1:]
-        null = min(int((sizes <= tolerance).sum()), most)
-        if not null:
-            break
-        spread, most = max(spread, float(sizes[-null])), most - null
-        kept = rows[: len(matrix) - null]
-        matrix = kept @ matrix @ kept.T
-    return matrix, spread
+def _divide_out(matrices: Array, tolerance: Array, most: int) -> Iterator[tuple[npt.NDArray[np.intp], Array, Array]]:
+    """What is left of (N, n, n) without at most so many eigenvalues 0: places, matrices of one size, and spreads.
+
+    The spread is the largest singular value that counted as 0.
+    """
+    waiting = [(np.arange(len(matrices)), matrices, np.zeros(len(matrices)), most)]
+    while waiting:
+        places, matrices, spreads, most = waiting.pop()
+        if not most or not matrices.size:
+            yield places, matrices, spreads
+            continue
+        sizes, rows = np.linalg.svd(matrices)[1:]
+        null = np.minimum((sizes <= tolerance[places, None]).sum(axis=1), most)
+        for count in np.unique(null).tolist():
+            which = null == count
+            if not count:
+                yield places[which], matrices[which], spreads[which]
+                continue
+            kept = rows[which, : matrices.shape[1] - count]
+            left = kept @ matrices[which] @ kept.transpose(0, 2, 1)
+            waiting.append((places[which], left, np.maximum(spreads[which], sizes[which, -count]), most - count))
