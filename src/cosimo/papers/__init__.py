@@ -62,8 +62,17 @@ def printed_claim(item: str, published: str, computed: float, reason: str = "") 
     >>> printed_claim("ξ", "0.0033", 0.00334).verdict, printed_claim("ξ", "0.0033", 0.0034).verdict
     ('holds', 'does not hold')
     """
-    half = 0.5 * 10.0 ** -len(published.partition(".")[2])
-    return Claim(item, float(published), computed, tolerance=half * (1 + 1e-9), reason=reason)
+    return Claim(item, float(published), computed, tolerance=half_digit(published) * (1 + 1e-9), reason=reason)
+
+
+def half_digit(printed: str) -> float:
+    """Half of the last digit of a number as it is printed.
+
+    >>> half_digit("-7.05e-4"), half_digit("3.499")
+    (5e-07, 0.0005)
+    """
+    digits, _, power = printed.partition("e")
+    return float(f"5e{int(power or 0) - len(digits.partition('.')[2]) - 1}")
 
 
 def pole_claim(item: str, published: complex, computed: complex, rounding: complex, reason: str = "") -> Claim:

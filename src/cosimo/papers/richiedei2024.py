@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cosimo import masters
 from cosimo.core.arrays import Array
-from cosimo.papers import Claim, Picture, pole_claim
-from cosimo.papers.assignment import Assignment, assign
-from cosimo.papers.feedback import with_feedback
-from cosimo.papers.mechanics import Motion, cosimulated_motion, energy, exact_motion, monolithic_motion
+from cosimo.papers import Claim, Picture, half_digit, pole_claim, printed_claim
+from cosimo.papers.assignment import Assignment
+from cosimo.papers.mechanics import Motion, energy
 from cosimo.papers.mechanics_figures import SignalHistory, draw_energy, draw_primary_poles, draw_signal, end_of
 from cosimo.papers.stiffness import DynamicStiffness
+from cosimo.papers.tamellin2022 import Case, free_evolution, gains_claim
 from cosimo.problems.masses import motor_gearbox
 from cosimo.reporting.pictures import draw_panels
 
@@ -25,21 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-STEP, STOP = 1e-4, 0.5
-PRINTED = np.array(
-    [[-1.2e-8, -6.2e-6, -1.7e-6, -5.5e-4], [-2.9e-7, -0.055, -0.055, 3.499], [-7.05e-4, -2.2e-5, -0.045, -0.0014]]
-)
+GAINS = "-1.2e-8 -6.2e-6 -1.7e-6 -5.5e-4; -2.9e-7 -0.055 -0.055 3.499; -7.05e-4 -2.2e-5 -0.045 -0.0014"
 """d, f, g as printed (Sec. 3.3)."""
-HALF_DIGIT = np.array(
-    [[0.05e-8, 0.05e-6, 0.05e-6, 0.05e-4], [0.05e-7, 0.0005, 0.0005, 0.0005], [0.005e-4, 0.05e-5, 0.0005, 0.00005]]
-)
+MOTOR = Case("motor, gearbox and load, 0.1 ms", motor_gearbox, 1e-4, 0.5, GAINS)
 
 
 def claims() -> Iterator[Claim]:
     """Published against computed."""
-    stiffness = DynamicStiffness(motor_gearbox(), STEP)
-    assignment = assign(stiffness).require()
-    yield from _poles(stiffness)
+    assignment = MOTOR.assignment().require()
+    yield from _poles(assignment.stiffness)
     yield from _gains(assignment)
     yield from _printed(assignment)
     yield from _energies()
@@ -50,22 +42,8 @@ def motions(*, printed: bool = True) -> dict[str, Motion]:
 
     Compensated with the printed gains, or with the smallest ones, not rounded.
     """
-    system, steps = motor_gearbox(), round(STOP / STEP)
-    assignment = assign(DynamicStiffness(system, STEP)).require()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # The claims say that printed gains are rounded.
-        used = _with_printed_gains(assignment) if printed else assignment
-        feedback = with_feedback(used, masters.jacobi_early_read, check=False)
-    return {
-        "exact": exact_motion(system, STEP, steps),
-        "monolithic": monolithic_motion(system, STEP, steps),
-        "without compensation": cosimulated_motion(system, masters.jacobi_early_read(system, STEP), steps),
-        "with compensation": cosimulated_motion(*feedback, steps),
-    }
-
-
-def _with_printed_gains(assignment: Assignment) -> Assignment:
-    return replace(assignment, gains=(PRINTED[:, :2], PRINTED[:, 2:]))
+    exact, found = free_evolution(MOTOR if printed else replace(MOTOR, gains=""))
+    return {"exact": exact, **found}
 
 
 def _poles(stiffness: DynamicStiffness) -> Iterator[Claim]:
@@ -101,29 +79,17 @@ def _cosimulated_shapes(stiffness: DynamicStiffness) -> Iterator[Claim]:
 
 
 def _gains(assignment: Assignment) -> Iterator[Claim]:
-    computed: Array = np.hstack(assignment.gains)
-    names = ("x_M", "x_L*", "x_M*", "x_L")
-    for row, gain in enumerate("dfg"):
-        for column, signal in enumerate(names):
-            yield Claim(
-                f"Sec. 3.3: {gain}{column + 1} ({signal})",
-                float(PRINTED[row, column]),
-                float(computed[row, column]),
-                tolerance=float(HALF_DIGIT[row, column]) * (1 + 1e-9),
-                reason="minimum-norm solution of Eq. 16",
-            )
+    names, why = ("x_M", "x_L*", "x_M*", "x_L"), "minimum-norm solution of Eq. 16"
+    for gain, printed, computed in zip("dfg", GAINS.split(";"), np.hstack(assignment.gains).tolist(), strict=True):
+        for number, (signal, text, value) in enumerate(zip(names, printed.split(), computed, strict=True), 1):
+            yield printed_claim(f"Sec. 3.3: {gain}{number} ({signal})", text, value, why)
 
 
 def _printed(assignment: Assignment) -> Iterator[Claim]:
-    k, half = (np.concatenate([part[:, :2].ravel(), part[:, 2:].ravel()]) for part in (PRINTED, HALF_DIGIT))
-    ratio = float((np.abs(assignment.L @ k - assignment.n) / (np.abs(assignment.L) @ half)).max())
-    yield Claim(
-        "Sec. 3.3: the printed gains solve L k = n",
-        "within their rounding",
-        f"residual {ratio:.2f} of what rounding can leave",
-        holds=ratio <= 1.0,
-    )
-    slow = _with_printed_gains(assignment).primary_poles()[0]
+    half = np.array([[half_digit(text) for text in row.split()] for row in GAINS.split(";")])
+    parts = np.concatenate([half[:, :2].ravel(), half[:, 2:].ravel()])
+    yield gains_claim("", MOTOR, assignment, parts)
+    slow = MOTOR.printed(assignment).primary_poles()[0]
     yield Claim(
         "Sec. 3.3: with the printed gains the poles match those of the monolithic system",
         "match",
@@ -162,8 +128,7 @@ MAGNIFIED = 0.05
 
 def pictures() -> Iterator[Picture]:
     """All figures: poles, speeds and energy of motor, gearbox and load."""
-    title, system = "motor, gearbox and load, 0.1 ms", motor_gearbox()
-    assignment = assign(DynamicStiffness(system, STEP)).require()
+    title, system, assignment = MOTOR.name, motor_gearbox(), MOTOR.assignment().require()
     poles = draw_panels({title: partial(draw_primary_poles, assignment=assignment)}, size=(7.2, 4.8), columns=3)
     yield Picture("fig-03-dominant-poles", poles)
     found = {name: motion for name, motion in motions().items() if name != "exact"}
