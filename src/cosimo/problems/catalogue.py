@@ -103,35 +103,17 @@ def find(name: str) -> Problem:
     return CATALOGUE[name]
 
 
-# ---- checks of parameters --------------------------------------------------------------------------------------------
+def require(
+    problem: str, values: Mapping[str, object], *, positive: str = "", not_negative: str = "", finite: str = ""
+) -> None:
+    """Refuse parameters that are no finite numbers of the kind that is asked for, by name.
 
-
-def require_positive(problem: str, **values: float) -> None:
-    """Refuse parameters that are not positive finite numbers, by name.
-
-    >>> require_positive("pendula", mass=1.0)
+    >>> require("pendula", {"mass": 1.0, "g": -9.81}, positive="mass", finite="g")
     """
-    _require(problem, values, zero=False)
-
-
-def require_not_negative(problem: str, **values: float) -> None:
-    """Refuse parameters that are negative or not finite, by name."""
-    _require(problem, values, zero=True)
-
-
-def require_finite(problem: str, **values: float) -> None:
-    """Refuse parameters that are not finite numbers, by name."""
-    for name, value in values.items():
-        if not _number(value):
-            raise ConfigurationError(f"parameter {name} of problem '{problem}' must be a finite number, not {value!r}.")
-
-
-def _require(problem: str, values: dict[str, float], *, zero: bool) -> None:
-    for name, value in values.items():
-        if not _number(value) or value < 0 or (value == 0 and not zero):
-            kind = "a finite number, 0 or more" if zero else "a positive finite number"
-            raise ConfigurationError(f"parameter {name} of problem '{problem}' must be {kind}, not {value!r}.")
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    for least, names in ((math.ulp(0.0), positive), (0.0, not_negative), (-math.inf, finite)):
+        for name in names.split():
+            value = values[name]
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not (number and value >= least):  # type: ignore[operator]
+                kind = f"a {'positive ' if least > 0 else ''}finite number{', 0 or more' if least == 0 else ''}"
+                raise ConfigurationError(f"parameter {name} of problem '{problem}' must be {kind}, not {value!r}.")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Source, System, Table
-from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.monolithic import run_monolithic
 from cosimo.units.python import PythonUnit
@@ -53,17 +53,8 @@ class Cylinder:
     valve: float = 5e-4
 
     def __post_init__(self) -> None:
-        require_positive(
-            "manipulator",
-            area=self.area,
-            stroke=self.stroke,
-            discharge=self.discharge,
-            density=self.density,
-            a=self.a,
-            valve=self.valve,
-        )
-        require_not_negative("manipulator", friction=self.friction, tank=self.tank)
-        require_finite("manipulator", b=self.b, pump=self.pump)
+        positive = "area stroke discharge density a valve"
+        require("manipulator", vars(self), positive=positive, not_negative="friction tank", finite="b pump")
         if not self.pump > self.tank:
             raise ConfigurationError(
                 f"the pump pressure of the manipulator ({self.pump:g} Pa) must exceed the tank's ({self.tank:g} Pa)."
@@ -179,8 +170,7 @@ class Linkage:
     g: float = 9.81
 
     def __post_init__(self) -> None:
-        require_positive("manipulator", l1=self.l1, l2=self.l2, m=self.m, m_q=self.m_q, m_r=self.m_r)
-        require_finite("manipulator", angle1=self.angle1, angle2=self.angle2, g=self.g)
+        require("manipulator", vars(self), positive="l1 l2 m m_q m_r", finite="angle1 angle2 g")
         if not self.lever(self.angle1):
             raise ConfigurationError(
                 f"at angle1 = {self.angle1:g} the cylinder of the manipulator has no lever; choose another angle."
@@ -306,7 +296,7 @@ class Manipulator:
     name: str = "manipulator"
 
     def __post_init__(self) -> None:
-        require_positive(self.name, micro_step=self.micro_step)
+        require(self.name, vars(self), positive="micro_step")
         if self.control is not None and not callable(self.control):
             raise ConfigurationError(
                 f"the control of problem '{self.name}' is a function of time, not {self.control!r}."

@@ -11,7 +11,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, Source, System
-from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require
 from cosimo.units import Exact, Integrator, Mechanical, StateSpace
 
 
@@ -277,9 +277,7 @@ def quarter_truck(
     Masses in kg, stiffnesses in N/m, damping in N s/m; the road is a step of height `road` in m at t = 0, or `profile`
     over time. Both units start at rest at height 0 and solve their equations exactly unless `integrator` is given.
     """
-    require_positive("quarter-truck", ms=ms, mu=mu)
-    require_not_negative("quarter-truck", ks=ks, cs=cs, kt=kt)
-    require_finite("quarter-truck", road=road)
+    require("quarter-truck", locals(), positive="ms mu", not_negative="ks cs kt", finite="road")
     how: Any = {"integrator": integrator or Exact(), "micro_steps": micro_steps}
     names, outputs = ["wheel_position", "wheel_velocity"], ["force", "position", "velocity"]
     chassis = mass_with_spring(ms, 0.0, 0.0, (ks, cs), inputs=names, outputs=outputs, **how)

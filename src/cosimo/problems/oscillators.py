@@ -22,7 +22,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
-from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require
 from cosimo.problems.masses import FORCE_AND_MOTION, mass_with_spring, moving_mass
 from cosimo.problems.monolithic import run_monolithic
 from cosimo.units.python import PythonUnit
@@ -42,9 +42,7 @@ class Oscillator:
     name: str = "oscillator-linear"
 
     def __post_init__(self) -> None:
-        require_positive(self.name, m1=self.m1, m2=self.m2, power=self.power)
-        require_not_negative(self.name, k1=self.k1, k2=self.k2, kc=self.kc)
-        require_finite(self.name, speed=self.speed)
+        require(self.name, vars(self), positive="m1 m2 power", not_negative="k1 k2 kc", finite="speed")
         if self.power > 1:
             raise ConfigurationError(
                 f"parameter power of problem '{self.name}' is at most 1 (a linear spring), not {self.power!r}."

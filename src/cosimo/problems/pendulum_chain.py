@@ -23,7 +23,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.monolithic import run_monolithic
 from cosimo.units.python import PythonUnit
@@ -50,9 +50,7 @@ class Pendula:
             raise ConfigurationError(
                 f"parameter links of problem '{self.name}' must be a whole number from 1 to 1000, not {self.links!r}."
             )
-        require_positive(self.name, l1=self.l1, m1=self.m1, length=self.length, mass=self.mass)
-        require_not_negative(self.name, kc=self.kc)
-        require_finite(self.name, g=self.g)
+        require(self.name, vars(self), positive="l1 m1 length mass", not_negative="kc", finite="g")
 
     def system(self) -> System:
         """Units `single` (outputs fx, fy, x, y, vx, vy, energy) and `chain` (outputs x, y, vx, vy, energy)."""

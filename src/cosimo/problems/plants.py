@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cosimo.core.system import System
-from cosimo.problems.catalogue import require_finite, require_not_negative, require_positive
+from cosimo.problems.catalogue import require
 from cosimo.units import Exact, ForwardEuler, Integrator, RungeKutta4, StateSpace
 
 
@@ -38,9 +38,8 @@ def dc_motor(
     `reference` is the set point ω_ref in rad/s, `load` the torque in N m; both are constant. Both units make
     `micro_steps` steps of RK4 per macro step unless `integrator` says otherwise.
     """
-    require_positive("dc-motor", resistance=resistance, inductance=inductance, constant=constant, inertia=inertia)
-    require_not_negative("dc-motor", friction=friction, kp=kp, ki=ki)
-    require_finite("dc-motor", reference=reference, load=load)
+    positive = "resistance inductance constant inertia"
+    require("dc-motor", locals(), positive=positive, not_negative="friction kp ki", finite="reference load")
     how: Any = {"integrator": integrator or RungeKutta4(), "micro_steps": micro_steps}
     A = [[-resistance / inductance, -constant / inductance], [constant / inertia, -friction / inertia]]
     B, C = [[1 / inductance, 0.0], [0.0, -1 / inertia]], [[0.0, 1.0], [1.0, 0.0]]
@@ -73,9 +72,7 @@ def tank(
 
     `area` a in m², `outflow` c in m^2.5/s, operating `level` h0 in m, kp in m²/s, ki in m²/s², `reference` in m.
     """
-    require_positive("tank", area=area, outflow=outflow, level=level)
-    require_not_negative("tank", kp=kp, ki=ki)
-    require_finite("tank", reference=reference)
+    require("tank", locals(), positive="area outflow level", not_negative="kp ki", finite="reference")
     how: Any = {"integrator": integrator or Exact(), "micro_steps": micro_steps}
     rate = -outflow / (2 * math.sqrt(level) * area)
     vessel = StateSpace(rate, 1 / area, 1.0, inputs=["inflow"], outputs=["level"], **how)
@@ -111,9 +108,7 @@ def thermal_pair(
 
     Both units make `micro_steps` forward Euler steps per macro step unless `integrator` says otherwise.
     """
-    require_positive("thermal-pair", c1=c1, c2=c2)
-    require_not_negative("thermal-pair", contact=contact, g1=g1, g2=g2)
-    require_finite("thermal-pair", power=power, warm=warm)
+    require("thermal-pair", locals(), positive="c1 c2", not_negative="contact g1 g2", finite="power warm")
     how: Any = {"integrator": integrator or ForwardEuler(), "micro_steps": micro_steps}
     device = StateSpace(-g1 / c1, [[-1 / c1, 1 / c1]], 1.0, inputs=["flow", "power"], outputs=["temperature"], **how)
     A, B, C, D = -(contact + g2) / c2, contact / c2, [[-contact], [1.0]], [[contact], [0.0]]
