@@ -11,7 +11,8 @@ import typer
 from cosimo.cli.application import app
 from cosimo.cli.console_output import say, warn
 from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option
-from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.storage import writing
 
 if TYPE_CHECKING:
     from cosimo.formats.writing import Scaffold
@@ -36,7 +37,8 @@ def new(
     if scenario.exists() and not force:
         raise ConfigurationError(f"'{scenario}' is there already; give another name, or --force to replace it.")
     made = scaffold(scenario, fmus)
-    _write(scenario, made.text)
+    with writing(scenario, "choose a folder that exists and can be written to", what="the scenario"):
+        scenario.write_text(made.text, encoding="utf-8")
     problems = [str(problem) for problem in validate(scenario)]
     if json_:
         say(_fields(scenario, made, problems))
@@ -45,16 +47,6 @@ def new(
     for problem in problems:
         warn(problem)
     say(f"next: look through {scenario}, then: cosimo analyse {shlex.quote(str(scenario))}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(
-            f"cannot write '{path}': {reason}; choose a folder that exists and can be written to."
-        ) from None
 
 
 def _lines(path: Path, made: Scaffold) -> list[str]:

@@ -23,8 +23,9 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, Table, table_lines
-from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.result import Result, decimate
+from cosimo.core.storage import writing
 from cosimo.execution.recording import choose
 from cosimo.reporting.terminal import colourful, paint
 
@@ -139,10 +140,8 @@ def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
     for curve in curves:
         x, y = curve.thinned(POINTS)
         figure.add_scatter(x=x, y=y, name=curve.name, mode="lines")
-    try:
+    with writing(path, "choose another file", what="the figure"):
         figure.write_html(path, include_plotlyjs=True)
-    except OSError as error:
-        raise OutputError(f"cannot write '{path}': {error.strerror or error}; choose another file.") from None
     return path
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cosimo.core.arguments import checked
-from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import amount, digits, minus, percent, step_text
 from cosimo.core.result import TARGET, Result
+from cosimo.core.storage import writing
 from cosimo.reporting.report.contents import Contents, Run, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
 from cosimo.reporting.report.sections import PageSection, sections
@@ -58,10 +59,8 @@ class Report:
     def write(self, path: str | Path) -> Path:
         """Write the page to a file."""
         path = Path(path)
-        try:
+        with writing(path, "choose another file", what="the report"):
             path.write_text(self.html(), encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"cannot write the report to '{path}': {error.strerror}; choose another file.") from None
         return path
 
 
