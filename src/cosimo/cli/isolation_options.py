@@ -80,10 +80,7 @@ class IsolationOptions(OptionGroup):
         )
 
 
-_CHOSEN: ContextVar[tuple[IsolationOptions, Path | None]] = ContextVar(
-    "isolation",
-    default=(IsolationOptions(), None),
-)
+_CHOSEN: ContextVar[tuple[IsolationOptions, Path | None]] = ContextVar("isolation", default=(IsolationOptions(), None))
 """The options of the verb that runs, and its output file, beside which units that fail leave their logs."""
 
 

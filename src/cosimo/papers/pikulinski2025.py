@@ -33,11 +33,7 @@ SIMULATED = 0.01
 """Relative tolerance of printed numbers that come from a run whose model the paper leaves open in details."""
 DISTURBED = 5
 """Runs by which a statement about predictions after a jump is judged."""
-KINEMATIC = {
-    "one": (("x2", "v2"),),
-    "single": (("x2", "vx2"), ("y2", "vy2")),
-    "hydraulics": (("s", "v"),),
-}
+KINEMATIC = {"one": (("x2", "v2"),), "single": (("x2", "vx2"), ("y2", "vy2")), "hydraulics": (("s", "v"),)}
 """Positions and velocities among the predicted inputs, by unit."""
 
 

@@ -87,10 +87,7 @@ class Cylinder:
         flow1 = into * _root(self.pump - p1) - over * _root(p1 - self.tank)
         flow2 = over * _root(self.pump - p2) - into * _root(p2 - self.tank)
         l1, l2 = 0.5 * self.stroke - out, 0.5 * self.stroke + out
-        return (
-            self._bulk(p1) / l1 * (flow1 / self.area + rate),
-            self._bulk(p2) / l2 * (flow2 / self.area - rate),
-        )
+        return (self._bulk(p1) / l1 * (flow1 / self.area + rate), self._bulk(p2) / l2 * (flow2 / self.area - rate))
 
     def _bulk(self, pressure: float) -> float:
         """β, Eq. 34."""

@@ -106,13 +106,7 @@ NONLINEAR = Oscillator(power=0.5, name="oscillator-nonlinear")
 
 
 def oscillator_linear(
-    *,
-    m1: float = 1.0,
-    m2: float = 1.0,
-    k1: float = 10.0,
-    k2: float = 1000.0,
-    kc: float = 100.0,
-    speed: float = 100.0,
+    *, m1: float = 1.0, m2: float = 1.0, k1: float = 10.0, k2: float = 1000.0, kc: float = 100.0, speed: float = 100.0
 ) -> System:
     """The oscillator with linear springs: both units are linear, so that it can be analysed and exported."""
     return Oscillator(m1, m2, k1, k2, kc, speed).system()

@@ -148,9 +148,7 @@ def study_document(outcome: Outcome, output_file: str | None, verdict: Verdict |
         Figure("output_file", "", output_file),
         Figure("measures", "", {n: None if spread is None else asdict(spread) for n, spread in spreads.items()}),
         Figure(
-            "failures",
-            "",
-            [{"run": r, "status": s, "message": m, "point": outcome.point(r)} for r, s, m in failed],
+            "failures", "", [{"run": r, "status": s, "message": m, "point": outcome.point(r)} for r, s, m in failed]
         ),
         Figure("notes", "", list(outcome.notes)),
         *(Figure("", "note", None, note) for note in outcome.notes),
