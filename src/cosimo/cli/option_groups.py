@@ -46,8 +46,7 @@ Settings = Annotated[Texts, many("NAME=VALUE of a problem parameter.", "--set")]
 TargetError = Annotated[
     float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
 ]
-StartTime = Annotated[float | None, option("In seconds.")]
-StopTime = Annotated[float | None, option("In seconds.")]
+Seconds = Annotated[float | None, option("In seconds.")]
 
 
 @dataclass(frozen=True)

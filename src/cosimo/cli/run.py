@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 from cosimo.cli.application import app
 from cosimo.cli.console_output import detail, hint, say, warn
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
-from cosimo.cli.option_groups import Json, OptionGroup, StartTime, StopTime, SystemName, Texts, argument, many, option
+from cosimo.cli.option_groups import Json, OptionGroup, Seconds, SystemName, Texts, argument, many, option
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
@@ -95,8 +95,8 @@ def run(
     recording: Recording,
     choice: RunChoice,
     isolation: IsolationOptions,
-    start_time: StartTime = None,
-    stop_time: StopTime = None,
+    start_time: Seconds = None,
+    stop_time: Seconds = None,
     power_pair: Annotated[Texts, many("UNIT.INPUT,UNIT.OUTPUT whose product is a power.")] = None,
     check: Annotated[bool, option("Assess the coupling first; refuse one that cannot be trusted.")] = False,
     anyway: Annotated[bool, option("check: run it all the same.")] = False,

@@ -12,9 +12,8 @@ from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import (
     Json,
     OptionGroup,
+    Seconds,
     Settings,
-    StartTime,
-    StopTime,
     SystemName,
     TargetError,
     Texts,
@@ -57,7 +56,7 @@ def compare(
     couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
     masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
     step_size: Annotated[float | None, option("Macro step in seconds.")] = None,
-    stop_time: StopTime = None,
+    stop_time: Seconds = None,
     reference: Annotated[
         str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
     ] = "auto",
@@ -138,8 +137,8 @@ def sweep(
     reference: Annotated[
         str, option("For error: exact, fine, monolithic, auto, or a result file to compare with.")
     ] = "auto",
-    start_time: StartTime = None,
-    stop_time: StopTime = None,
+    start_time: Seconds = None,
+    stop_time: Seconds = None,
     stop_on_divergence: Annotated[bool, option("End runs that become unstable.")] = False,
     workers: Annotated[
         int | None, option("Local processes; default: one per processor where it pays; 1: this one.")

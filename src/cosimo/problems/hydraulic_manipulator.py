@@ -98,10 +98,11 @@ def _root(value: float) -> float:
     return math.sqrt(value) if value > 0 else 0.0
 
 
-class _Hydraulics:
-    """What both units share: the pressures, and forward Euler under the inputs s and v and the control κ(t)."""
+class PressureHydraulics:
+    """The pressures by forward Euler under the inputs s and v and the control κ(t); returns them only."""
 
-    inputs = ("s", "v")
+    inputs: tuple[str, ...] = ("s", "v")
+    outputs: tuple[str, ...] = ("p1", "p2")
     s: float
     v: float
 
@@ -124,20 +125,14 @@ class _Hydraulics:
         self.p1, self.p2 = state
 
 
-class ForceHydraulics(_Hydraulics):
-    """Returns the force, which depends at once on v through the friction."""
+class ForceHydraulics(PressureHydraulics):
+    """Returns the force as well, which depends at once on v through the friction."""
 
     outputs = ("f", "p1", "p2")
 
     @property
     def f(self) -> float:
         return self.cylinder.force(self.p1, self.p2, self.v)
-
-
-class PressureHydraulics(_Hydraulics):
-    """Returns the pressures only."""
-
-    outputs = ("p1", "p2")
 
 
 # ---- the two links and the units that move them ----------------------------------------------------------------------
@@ -193,10 +188,12 @@ class Linkage:
         return weight * math.cos(self.angle1) / self.lever(self.angle1)
 
 
-class _Mechanics:
-    """What both units share: state θ1, θ2, θ̇1, θ̇2, and velocity-first symplectic Euler under a given force."""
+class ForceLinkage:
+    """State θ1, θ2, θ̇1, θ̇2 by velocity-first symplectic Euler under the force f, held over the step."""
 
-    outputs = ("s", "v")
+    inputs: tuple[str, ...] = ("f",)
+    outputs: tuple[str, ...] = ("s", "v")
+    f: float
 
     def __init__(self, linkage: Linkage) -> None:
         self.linkage = linkage
@@ -206,6 +203,9 @@ class _Mechanics:
         self._m12 = linkage.l1 * linkage.l2 * linkage.m_r
         self._m22 = linkage.l2 * linkage.l2 * linkage.m_r
         self.restore((linkage.angle1, linkage.angle2, 0.0, 0.0))
+
+    def step(self, time: float, duration: float) -> None:
+        self.advance(self.f, duration)
 
     def advance(self, force: float, duration: float) -> None:
         """θ̇ first, then θ with the new θ̇."""
@@ -229,18 +229,7 @@ class _Mechanics:
         self.s, self.v = self.linkage.reach(state[0]), self._lever * state[2]
 
 
-class ForceLinkage(_Mechanics):
-    """Is given the force."""
-
-    inputs = ("f",)
-    f: float
-
-    def step(self, time: float, duration: float) -> None:
-        """Under the force held over the step."""
-        self.advance(self.f, duration)
-
-
-class PressureLinkage(_Mechanics):
+class PressureLinkage(ForceLinkage):
     """Is given the pressures, and forms the force from its own rate (Eq. 29)."""
 
     inputs = ("p1", "p2")
