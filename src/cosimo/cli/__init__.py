@@ -1,6 +1,6 @@
 """The command line: arguments in, objects out. Everything heavy is imported inside the verbs."""
 
-from cosimo.cli import analyse, files, papers, plot, report, run, studies, tune  # noqa: F401  each adds its verbs
+from cosimo.cli import analyse, files, papers, report, run, studies, tune  # noqa: F401  each adds its verbs
 from cosimo.cli.application import app, main
 
 __all__ = ["app", "main"]
