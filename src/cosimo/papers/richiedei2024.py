@@ -42,8 +42,7 @@ def motions(*, printed: bool = True) -> dict[str, Motion]:
 
     Compensated with the printed gains, or with the smallest ones, not rounded.
     """
-    exact, found = free_evolution(MOTOR if printed else replace(MOTOR, gains=""))
-    return {"exact": exact, **found}
+    return free_evolution(MOTOR if printed else replace(MOTOR, gains=""))
 
 
 def _poles(stiffness: DynamicStiffness) -> Iterator[Claim]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,24 +51,18 @@ def pictures(*, count: int = COUNT) -> Iterator[Picture]:
     yield Picture("fig-07-eigenloci", primary_poles("undamped 1 ms"))
     yield Picture("fig-08-latent-roots-compensated", latent_roots(compensated=True))
     yield Picture("fig-09-primary-poles-damped", primary_poles("damped 1 ms", "damped 4 ms"))
-    free = {key: motions(CASES[key], free_evolution) for key in CASES}
+    free = {key: free_evolution(case) for key, case in CASES.items()}
     yield Picture("fig-11-free-undamped", histories("undamped 1 ms", free["undamped 1 ms"]))
     yield Picture("fig-12-energy-undamped", energies({"undamped 1 ms": free["undamped 1 ms"]}))
     yield Picture("fig-14-free-damped-1ms", histories("damped 1 ms", free["damped 1 ms"]))
     yield Picture("fig-15-energy-damped", energies({key: free[key] for key in ("damped 1 ms", "damped 4 ms")}))
     yield Picture("fig-16-free-damped-4ms", histories("damped 4 ms", free["damped 4 ms"]))
-    yield Picture("fig-17-energy-chirp", energies({key: motions(CASES[key], forced_response) for key in TWO_MASS}))
+    yield Picture("fig-17-energy-chirp", energies({key: forced_response(CASES[key]) for key in TWO_MASS}))
     yield Picture("fig-18-random-systems", random_systems(random_study(count=count)))
     yield Picture("fig-20-primary-poles-four-mass", primary_poles("four-mass"))
     yield Picture("fig-21-energy-four-mass", energies({"four-mass": free["four-mass"]}))
     yield Picture("fig-22-free-four-mass", histories("four-mass", free["four-mass"]))
     yield Picture("beyond-discrete-design", discrete_design({key: CASES[key] for key in TWO_MASS}))
-
-
-def motions(case: Case, scenario: Callable[[Case], tuple[Motion, Motions]]) -> Motions:
-    """All motions, the exact one among them."""
-    exact, others = scenario(case)
-    return {"exact": exact, **others}
 
 
 def primary_poles(*keys: str, compensated: bool = True) -> Figure:
@@ -208,14 +202,15 @@ def discrete_design(cases: Mapping[str, Case]) -> Figure:
     """Upper row: how far x₂ is from the monolithic run; lower row: from the exact motion. One column per case."""
     found, axes = panels(2, len(cases), size=(4.0 * len(cases), 6.4), sharex=True, sharey=True)
     for column, case in enumerate(cases.values()):
-        exact, runs = designed_motions(case)
-        for row, (reference, name, kinds) in enumerate(
-            ((runs["monolithic"], "monolithic run", FROM_MONOLITHIC), (exact, "exact motion", FROM_EXACT))
-        ):
+        runs = designed_motions(case)
+        rows = (("monolithic", "monolithic run", FROM_MONOLITHIC), ("exact", "exact motion", FROM_EXACT))
+        for row, (reference, name, kinds) in enumerate(rows):
             number = row * len(cases) + column
             axis = axes[number]
             for kind in kinds:
-                axis.plot(*error_over_time(runs[kind], reference), label=LABELS_HERE.get(kind, kind), **LINES[kind])
+                axis.plot(
+                    *error_over_time(runs[kind], runs[reference]), label=LABELS_HERE.get(kind, kind), **LINES[kind]
+                )
             axis.set_title(letter(number, f"two-mass {case.name}"))
             axis.set(yscale="log", xlim=(0.0, case.stop))
             if column == 0:
@@ -226,9 +221,9 @@ def discrete_design(cases: Mapping[str, Case]) -> Figure:
     return found
 
 
-def designed_motions(case: Case) -> tuple[Motion, dict[str, Motion]]:
-    """The exact motion, and the others with both targets of the discrete design among them."""
-    exact, runs = free_evolution(case)
+def designed_motions(case: Case) -> Motions:
+    """All motions, with those by both targets of the discrete design."""
+    runs = free_evolution(case)
     system, steps = case.build(), round(case.stop / case.step)
     plain = masters.jacobi_early_read(system, case.step)
     for name, design in (
@@ -236,7 +231,7 @@ def designed_motions(case: Case) -> tuple[Motion, dict[str, Motion]]:
         (DISCRETE_EXACT, compensate(system, plain, target="exact")),
     ):
         runs[name] = cosimulated_motion(system, design.master, steps)
-    return exact, runs
+    return runs
 
 
 def error_over_time(motion: Motion, reference: Motion) -> tuple[Array, Array]:
