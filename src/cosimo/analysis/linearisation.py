@@ -21,7 +21,7 @@ import numpy as np
 
 from cosimo.algebra.product import CoupledModel, coupled_model
 from cosimo.analysis.identification import Identified, Means, OperatingPoint, identify, means_offered
-from cosimo.analysis.identification.input_output_models import reduced
+from cosimo.analysis.identification.fitted_models import reduced
 from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
 from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.core.arrays import Array

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from cosimo.analysis.identification.excitation import LONG, SHORT, Manner, Pulses, relative
-from cosimo.analysis.identification.input_output_models import (
+from cosimo.analysis.identification.fitted_models import (
     FIRST,
     FIRST_AGAIN,
     LOCAL,
@@ -19,12 +19,13 @@ from cosimo.analysis.identification.input_output_models import (
     FreeMotion,
     excitation,
     free_motion,
+    from_states,
+    linearise,
     realise,
     realise_locally,
     with_powers,
 )
 from cosimo.analysis.identification.models import EPS, Identified, Means, Realisation, continuous_model
-from cosimo.analysis.identification.state_models import from_states, linearise
 from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint, Rig, TrialFailed, state_access
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
