@@ -9,7 +9,8 @@ that of linear units. A model that failed a check is used for nothing: then only
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -147,9 +148,14 @@ class Model:
         )
         self._departures: dict[str, float] = {}
         self._look()
-        self.horizon = horizon if horizon is not None else self._default_horizon()
+        if horizon is None:
+            # A model that failed its checks says nothing, not even how long to look.
+            believed = self.base is not None and all(unit.valid for unit in self.units)
+            horizon = default_horizon(self.poles) if believed else STEPS * self.step
+        self.horizon = horizon
         if not self.failure and not self.known:
-            self._lead()
+            with self._failing("the motion of the coupled system cannot be predicted"):
+                self._departures = departures(system, self.local, start=start, horizon=horizon)
         self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget, progress=asked.progress)
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
@@ -194,25 +200,17 @@ class Model:
         if failed:
             self.failure = f"{', '.join(failed)} could not be identified"
             return
+        with self._failing("the coupled system cannot be analysed"):
+            self.base = find_base(self.linearisation, self.step)
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """What fails meanwhile leaves no linear picture."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                self.base = find_base(self.linearisation, self.step)
+                yield
         except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
-            self.failure = f"the coupled system cannot be analysed: {error}"
-
-    def _default_horizon(self) -> float:
-        # A model that failed its checks says nothing, not even how long to look.
-        if self.base is None or not all(unit.valid for unit in self.units):
-            return STEPS * self.step
-        return default_horizon(self.poles)
-
-    def _lead(self) -> None:
-        """Lead every unit through the motion that the linear picture predicts."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._departures = departures(self.system, self.local, start=self.start, horizon=self.horizon)
-        except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
-            self.failure = f"the motion of the coupled system cannot be predicted: {error}"
+            self.failure = f"{what}: {error}"
 
     # ---- what is known -------------------------------------------------------------------------------------------
 
@@ -410,7 +408,9 @@ class Model:
         base = self.local.step
         step = base / 2.0 ** max(0, math.ceil(math.log2(base / (COARSER * master.step))))
         for _ in range(HALVINGS + 1):
-            finer = self._try(step)
+            finer = None
+            with suppress(CosimoError):
+                finer = self.linearisation.at(step)
             if finer is not None and finer.continuous:
                 levels.append(flow(finer))
                 if len(levels) > 1 and _settled(levels, rows):
@@ -421,12 +421,6 @@ class Model:
         if not levels:
             raise ConfigurationError("the units have no continuous model at any step tried; give another step.")
         return sized(levels[-1])
-
-    def _try(self, step: float) -> LocalSystem | None:
-        try:
-            return self.linearisation.at(step)
-        except CosimoError:
-            return None
 
 
 def _silent(found: Identified) -> bool:
