@@ -77,6 +77,9 @@ class Backend:
         if a.shape[2] == 1:
             product = a[:, :, 0] @ b.reshape(b.shape[0], -1)
             return product.reshape(a.shape[0], b.shape[1], b.shape[2])
+        return self._products(a, b)
+
+    def _products(self, a: Stack, b: Stack) -> Stack:
         if b.shape[2] == 1:
             return np.einsum("isn,sk->ikn", a, b[:, :, 0])
         return np.einsum("isn,skn->ikn", a, b)
@@ -155,10 +158,7 @@ class _Device(Backend):
     squares_from = 0
     impatient = False
 
-    def multiply(self, a: Stack, b: Stack) -> Stack:
-        if a.shape[2] == 1:
-            product = a[:, :, 0] @ b.reshape(b.shape[0], -1)
-            return product.reshape(a.shape[0], b.shape[1], b.shape[2])
+    def _products(self, a: Stack, b: Stack) -> Stack:
         product = a[:, 0, None, :] * b[None, 0, :, :]
         for s in range(1, a.shape[1]):
             product = self._add_product(product, a[:, s, None, :], b[None, s, :, :])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -82,19 +83,11 @@ def _row_norms(rows: Array) -> Array:
 
 def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
     A, h = linear.coupled.A, linear.master.step
-    if not isinstance(A, np.ndarray):
-        import scipy.sparse as sp
-        import scipy.sparse.linalg as spl
+    if isinstance(A, np.ndarray):
+        return partial(np.matmul, linear.coupled.flow(h))
+    from scipy.sparse.linalg import expm_multiply
 
-        operator = sp.csc_array(A * h)
-
-        def multiply(x: Array) -> Array:
-            moved: Array = spl.expm_multiply(operator, x)
-            return moved
-
-        return multiply
-    flow = linear.coupled.flow(h)
-    return lambda x: flow @ x
+    return partial(expm_multiply, (A * h).tocsc())
 
 
 def convergence_order(system: System, master: Master, *, horizon: float) -> float:

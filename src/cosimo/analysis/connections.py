@@ -43,18 +43,15 @@ class Delayed(Coupling):
 
     @property
     def history(self) -> int:  # type: ignore[override]
-        """One sample more."""
         return self.inner.history + 1
 
     @property
     def degree(self) -> int:  # type: ignore[override]
-        """That of the hold."""
         return self.inner.degree
 
     @property
     def order(self) -> int:  # type: ignore[override]
-        """A delay is an error of first order."""
-        return 1
+        return 1  # a delay is an error of first order
 
     def matrices(self, sampling: Sampling) -> CouplingMatrices:
         """The memory holds samples as they came; they are mixed when the polynomial is formed."""

@@ -6,6 +6,7 @@ From inputs and outputs: realisations of growing length until one predicts what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,10 +140,10 @@ def noise_level(answers: Answers) -> float:
 
 def _moved(before: Realisation, after: Realisation) -> float:
     """The largest distance between the eigenvalues of two models, matched; infinite when their numbers differ."""
-    from scipy.optimize import linear_sum_assignment
-
     if len(before.A) != len(after.A):
         return np.inf
+    from scipy.optimize import linear_sum_assignment
+
     distance = np.abs(before.poles[:, None] - after.poles[None, :])
     rows, columns = linear_sum_assignment(distance)
     return float(distance[rows, columns].max(initial=0.0))
@@ -447,13 +448,11 @@ def _way(rig: Rig, base: Array) -> Callable[[Array], Array] | None:
 
 def _settable(rig: Rig) -> bool:
     """Whether states take values after initialisation, tried on an instance that is thrown away: it may be spoilt."""
-    instance = rig.prepare()
-    try:
-        rig.nudge(instance, np.zeros(rig.width - rig.outputs))
-    except TrialFailed:
-        return False
-    finally:
-        instance.close()
+    with closing(rig.prepare()) as instance:
+        try:
+            rig.nudge(instance, np.zeros(rig.width - rig.outputs))
+        except TrialFailed:
+            return False
     return True
 
 

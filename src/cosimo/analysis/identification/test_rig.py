@@ -15,7 +15,7 @@ import math
 import time as clocks
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,11 +107,8 @@ class Rig:
         if self._alone:
             return self.trial().run(deviations)
         self._make_room()
-        instance = self.prepare()
-        try:
+        with closing(self.prepare()) as instance:
             return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
-        finally:
-            instance.close()
 
     @contextmanager
     def instance(self) -> Iterator[Instance]:
@@ -121,11 +118,8 @@ class Rig:
             yield self._shared
             return
         self._make_room()
-        instance = self.prepare()
-        try:
+        with closing(self.prepare()) as instance:
             yield instance
-        finally:
-            instance.close()
 
     def close(self) -> None:
         """Release all instances."""
@@ -215,12 +209,10 @@ class Rig:
         instance: Instance | None = self._guard("being restarted", self.access.restart, states, self.time)
         if instance is None:
             raise TrialFailed("its states cannot be given at a start")
-        try:
+        with closing(instance):
             self.set_input(instance, self._coefficients(self.held))
             self._guard("leaving initialisation", instance.finish_initialisation)
             return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
-        finally:
-            instance.close()
 
     def go(self, instance: Instance, k: int, deviation: Array) -> Array:
         """Step k after the operating point, under a deviation of the held inputs; the reading before it."""
