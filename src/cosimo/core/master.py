@@ -197,16 +197,7 @@ class Segment(NamedTuple):
 
 def joints(system: System, master: Master) -> tuple[Joint, ...]:
     """The joints of a master, unit after unit."""
-    found = tuple(_joints(system, master))
-    if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
-        raise ConfigurationError(
-            f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "
-            f"master computes them and needs no prediction (use Hold(0))."
-        )
-    return found
-
-
-def _joints(system: System, master: Master) -> Iterator[Joint]:
+    found: list[Joint] = []
     for name in system.units:
         groups: dict[tuple[str, JointCoupling], list[Link]] = {}
         for link in system.incoming(name) if name not in master.mixers else ():
@@ -217,7 +208,13 @@ def _joints(system: System, master: Master) -> Iterator[Joint]:
             sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
             label = str(number) if len(groups) > 1 else ""
             pairs = tuple(_pairs(links, system.units[source].derivatives()))
-            yield Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs)
+            found.append(Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs))
+    if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
+        raise ConfigurationError(
+            f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "
+            f"master computes them and needs no prediction (use Hold(0))."
+        )
+    return tuple(found)
 
 
 def _pairs(links: list[Link], derivatives: Mapping[int, int]) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,7 @@ def from_bytes(data: bytes | memoryview) -> Any:
             start += size
         if start != len(view):
             raise ValueError("there is more than the blocks")
-        return _Reader(blocks).value(document["tree"])
+        return _value(document["tree"], blocks)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, struct.error, RecursionError) as problem:
         raise DamagedError(f"not plain data, or damaged: {problem}.") from None
 
@@ -121,53 +121,48 @@ class _Writer:
         self._alive.append(owner)
 
 
-class _Reader:
-    def __init__(self, blocks: list[memoryview]) -> None:
-        self._blocks = blocks
+def _value(tree: Any, blocks: list[memoryview]) -> Any:
+    """What `_Writer.tree` was given."""
+    if isinstance(tree, list):
+        return [_value(item, blocks) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    match tree["$"]:
+        case "float":
+            return struct.unpack("<d", _block(tree, blocks))[0]
+        case "bytes":
+            return bytes(_block(tree, blocks))
+        case "tuple":
+            return tuple(_value(item, blocks) for item in tree["items"])
+        case "dict":
+            return {_value(key, blocks): _value(item, blocks) for key, item in tree["items"]}
+        case "array":
+            return _array(tree, blocks).reshape([int(n) for n in tree["shape"]]).copy()
+        case "scalar":
+            return _array(tree, blocks)[0]
+        case "random":
+            generator = random.Random()
+            generator.setstate(_value(tree["state"], blocks))
+            return generator
+        case "generator":
+            state = _value(tree["state"], blocks)
+            if (name := state["bit_generator"]) not in BIT_GENERATORS:
+                raise ValueError(f"unknown random generator {name!r:.40}")
+            made = np.random.Generator(getattr(np.random, name)())
+            made.bit_generator.state = state
+            return made
+        case other:
+            raise ValueError(f"unknown kind of value {other!r:.40}")
 
-    def value(self, tree: Any) -> Any:
-        if isinstance(tree, list):
-            return [self.value(item) for item in tree]
-        if not isinstance(tree, dict):
-            return tree
-        match tree["$"]:
-            case "float":
-                return struct.unpack("<d", self._block(tree))[0]
-            case "bytes":
-                return bytes(self._block(tree))
-            case "tuple":
-                return tuple(self.value(item) for item in tree["items"])
-            case "dict":
-                return {self.value(key): self.value(item) for key, item in tree["items"]}
-            case "array":
-                return self._array(tree).reshape([int(n) for n in tree["shape"]]).copy()
-            case "scalar":
-                return self._array(tree)[0]
-            case "random":
-                generator = random.Random()
-                generator.setstate(self.value(tree["state"]))
-                return generator
-            case "generator":
-                return self._generator(self.value(tree["state"]))
-            case other:
-                raise ValueError(f"unknown kind of value {other!r:.40}")
 
-    def _block(self, tree: dict[str, Any]) -> memoryview:
-        at = tree["at"]
-        if not isinstance(at, int) or at < 0:
-            raise ValueError("a block has no number")
-        return self._blocks[at]
+def _block(tree: dict[str, Any], blocks: list[memoryview]) -> memoryview:
+    at = tree["at"]
+    if not isinstance(at, int) or at < 0:
+        raise ValueError("a block has no number")
+    return blocks[at]
 
-    def _array(self, tree: dict[str, Any]) -> Any:
-        if not TYPE.fullmatch(str(tree["type"])):
-            raise ValueError(f"arrays of {tree['type']!r:.40} are not plain")
-        return np.frombuffer(self._block(tree), dtype=np.dtype(tree["type"]))
 
-    @staticmethod
-    def _generator(state: dict[str, Any]) -> np.random.Generator:
-        name = state["bit_generator"]
-        if name not in BIT_GENERATORS:
-            raise ValueError(f"unknown random generator {name!r:.40}")
-        made = np.random.Generator(getattr(np.random, name)())
-        made.bit_generator.state = state
-        return made
+def _array(tree: dict[str, Any], blocks: list[memoryview]) -> Any:
+    if not TYPE.fullmatch(str(tree["type"])):
+        raise ValueError(f"arrays of {tree['type']!r:.40} are not plain")
+    return np.frombuffer(_block(tree, blocks), dtype=np.dtype(tree["type"]))

@@ -111,19 +111,11 @@ class Interpreter:
     # ---- the operations ------------------------------------------------------------------------------------------
 
     def _action(self, operation: TimedOperation) -> Action:
-        match operation:
-            case TimedCouple():
-                return self._couple(operation)
-            case TimedStep():
-                return self._step(operation)
-            case TimedRead():
-                return self._read(operation)
-            case Save():
-                return self._save(operation)
-            case Restore():
-                return self._restore(operation)
-            case TimedRepeat():
-                return self._repeat(operation)
+        makers: dict[type, Callable[[Any], Action]] = {
+            TimedCouple: self._couple, TimedStep: self._step, TimedRead: self._read,
+            Save: self._save, Restore: self._restore, TimedRepeat: self._repeat,
+        }  # fmt: skip
+        return makers[type(operation)](operation)
 
     def _couple(self, operation: TimedCouple) -> Action:
         name, h = operation.unit, self.master.step
