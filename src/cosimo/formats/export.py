@@ -27,12 +27,13 @@ from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.master import Master
 from cosimo.core.system import Constant, System, Variable
 from cosimo.core.unit import Unit
+from cosimo.units.fmi.archive import platform_folders
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
 
 __all__ = ["SuggestedExperiment", "export_ssp", "export_system", "export_unit"]
 
 _INTEGRATORS = (Exact, ForwardEuler, RungeKutta4, SymplecticEuler)
-_PLATFORMS = {"Linux": ("linux", ".so"), "Darwin": ("darwin", ".dylib")}
+_SUFFIXES = {"Linux": ".so", "Darwin": ".dylib"}
 _NAMESPACES = {
     "xmlns:ssd": "http://ssp-standard.org/SSP1/SystemStructureDescription",
     "xmlns:ssc": "http://ssp-standard.org/SSP1/SystemStructureCommon",
@@ -144,14 +145,12 @@ def _library(suffix: str) -> bytes:
 
 def _platform(fmi: Fmi) -> tuple[str, str]:
     """The folder below `binaries/` and the suffix of libraries on this machine."""
-    if platform.system() not in _PLATFORMS:
+    if platform.system() not in _SUFFIXES:
         raise ConfigurationError(
-            f"FMUs can be exported on {' and '.join(_PLATFORMS)}, not on {platform.system()}, for which the compiled "
+            f"FMUs can be exported on {' and '.join(_SUFFIXES)}, not on {platform.system()}, for which the compiled "
             f"library is not built."
         )
-    system, suffix = _PLATFORMS[platform.system()]
-    machine = platform.machine().replace("arm64", "aarch64")
-    return (f"{system}64" if fmi == 2 else f"{machine}-{system}"), suffix
+    return platform_folders(fmi)[0], _SUFFIXES[platform.system()]
 
 
 def _archive(entries: Mapping[str, bytes]) -> bytes:

@@ -199,7 +199,9 @@ class Flattening:
         """
         given = {name: value for binding in element.bindings for name, value in binding.values.items()} | dict(above)
         if isinstance(element, SspComponent):
-            matched = self._bind_component(route, given)
+            fmu = self.fmus.get(route)  # one that was refused is reported: whether the names would fit is not known
+            matched = {name for name in given if fmu is None or name in fmu.variables}
+            self.values[route] |= {} if fmu is None else {name: given[name] for name in matched}
         else:
             matched = {name for name in given if name in element.connectors}
             self.values[route] |= {name: given[name] for name in matched}
@@ -211,14 +213,6 @@ class Flattening:
             if ignored := sorted(set(binding.values) - matched):
                 names = ", ".join(ignored[:10]) + (" …" if len(ignored) > 10 else "")
                 self.findings.warn(f"values for unknown names are ignored: {names}.", binding.place)
-        return matched
-
-    def _bind_component(self, route: Route, given: Mapping[str, BoundValue]) -> set[str]:
-        fmu = self.fmus.get(route)
-        if fmu is None:  # reported already; whether the names would have fitted is not known
-            return set(given)
-        matched = {name for name in given if name in fmu.variables}
-        self.values[route] |= {name: given[name] for name in matched}
         return matched
 
     def _given(self, route: Route, fmu: Fmu) -> dict[str, Scalar]:
