@@ -223,9 +223,9 @@ def test_a_file_that_is_not_there_and_a_folder_that_cannot_be_written(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    for name in ("tempfile.mkstemp", "shutil.copy2", "os.replace"):
+    for name in ("core.storage.tempfile.mkstemp", "formats.writing.shutil.copy2", "core.storage.os.replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"cosimo.formats.writing.{name}", refuse)
+            patch.setattr(f"cosimo.{name}", refuse)
             with pytest.raises(OutputError, match="Permission denied; nothing was changed"):
                 write_master(path, better(system), system)
         assert path.read_text() == PLAIN

@@ -25,6 +25,7 @@ import numpy as np
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.master import Master
+from cosimo.core.storage import replacing
 from cosimo.core.system import Constant, System, Variable
 from cosimo.core.unit import Unit
 from cosimo.units.fmi.archive import platform_folders
@@ -168,13 +169,9 @@ def _archive(entries: Mapping[str, bytes]) -> bytes:
 
 def _write(path: Path, content: bytes) -> Path:
     """All or nothing: a full disk leaves no half package behind."""
-    part = path.with_name(path.name + ".part")
     try:
-        try:
-            part.write_bytes(content)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(path) as new:
+            new.write_bytes(content)
     except OSError as error:
         raise OutputError(f"cannot write '{path}': {error.strerror}.") from None
     return path

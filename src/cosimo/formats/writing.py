@@ -10,16 +10,15 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file
 from cosimo.core.master import Master
+from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.formats.scenario_building import load_scenario
 from cosimo.masters.words import build_master, scenario_lines
@@ -47,29 +46,22 @@ def write_master(path: Path, master: Master, system: System) -> Path:
             f"of units for which there are no words; choose another."
         )
     place = Path(os.path.realpath(path))  # what a link points to is changed, not the link
-    part: str | None = None
     try:
         before = place.read_bytes().decode()
         step, _, table = lines.partition("\n\n")
-        handle, part = tempfile.mkstemp(dir=place.parent, prefix=f".{place.stem}-", suffix=".toml")
-        with os.fdopen(handle, "wb") as file:
-            file.write(_changed(before, step, table).encode())
-        _require_rest(before, Path(part))
-        _require_master(Path(part), master)
-        kept = _free_name(place)
-        shutil.copy2(place, kept)
-        shutil.copymode(place, part)
-        os.replace(part, place)
+        with replacing(place, unique=True) as new:
+            new.write_bytes(_changed(before, step, table).encode())
+            _require_rest(before, new)
+            _require_master(new, master)
+            kept = _free_name(place)
+            shutil.copy2(place, kept)
+            shutil.copymode(place, new)
     except CosimoError as error:
         raise ConfigurationError(
             f"'{path}' is written in a way that cannot be changed here ({error}); put in these lines: {lines!r}."
         ) from None
     except OSError as error:
         raise OutputError(f"cannot write '{path}': {error.strerror or error}; nothing was changed.") from None
-    finally:
-        if part is not None:
-            with suppress(OSError):
-                os.unlink(part)
     return kept
 
 
