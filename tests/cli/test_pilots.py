@@ -83,8 +83,9 @@ def test_there_is_no_bar_beside_json(folder: Path) -> None:
     assert "pilot runs, " not in seen
 
 
-def test_the_bar_shows_the_budget_that_was_given(folder: Path) -> None:
-    code, seen = at_terminal("analyse", "slow.toml", "--budget", "1", cwd=folder)
+@pytest.mark.parametrize("verb", ["analyse", "tune"])
+def test_the_bar_shows_the_budget_that_was_given(verb: str, folder: Path) -> None:
+    code, seen = at_terminal(verb, "slow.toml", "--budget", "1", cwd=folder)
     assert code == 0, seen
     assert " of 2 s" in seen  # twice over, as recommended masters are run too
 

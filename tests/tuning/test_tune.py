@@ -100,10 +100,10 @@ def test_limits_are_kept() -> None:
     fixed = tune(system, replace(QUICK, steps=2e-3, order=("wheel", "chassis")), evaluations=50, horizon=1.0)
     assert {point.step for point in fixed.front} == {2e-3}
     assert all("chassis → wheel" not in point.words for point in fixed.front)
-    cheap = tune(system, replace(QUICK, budget=600.0), evaluations=150, horizon=1.0, settings=Settings(points=8))
+    cheap = tune(system, replace(QUICK, max_cost=600.0), evaluations=150, horizon=1.0, settings=Settings(points=8))
     assert max(point.cost for point in cheap.front) <= 600.0
-    with pytest.raises(ConfigurationError, match="larger budget"):
-        tune(system, replace(QUICK, steps=1e-4, budget=10.0), evaluations=20, horizon=0.1)
+    with pytest.raises(ConfigurationError, match="larger --max-cost"):
+        tune(system, replace(QUICK, steps=1e-4, max_cost=10.0), evaluations=20, horizon=0.1)
 
 
 def test_units_that_cannot_roll_back_are_not_iterated() -> None:
@@ -269,7 +269,7 @@ def test_wrong_arguments_are_named(arguments: dict[str, object], said: str) -> N
         ({"gains": Range(0.0, 1.0)}, r"\[0, 1\)"),
         ({"couplings": {"tank.nothing": (0,)}}, "tank.nothing"),
         ({"order": ("tank",)}, "exactly once"),
-        ({"budget": 0.0}, "budget"),
+        ({"max_cost": 0.0}, "cost"),
     ],
 )
 def test_wrong_spaces_are_named(wrong: dict[str, object], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_a_motion_that_leaves_the_linear_range_is_said_so() -> None:
     assert {point.errors.kind for point in found.front if point.errors} == {"measured"}
     (entry,) = found.verify(1)
     assert entry.deviation == 0.0
+
+
+def test_the_largest_cost_holds_where_masters_are_run() -> None:
+    """Two unit steps per macro step: 20 a second at 0.1 s, 40 at 0.05 s."""
+    space = Space(steps=(0.05, 0.1), kinds=(0,), families=("jacobi",), max_cost=25.0)
+    found = tune(springs(3.0), space, horizon=5.0)
+    assert not found.model.valid
+    assert [point.step for point in found.front] == [0.1]
+    with pytest.raises(ConfigurationError, match="costs less than 5 per simulated second"):
+        tune(springs(3.0), replace(space, max_cost=5.0), horizon=5.0)
 
 
 def test_trial_steps_need_a_length() -> None:

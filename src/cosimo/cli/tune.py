@@ -54,7 +54,7 @@ class SpaceOptions(OptionGroup):
     gains: Annotated[str, option("Range of the gains of nepce.")] = "0:0.95"
     cannot_restore: Annotated[Texts, many("A unit that must not be rolled back.", metavar="UNIT")] = None
     compensation: Annotated[bool, option("Also try corrected inputs, as by 'compensate'.")] = False
-    budget: Annotated[float | None, option("The most that a simulated second may cost.")] = None
+    max_cost: Annotated[float | None, option("The most that a simulated second may cost.")] = None
 
     def space(self) -> Space:
         """The space that these options describe."""
@@ -75,7 +75,7 @@ class SpaceOptions(OptionGroup):
             gains=Range(low, high),
             cannot_restore=tuple(self.cannot_restore or ()),
             compensation=self.compensation,
-            budget=self.budget,
+            max_cost=self.max_cost,
         )
 
     def _steps(self) -> Steps:
@@ -110,6 +110,9 @@ class SearchOptions(OptionGroup):
     workers: Annotated[int, option("Units that step side by side share the cost.")] = 1
     measure_cost: Annotated[bool, option("Time the units: cost in seconds per simulated second.")] = False
     backend: Annotated[str, option("Arrays of the batches: numpy, torch, cupy or auto.")] = "numpy"
+    budget: Annotated[
+        str | None, option("What pilot runs may cost: seconds, or multiples of the run as 50x; see 'analyse'.")
+    ] = None
     resume: Annotated[Path | None, option("Keep evaluations here and go on from it.", metavar="FILE")] = None
 
     def settings(self, scenario: Scenario, step: float | None) -> SearchSettings:
@@ -171,9 +174,11 @@ def tune(
 
 
 def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bool) -> Tuned:
+    from cosimo.analysis.pilots import Budget
     from cosimo.reporting.progress import SearchProgress, show_on_terminal
 
     settings = search.settings(scenario, max(space.given, default=scenario.step))
+    budget = Budget.parse(search.budget) if search.budget is not None else None
     try:
         with show_on_terminal(SearchProgress(search.evaluations), shown=shown) as report:
             return scenario.tune(
@@ -182,6 +187,7 @@ def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bo
                 seed=search.seed,
                 evaluations=search.evaluations,
                 settings=settings,
+                budget=budget,
                 progress=report,
             )
     except KeyboardInterrupt:

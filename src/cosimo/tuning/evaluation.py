@@ -48,11 +48,11 @@ class CandidatePool:
         goals: tuple[Goal, ...],
         *,
         cost: Cost,
-        budget: float | None,
+        max_cost: float | None,
         backend: str = "numpy",
     ) -> None:
-        self.problem, self.space, self.goals, self.cost, self.budget = problem, space, goals, cost, budget
-        self.names = {goal.name for goal in goals} | ({"cost"} if budget else set())
+        self.problem, self.space, self.goals, self.cost, self.max_cost = problem, space, goals, cost, max_cost
+        self.names = {goal.name for goal in goals} | ({"cost"} if max_cost else set())
         self._backend = find_backend(backend)
         self._schedules: dict[int, SharedSchedule] = {}
         self._free: dict[int, SharedSchedule] = {} if problem.joined else self._schedules
@@ -124,7 +124,7 @@ class CandidatePool:
 
     def violation(self, columns: Array) -> Array:
         """How far candidates are from what is allowed: stable (where the system itself is), within the
-        budget, and not wrong by more than the outputs are large."""
+        largest cost, and not wrong by more than the outputs are large."""
         found = np.zeros(len(columns))
         if not self.problem.grows:
             unstable = columns[:, 0] == 0
@@ -133,8 +133,8 @@ class CandidatePool:
         if "error" in self.names:
             error = np.nan_to_num(columns[:, COLUMNS.index("error")], nan=UNSTABLE, posinf=UNSTABLE)
             found += np.log10(np.maximum(error, 1.0))
-        if self.budget is not None:
-            found += np.maximum(columns[:, COLUMNS.index("cost")] / self.budget - 1 - 1e-12, 0.0)
+        if self.max_cost is not None:
+            found += np.maximum(columns[:, COLUMNS.index("cost")] / self.max_cost - 1 - 1e-12, 0.0)
         return found
 
     # Evaluating new candidates, those of all structures together.

@@ -88,7 +88,7 @@ class Space:
     try, orders of `Hold` and "nepce", with `gains` the range of its gains, one per connection; `couplings`: other kinds
     for single inputs. All other inputs have the same kind, unless `mixed`, which multiplies the structures. Tried as
     well: `multiples` of the step per unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by
-    `compensate`. `budget`: the most that a simulated second may cost, in unit steps (weighted as the cost is).
+    `compensate`. `max_cost`: the most that a simulated second may cost, in unit steps (weighted as the cost is).
 
     >>> Space(steps=0.004, families=("gauss-seidel",), kinds=(0, 1)).families
     ('gauss-seidel',)
@@ -107,7 +107,7 @@ class Space:
     multiples: Sequence[Mapping[str, int]] = ()
     cannot_restore: Sequence[str] = ()
     compensation: bool = False
-    budget: float | None = None
+    max_cost: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.families:
@@ -126,8 +126,8 @@ class Space:
             raise ConfigurationError("a space needs at least one kind of coupling for every input.")
         if not 0 <= self.gains.low <= self.gains.high < 1:
             raise ConfigurationError(f"gains of Nepce lie in [0, 1), not {self.gains.low} to {self.gains.high}.")
-        if self.budget is not None and not self.budget > 0:
-            raise ConfigurationError(f"the budget must be positive, not {self.budget}.")
+        if self.max_cost is not None and not self.max_cost > 0:
+            raise ConfigurationError(f"the largest cost must be positive, not {self.max_cost}.")
         if isinstance(self.steps, int | float | Sequence):
             given = self.given
             if not given or not all(isinstance(h, int | float) and math.isfinite(h) and h > 0 for h in given):

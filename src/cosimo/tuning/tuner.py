@@ -24,7 +24,16 @@ from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, judge_point, usual_masters, usual_points
+from cosimo.analysis.pilots import Budget
+from cosimo.analysis.recommendation import (
+    HALVINGS,
+    Point,
+    Wanted,
+    judge_point,
+    master_cost,
+    usual_masters,
+    usual_points,
+)
 from cosimo.compensation import compensate
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
@@ -56,6 +65,7 @@ def tune(
     settings: Settings | None = None,
     progress: Report | None = None,
     present: Master | None = None,
+    budget: Budget | None = None,
     model: Model | None = None,
 ) -> Tuned:
     """The Pareto front of masters, and a recommended one.
@@ -65,7 +75,7 @@ def tune(
     `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`, or a
     `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units
     whose equations are not known are identified first; where their models do not hold, the usual masters are run
-    instead.
+    instead, within `budget` as of `analyse`.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
@@ -75,7 +85,7 @@ def tune(
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
     step = settings.identify_at or max(space.given, default=None)
-    model = model or Model(system, step=step, horizon=horizon, start=start, progress=progress)
+    model = model or Model(system, step=step, horizon=horizon, start=start, budget=budget, progress=progress)
     if not model.valid:
         with closing(model.pilots):
             return run_front(model, space, goals, settings.cost, settings.wanted, present)
@@ -84,7 +94,9 @@ def tune(
     if settings.cost.workers > 1:
         together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
         resolved = replace(resolved, structures=tuple(together))
-    pool = CandidatePool(problem, resolved, goals, cost=settings.cost, budget=space.budget, backend=settings.backend)
+    pool = CandidatePool(
+        problem, resolved, goals, cost=settings.cost, max_cost=space.max_cost, backend=settings.backend
+    )
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
     save = memory.save if memory else None
     search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
@@ -95,6 +107,14 @@ def tune(
         if memory:
             memory.save(pool, now=True)
     return Finish(pool, space, settings.wanted, settings.points, present).result(time.perf_counter() - begin)
+
+
+def too_costly(most: float) -> ConfigurationError:
+    """What is said where every master of a space costs more."""
+    return ConfigurationError(
+        f"no master in the space costs less than {most:g} per simulated second; allow longer steps, or a larger "
+        f"--max-cost."
+    )
 
 
 def run_front(
@@ -110,12 +130,15 @@ def run_front(
             f"give a smaller --step-size or a shorter --stop-time."
         )
     steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
+    most = space.max_cost or math.inf
     points, tried = list[Point](), 0
     for step in steps:
         masters = [
             master
             for master in usual_masters(model.system, step)
-            if master.name.partition("(")[0] in space.families and master.coupling.degree in space.kinds
+            if master.name.partition("(")[0] in space.families
+            and master.coupling.degree in space.kinds
+            and master_cost(model, master, cost) <= most
         ]
         model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
         for master in masters:
@@ -124,6 +147,8 @@ def run_front(
                 points.append(judge_point(model, master, cost))
     points = [point for point in points if point.errors is not None and math.isfinite(point.error)]
     points += usual_points(model, wanted, cost, first) if space == Space() else []
+    if not tried:
+        raise too_costly(most)
     if not points:
         raise ConfigurationError(f"no master could be measured: {model.doubt}; give a smaller --step-size.")
     known = [goal for goal in goals if goal.name in ("error", "cost")] or [GOALS["error"], GOALS["cost"]]
@@ -289,11 +314,8 @@ class Finish:
         if not good.any():
             # Nothing is allowed: what comes nearest to it.
             good = violation <= np.quantile(violation, 0.1)
-            if self.space.budget is not None and (columns[:, COLUMNS.index("cost")] > self.space.budget).all():
-                raise ConfigurationError(
-                    f"no master in the space costs less than {self.space.budget:g} per simulated second; allow longer "
-                    f"steps, or a larger budget."
-                )
+            if self.space.max_cost is not None and (columns[:, COLUMNS.index("cost")] > self.space.max_cost).all():
+                raise too_costly(self.space.max_cost)
         rows, columns = rows[good], columns[good]
         values = self.pool.scaled(columns)
         best = nondominated(values)
@@ -391,7 +413,7 @@ class Finish:
             except CosimoError as error:
                 refusal = str(error)
                 continue
-            if point.error <= 1 and (self.space.budget is None or point.cost <= self.space.budget):
+            if point.error <= 1 and point.cost <= (self.space.max_cost or math.inf):
                 found.append(point)
         if not found:
             self.notes.append(f"No compensation is on the front: {refusal or 'no design is stable.'}")
