@@ -341,7 +341,7 @@ def test_the_limits_of_the_usual_masters() -> None:
     system = fed_back(3.0)
     linearisation, base = linearised(system)
     own = jacobi(system, 0.1)
-    found = critical_steps(linearisation, base, own, lambda s, h: own.with_step(h))
+    found = critical_steps(linearisation, base, own)
     assert found.jacobi == critical_step(system, jacobi(system, 0.1))
     assert found.own is found.jacobi
     assert found.order == best_order(base, orders(system))
@@ -359,7 +359,7 @@ def test_its_own_limit_is_that_of_the_master_as_it_is(kind: str) -> None:
         "one connection extrapolated": jacobi(system, 0.1, couplings={"lag.u": Hold(1)}),
         "three sweeps": iterative(system, 0.1, sweeps=3),
     }[kind]
-    found = critical_steps(linearisation, base, own, lambda s, h: own.with_step(h))
+    found = critical_steps(linearisation, base, own)
     assert found.own == critical_step(system, own)
     assert found.own != found.jacobi
 
@@ -369,20 +369,21 @@ def test_units_that_cannot_restore_have_no_iteration() -> None:
     system.units["lag"].can_restore = False
     linearisation, base = linearised(system)
     own = jacobi(system, 0.1)
-    found = critical_steps(linearisation, base, own, lambda s, h: own.with_step(h))
+    found = critical_steps(linearisation, base, own)
     assert found.iterative is None
     assert found.reasons == ("no iterative master: lag cannot restore the state",)
 
 
-def test_a_master_that_does_not_fit_leaves_the_others_alone() -> None:
+def test_a_master_that_does_not_fit_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     system = fed_back(3.0)
     linearisation, base = linearised(system)
     own = gauss_seidel(system, 0.1)
 
-    def build(_: System, step: float) -> masters.Master:
+    def refuse(*_: Any) -> masters.Master:
         raise IdentificationError("no such step.")
 
-    found = critical_steps(linearisation, base, own, build)
+    monkeypatch.setattr(type(own), "with_step", refuse)
+    found = critical_steps(linearisation, base, own)
     assert found.own is None
     assert found.reasons == ("critical step of gauss-seidel(lag,gain): no such step.",)
     assert found.jacobi is not None

@@ -64,7 +64,7 @@ def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
     system, step = full[name], CASES[name].search[0]
     linearisation = Linearisation(system, at_start(system), means=means)
     base = find_base(linearisation, step)
-    found = critical_steps(linearisation, base, jacobi(system, step), jacobi)
+    found = critical_steps(linearisation, base, jacobi(system, step))
     assert not found.reasons
     for kind in ("jacobi", "gauss_seidel", "iterative"):
         predicted = getattr(found, kind).step

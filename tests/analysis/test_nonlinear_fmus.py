@@ -40,7 +40,7 @@ def resting(tmp_path_factory: pytest.TempPathFactory) -> Systems:
 def test_critical_steps_near_rest(name, means, resting):
     system, (low, high) = resting[name], CASES[name].search
     linearisation = Linearisation(system, at_start(system), means=means)
-    found = critical_steps(linearisation, find_base(linearisation, low), jacobi(system, low), jacobi)
+    found = critical_steps(linearisation, find_base(linearisation, low), jacobi(system, low))
     masters = {"jacobi": jacobi, "gauss_seidel": lambda s, h: gauss_seidel(s, h, order=found.order)}
     for kind, build in masters.items():
         measured = critical_step_by_bisection(system, build, low, high, tolerance=1e-3, steps=8_000)

@@ -194,7 +194,7 @@ class _Analysis:
                 found_step = self.attempt("critical_step", lambda: critical_step(self.system, master))
                 verdict = replace(verdict, critical_step=found_step)
             return verdict
-        limits = self.attempt("limits", self._limits)
+        limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
             self.notes += limits.reasons
         found = self.attempt("connections", lambda: effects(system, master, model)) or []
@@ -206,12 +206,6 @@ class _Analysis:
             order=self.attempt("order", self._order) if model.known else None,
             connections=tuple(found),
             worst_connection=worst_connection(found, here.radius, typical),
-        )
-
-    def _limits(self) -> Any:
-        assert self.model.base is not None
-        return critical_steps(
-            self.model.linearisation, self.model.base, self.master, lambda _, step: self.master.with_step(step)
         )
 
     def _order(self) -> float | None:

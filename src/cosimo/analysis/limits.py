@@ -25,7 +25,6 @@ from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationEr
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel, iterative, jacobi
-from cosimo.units.linear import Exact, discretise
 
 SETTLED = 4e-3
 """Relative distance between the crossing and the step at which the units were identified, to be content with."""
@@ -192,8 +191,8 @@ def _follow(guesses: list[tuple[float, float]], bracket: _Bracket, last: float) 
     return min(step, bracket.high / 2) if step >= bracket.high else step
 
 
-def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Master, own: Builder) -> Limits:
-    """The critical steps of the usual masters and of the given one, which `own` builds for other steps."""
+def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Master) -> Limits:
+    """The critical steps of the usual masters and of the given one."""
     system, search = linearisation.system, CriticalStepSearch(linearisation, base)
     reasons: list[str] = []
 
@@ -213,7 +212,8 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
     swept = None if stuck else find("iterative", lambda s, h: iterative(s, h, sweeps=SWEEPS))
     couplings = (master.coupling, *master.couplings.values())
     special = bool(master.mixers) or any(c.degree or c.history > 1 for c in couplings)
-    mine = plain if master.name == "jacobi" and not special else find(master.name, own)
+    usual = master.name == "jacobi" and not special
+    mine = plain if usual else find(master.name, lambda _, h: master.with_step(h))
     return Limits(mine, plain, seidel, order, swept, tuple(reasons))
 
 
@@ -277,18 +277,6 @@ def responses(found: Identified, A: Array, B: Array, rows: int = ROWS) -> Array:
     return seen
 
 
-def converted(found: Identified, step: float) -> tuple[Array, Array] | None:
-    """The map A, B of the unit at another step by its continuous model, or None without one."""
-    generator, m = found.generator, found.D.shape[1]
-    if found.means == "known":
-        known = found.source.discrete(step)
-        return known.A, known.B[:, :m]
-    if generator is None:
-        return None
-    exact = discretise(generator, Exact(), 1, step)
-    return exact.A, exact.B[:, :m]
-
-
 def apart(found: Identified, other: Identified) -> float:
     """How far `found`, converted to the step of `other`, answers from it: relative, channel by channel, the largest.
 
@@ -296,10 +284,10 @@ def apart(found: Identified, other: Identified) -> float:
     """
     if found.means == "known":
         return 0.0
-    there = converted(found, other.step)
-    if there is None:
+    if found.generator is None:
         return np.inf
-    ours, theirs = responses(found, *there), responses(other, other.model.A, other.model.B[:, : other.D.shape[1]])
+    there, m = found.unit(stand_in=True).discrete(other.step), found.D.shape[1]
+    ours, theirs = (responses(one, maps.A, maps.B[:, :m]) for one, maps in ((found, there), (other, other.model)))
     if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
         return np.inf
     size = np.abs(theirs).max(axis=0)
