@@ -152,3 +152,17 @@ def test_large_systems_by_octaves_and_bisection(step: float, expected: float, mo
         assert found.step <= expected <= 1.01 * found.step
     else:
         assert found.step == expected
+
+
+@pytest.mark.parametrize("stiffness", [1.0, 9.0])
+def test_what_is_neither_damped_nor_fed_has_a_critical_step(stiffness: float) -> None:
+    """Two integrators in a ring: x'' = −k x by the symplectic Euler method, which is stable up to h = 2 / √k."""
+    units = {name: StateSpace(0.0, 1.0, 1.0, initial=1.0, inputs=["u"], outputs=["y"]) for name in "ab"}
+    system = System(units, [Connection("b.y", "a.u", gain=-stiffness), ("a.y", "b.u")])
+    for identified in (False, True):
+        found = critical_step(system, masters.gauss_seidel(system, 0.1), identified=identified)
+        assert found is not None
+        assert found.step == pytest.approx(2 / math.sqrt(stiffness), rel=1e-6)
+        grows = critical_step(system, masters.jacobi(system, 0.1), identified=identified)
+        assert grows is not None
+        assert grows.step == 0

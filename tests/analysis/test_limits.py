@@ -148,7 +148,7 @@ class Drifting:
         if step >= self.fails:
             raise IdentificationError("such a step is not borne.")
         system = fed_back(self.gain, self.rate(step))
-        units: Any = {} if self.convertible else {"u": SimpleNamespace(generator=None)}
+        units: Any = {} if self.convertible else {"u": SimpleNamespace(generator=None, means="differences")}
         return LocalSystem(system, np.zeros(len(system.outputs)), step, units)
 
 

@@ -177,3 +177,45 @@ def test_nothing_that_moves() -> None:
     verdict = co.analyse(system, co.masters.jacobi(system, 0.05), horizon=1.0, budget=BUDGET)
     assert verdict.trust == "not assessed"
     assert "every output stays 0" in verdict.reasons["evidence"]
+
+
+class Quantised(Base):
+    """A lag whose output comes in steps of 0.02: short pulses are not answered at all."""
+
+    def __init__(self, size: float = 1.0) -> None:
+        super().__init__(size)
+        self.x = self.y = 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.x += (self.u - self.x) * (1 - math.exp(-duration))
+        self.y = round(50 * self.x) / 50
+
+
+class Decaying(Base):
+    def step(self, time: float, duration: float) -> None:
+        self.y += (self.u - self.y) * (1 - math.exp(-duration))
+
+
+@pytest.mark.parametrize("step", [0.1, 0.02])
+def test_an_output_that_comes_in_steps_is_judged(step: float) -> None:
+    units = {"a": PythonUnit(Quantised), "b": PythonUnit(Decaying)}
+    system = System(units, [co.Connection("b.y", "a.u", gain=-1.0), ("a.y", "b.u")])
+    verdict = co.analyse(system, co.masters.jacobi(system, step), horizon=2.0, budget=BUDGET, details=False)
+    assert verdict.stable is not False
+    assert not any(word in reason for reason in verdict.reasons.values() for word in LEAKS)
+
+
+class Twice(Base):
+    """No states, and an answer that comes with the next step."""
+
+    def step(self, time: float, duration: float) -> None:
+        self.y = 1.5 * self.u + 1.0
+
+
+def test_a_loop_of_gains_that_grows_has_no_stable_step() -> None:
+    """What is gone within a step has a rate that nobody knows: shorter steps are no help, whatever a model says."""
+    units = {"a": PythonUnit(Twice), "b": PythonUnit(Twice)}
+    system = System(units, [co.Connection("b.y", "a.u", gain=-1.0), ("a.y", "b.u")])
+    verdict = co.analyse(system, co.masters.jacobi(system, 0.1), horizon=10.0, budget=BUDGET)
+    assert verdict.stable is False
+    assert verdict.critical_step is None or verdict.critical_step.step == 0

@@ -327,10 +327,10 @@ def test_an_output_is_taken_from_the_run_that_knows_it_best() -> None:
     second = Truth(np.array([[1.1, 2.01, 3.3]]), np.array([1.1, 2.01, 3.3]), np.array([0.01, 0.01, 0.01]))
     found = better(first, second)
     assert found.own is not None
-    # Known better now; known better before, and in agreement; known better before, but not in agreement.
+    # Known better now; known better before, as far as both agree; known better before, but not in agreement.
     assert found.rows.tolist() == [[1.1, 2.0, 3.3]]
     assert found.sizes.tolist() == [1.1, 2.0, 3.3]
-    assert found.own.tolist() == [0.01, 0.001, 0.01]
+    assert found.own.tolist() == pytest.approx([0.01, 0.01 / 2.01, 0.01])
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ class _Analysis:
         verdict = replace(verdict, pilot_runs=pilot.runs + 1)
         follows = [unit.name for unit in self.model.units if unit.valid and not unit.poles]  # without states of its own
         self.notes += [
-            f"unit '{name}' steps by {step_text(step)} inside; shorter macro steps change nothing"
+            f"unit '{name}' steps by {step_text(step)} inside: its outputs change only then, whatever the macro step"
             for name, step in self.model.pilots.internal.items()
             if name not in follows
         ]
@@ -382,7 +382,7 @@ def _moment(master: Master, here: Linearisation, time: float, base_step: float) 
         local = here.at(master.step)
         spectrum = Spectrum(LinearSystem(local.linear, master))
         base = here.at(base_step)
-        limit = critical_step(base.linear, master) if base.convertible else None
+        limit = critical_step(base.linear, master, identified=base.identified) if base.convertible else None
     except (CosimoError, np.linalg.LinAlgError) as error:
         return Moment(time, None, math.nan, math.nan, False, (*notes, str(error)))
     stable = bool(is_stable(spectrum.moving_radius, identified=not here.known))

@@ -14,7 +14,7 @@ import numpy as np
 from cosimo.algebra.batch import Batch
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stability import is_stable, moving_radii
+from cosimo.analysis.stability import IDENTIFIED, ROUNDING, is_stable, moving_radii
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
@@ -23,6 +23,10 @@ MARGINAL = 1e-13
 """How far a radius must lie under 1 to count as decay and not as rounding."""
 NEUTRAL = 1e-12
 """How near to 1 an eigenvalue must be in size, at every step, to belong to motion that the coupling does not touch."""
+AT_ONCE, FINE = 1e3, 1e-9
+"""How many times the tolerance a radius grows to from one grid point to the next that was 1 all the way before, and no
+growth that vanishes with a power of h: motion that is neither damped nor fed, until it grows at once. How near that is
+sought, relative."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
 
@@ -41,8 +45,11 @@ class CriticalStep:
     until: float | None = None
 
 
-def critical_step(system: System, master: Master) -> CriticalStep | None:
-    """The first crossing of `master` (its own step only sets the scale); None where the exact system is unstable."""
+def critical_step(system: System, master: Master, *, identified: bool = False) -> CriticalStep | None:
+    """The first crossing of `master` (its own step only sets the scale); None where the exact system is unstable.
+
+    Radii of units that were `identified` are known less well.
+    """
     linear = LinearSystem(system, master)
     spectrum = Spectrum(linear)
     if not spectrum.exact_stable:
@@ -55,7 +62,7 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     search = EigenvalueSizes(system, master, spectrum)
     values = search.sizes(grid)
     radius = values[:, 0]
-    unstable = np.flatnonzero(~is_stable(radius) & ~np.isnan(radius))
+    unstable = np.flatnonzero(~is_stable(radius, identified=identified) & ~np.isnan(radius))
     searched = (float(grid[0]), float(grid[-1]))
     if not len(unstable):
         return CriticalStep(np.inf, searched)
@@ -69,7 +76,15 @@ def critical_step(system: System, master: Master) -> CriticalStep | None:
     below = search.without(values, neutral)
     decaying = np.flatnonzero(below[:first] < 1 - MARGINAL)
     if not len(decaying):
-        return CriticalStep(0.0, searched)
+        slack = ROUNDING + (IDENTIFIED if identified else 0.0)
+        if not first or radius[first] - 1 <= AT_ONCE * slack:
+            return CriticalStep(0.0, searched)
+        low, high = float(grid[first - 1]), float(grid[first])
+        while high / low > 1 + FINE:
+            middle = (low * high) ** 0.5
+            stable = is_stable(search.sizes(np.array([middle]))[0, 0], identified=identified)
+            low, high = (middle, high) if stable else (low, middle)
+        return CriticalStep(low, searched)
 
     from scipy.optimize import brentq
 

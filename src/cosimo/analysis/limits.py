@@ -36,6 +36,10 @@ FARTHEST = 3.0
 """How many times the step at which the units were identified the next one may be."""
 OUTWARD = 4
 """How many times as far a master is followed that seems stable at all steps, before it is believed."""
+LONG = 100.0
+"""Powers of e that no guess of the next step is away from the last."""
+INSTANT = 20.0
+"""A mode that decays by more than e to this power within the step of identification counts as instantaneous."""
 ROUNDS = 12
 FINEST = 6
 """How many times the step is halved in search of one at which the units can be told apart from their aliases."""
@@ -68,7 +72,7 @@ def find_base(linearisation: Linearisation, step: float) -> LocalSystem:
     whose error depends on the step shows there too.
     """
     local = linearisation.at(step)
-    if all(found.means == "known" for found in local.units.values()):
+    if not local.identified:
         return replace(local, exact=True)
     for _ in range(FINEST):
         finer = linearisation.at(local.step / 2)
@@ -88,8 +92,10 @@ class CriticalStepSearch:
 
     def crossing(self, build: Builder) -> CriticalStep | None:
         """The first crossing of the master that `build` makes of a system and a step."""
-        found = critical_step(self._base.linear, build(self._base.linear, self._base.step))
-        if found is None or found.step == 0 or self._base.exact:
+        found = critical_step(
+            self._base.linear, build(self._base.linear, self._base.step), identified=self._base.identified
+        )
+        if found is None or found.step == 0 or (self._base.exact and self._converts(found.step)):
             return found
         bracket, guesses = _Bracket(), list[tuple[float, float]]()
         step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
@@ -109,7 +115,19 @@ class CriticalStepSearch:
             if not bracket.closed and following > farthest:
                 return CriticalStep(math.inf, (found.searched[0], bracket.low))
             step = following
+        if not bracket.low:
+            return CriticalStep(0.0, (bracket.high, found.searched[1]))
         return CriticalStep(step, found.searched)
+
+    def _converts(self, step: float) -> bool:
+        """Whether exact models hold at a shorter step: what is gone within that of the base has a rate nobody knows."""
+        gone = any((np.abs(found.poles) < math.exp(-INSTANT)).any() for found in self._base.units.values())
+        if not gone or step >= self._base.step / 2:
+            return True
+        local = self._try(step)
+        return local is not None and all(
+            apart(found, local.units[name]) <= SAME for name, found in self._base.units.items()
+        )
 
     def _nearest(self, wanted: float) -> float:
         """Of the steps tried, that nearest to the one wanted; the first where none is known."""
@@ -120,7 +138,7 @@ class CriticalStepSearch:
     def _predict(self, local: LocalSystem | None, build: Builder) -> CriticalStep | None:
         if local is None or not local.convertible:
             return None
-        found = critical_step(local.linear, build(local.linear, local.step))
+        found = critical_step(local.linear, build(local.linear, local.step), identified=True)
         return found if found is not None and math.isfinite(found.step) and found.step > 0 else None
 
     def _try(self, step: float) -> LocalSystem | None:
@@ -184,7 +202,7 @@ def _follow(guesses: list[tuple[float, float]], bracket: _Bracket, last: float) 
     if len(guesses) > 1:
         (a, ga), (b, gb) = ((math.log(h), math.log(g / h)) for h, g in guesses[-2:])
         if gb != ga:
-            step = math.exp(b - gb * (b - a) / (gb - ga))
+            step = math.exp(min(max(b - gb * (b - a) / (gb - ga), b - LONG), b + LONG))
     step = min(max(step, last / FARTHEST), FARTHEST * last)
     if bracket.low and step <= bracket.low:
         step = FARTHEST * bracket.low
@@ -222,7 +240,9 @@ def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tupl
     best, largest = candidates[0], -1.0
     for order in candidates:
         try:
-            found = critical_step(base.linear, gauss_seidel(base.linear, base.step, order=order))
+            found = critical_step(
+                base.linear, gauss_seidel(base.linear, base.step, order=order), identified=base.identified
+            )
         except ConfigurationError:
             continue
         step = found.step if found is not None else 0.0

@@ -53,6 +53,11 @@ class LocalSystem:
     exact: bool = False
 
     @property
+    def identified(self) -> bool:
+        """Whether the equations of a unit are not known."""
+        return any(found.means != "known" for found in self.units.values())
+
+    @property
     def continuous(self) -> bool:
         """Whether every unit has a continuous model, so that there is a coupled system to compare with."""
         return all(found.continuous is not None for found in self.units.values())

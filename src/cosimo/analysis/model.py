@@ -21,7 +21,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
-from cosimo.analysis.limits import SAME, apart, find_base, responses
+from cosimo.analysis.limits import INSTANT, SAME, apart, find_base, responses
 from cosimo.analysis.linearisation import (
     Linearisation,
     LocalSystem,
@@ -61,8 +61,6 @@ ENOUGH = 0.02
 """Part of the error by which the truth may still move when that step is halved."""
 COARSER = 1.5
 """How much longer than the master's the first step may be at which the truth is looked for."""
-INSTANT = 20.0
-"""A mode that decays by more than e to this power within the step of identification counts as instantaneous."""
 
 
 @dataclass(frozen=True)

@@ -447,7 +447,7 @@ class Pilots:
         seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
         if self.internal and (reason or not known):
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
-            said = f"units step by a length of their own inside ({inside}), shorter macro steps change nothing"
+            said = f"units step by a length of their own inside ({inside}), whatever the macro step"
             reason = f"{reason}; {said}" if reason else said
         if not levels and diverged is not None:
             # It may be a unit that returns no numbers as well as a system that grows beyond all bounds.
@@ -572,16 +572,17 @@ def over_all(truth: Truth, rows: Array) -> Truth:
 
 
 def better(truth: Truth, finer: Truth) -> Truth:
-    """Each output from the `finer` truth, or as it was where it was known better and both agree.
+    """Each output from the `finer` truth, or as it was where it is known better, as far apart as both are.
 
     Noise of the units' solvers does not shrink with the step: an output that is small beside it is known best before.
     """
     assert truth.own is not None
     assert finer.own is not None
     apart = np.abs(finer.rows - truth.rows).max(axis=0) / np.where(finer.sizes > 0, finer.sizes, 1.0)
-    keep = (truth.own < finer.own) & (apart <= truth.own + finer.own)
+    doubt = np.maximum(truth.own, apart)
+    keep = doubt < finer.own
     rows, sizes = np.where(keep, truth.rows, finer.rows), np.where(keep, truth.sizes, finer.sizes)
-    return Truth(rows, sizes, np.where(keep, truth.own, finer.own))
+    return Truth(rows, sizes, np.where(keep, doubt, finer.own))
 
 
 def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: float = SHARE) -> OutputErrors:

@@ -89,18 +89,25 @@ def _attempt(pulses: Pulses, length: int, free_motion: bool, enough: float) -> F
     p = pulses.rig.outputs
     h, noise = _channels(answers, pulses.rough[:p], free_motion)
     if not np.abs(h[1:]).max(initial=0.0) > 0:
-        m = h.shape[2]
-        return Found(Realisation(np.zeros((0, 0)), np.zeros((0, m)), np.zeros((p, 0)), h[0]), answers, 0.0)
+        return Found(_at_once(h), answers, 0.0)
     half, whole = Candidates(h[: length // 2], noise), Candidates(h, noise)
     least = 1 if enough > ROUNDING else max(whole.order - 3, 1)
     models = {n: whole.realise(n) for n in range(least, min(whole.order + 2, whole.most) + 1)}
     errors = {n: error_of(model, h, noise) for n, model in models.items()}
     # The smallest order that is nearly the best one: further states would only model rounding.
-    order = next(
-        n for n, error in errors.items() if error <= max(10 * min(errors.values()), enough, 3 * noise_level(answers))
-    )
+    least_error = min(errors.values(), default=np.inf)
+    near = max(10 * least_error, enough, 3 * noise_level(answers))
+    order = next((n for n, error in errors.items() if error <= near), None)
+    if order is None:  # nothing above the noise, or too few rows for a single state
+        return Found(_at_once(h), answers, np.inf)
     predicted = error_of(half.realise(order), h, noise) if order <= half.most else np.inf
     return Found(without_idle_modes(models[order], length, noise), answers, predicted)
+
+
+def _at_once(h: Array) -> Realisation:
+    """The model without states."""
+    _, p, m = h.shape
+    return Realisation(np.zeros((0, 0)), np.zeros((0, m)), np.zeros((p, 0)), h[0])
 
 
 def _channels(answers: Answers, rough: Array, free_motion: bool) -> tuple[Array, Array]:
