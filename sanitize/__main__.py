@@ -85,7 +85,7 @@ def _run(name: str, kind: Kind, tests: list[str] | None) -> int:
             **{key: f"{value}:log_path={folder}/report" for key, value in kind.options.items()},
             # With the C++ library, whose exceptions the sanitizer looks for when it is loaded itself.
             "LD_PRELOAD": f"{_library(kind.library)} {_library('libstdc++.so')}",
-            "PYTHONPATH": str(ROOT / "sanitize" / "site"),
+            "PYTHONPATH": os.pathsep.join(filter(None, [f"{ROOT}/sanitize/site", os.environ.get("PYTHONPATH", "")])),
             "PYTHONMALLOC": "malloc",
             "COSIMO_SANITIZED": str(build),
             "OPENBLAS_NUM_THREADS": "1",
