@@ -15,8 +15,13 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import faulty
 from contract import COSIMO, PATIENCE, command, note, once_checkpointed, once_recording, require_contract, require_rows
 
+import cosimo as co
+from cosimo.core.arrays import Array
+from cosimo.core.errors import Interrupted
+from cosimo.core.result import Result
 from cosimo.execution.checkpoints import read_checkpoint
 from cosimo.formats.results import read_result
 
@@ -144,3 +149,138 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     assert (tmp_path / "cut.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert not list(tmp_path.glob("cut.csv.*[!n]"))  # only cut.csv.json is left
     note("resume after kill −9", rows_before=rows, checkpoint=step)
+
+
+class Swallows:
+    """A unit that interrupts the run at its third step, and catches what that raises."""
+
+    inputs, outputs = {"u": 0.0}, ("x",)
+
+    def __init__(self) -> None:
+        self.x = 0.0
+
+    def step(self, now: float, duration: float) -> None:
+        self.x += 1.0
+        if self.x == 3.0:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                for _ in range(1000):
+                    pass
+            except KeyboardInterrupt:
+                pass
+
+
+def test_an_interrupt_that_somebody_catches_is_not_lost() -> None:
+    system = co.System({"one": co.PythonUnit(Swallows)})
+    with pytest.raises(Interrupted, match="interrupted at t = ") as found:
+        co.run(system, co.masters.jacobi(system, 1e-3), stop=1e3)
+    assert found.value.result is not None
+    assert np.array_equal(found.value.result["one.x"], np.arange(len(found.value.result)))
+    again = co.run(system, co.masters.jacobi(system, 1.0), stop=2.0)  # and it is over with the run
+    assert again.complete
+
+
+# ---- at any moment ---------------------------------------------------------------------------------------------------
+
+
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+KINDS = ("fmu", "deaf", "isolated", "python")
+HANDLERS = """
+import signal
+class Deaf:
+    inputs, outputs = {"u": 0.0}, ("x",)
+    def __init__(self):
+        self.x = 1.0
+    def step(self, now, duration):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        self.x += duration * (self.u - self.x)
+"""
+
+
+def write_system(folder: Path, kind: str) -> tuple[str, ...]:
+    """A run without end of a unit that sets handlers of its own ("deaf", "python"), or of none; its options."""
+    (folder / "deaf.py").write_text(HANDLERS)
+    faulty.build(folder / "unit.fmu")
+    given = 'parameters = { fault = "deaf", amount = 1e-4 }\n' if kind == "deaf" else ""
+    unit = 'kind = "python"\nclass = "deaf.py:Deaf"\n' if kind == "python" else f'fmu = "unit.fmu"\n{given}'
+    (folder / "s.toml").write_text(f"step-size = 1e-3\nstop-time = 1e6\n[units.one]\n{unit}")
+    return ("--isolate",) if kind == "isolated" else ()
+
+
+def interrupted(folder: Path, number: signal.Signals, after: float, *options: str) -> Result | None:
+    """Send a signal `after` seconds from when the process handles signals on, and judge what is left: its rows."""
+    for old in folder.glob("rows.*"):
+        old.unlink()
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not handles(process.pid, number):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(after)
+        process.send_signal(number)
+
+    outcome = command(
+        folder,
+        "run",
+        "s.toml",
+        "--output-file",
+        "rows.csv",
+        *options,
+        disturb=disturb,
+        prepare=lambda: None,
+        timeout=PATIENCE,
+    )  # a new interpreter, for which what is loaded first belongs to the moments
+    assert outcome.code == ENDS[number], (outcome.code, outcome.errors)
+    lines = [line for line in outcome.errors.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1, outcome.errors
+    assert lines[0].startswith("cosimo: interrupted"), lines
+    assert not outcome.orphans
+    if (folder / "rows.csv").exists() or (folder / "rows.csv.partial").exists():
+        rows = read_result(folder / "rows.csv")
+        assert not rows.complete
+        assert np.array_equal(rows.time, 1e-3 * np.arange(len(rows)))
+        return rows
+    assert "nothing was written" in lines[0]
+    return None
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    # Python itself handles Ctrl-C, with a traceback, from earlier on: the others are ours.
+    asked = signal.SIGTERM if number is signal.SIGINT else number
+    return bool(int(caught.split()[1], 16) >> (asked - 1) & 1)
+
+
+def require_interrupted(folder: Path, times: int, seed: int = 18) -> None:
+    draw = random.Random(seed)
+    longest: dict[bool, Array] = {}
+    for trial in range(times):
+        kind, number = KINDS[trial % len(KINDS)], draw.choice(list(ENDS))
+        rows = interrupted(folder, number, draw.uniform(0.0, 2.5), *write_system(folder, kind))
+        if rows is not None:  # of two runs of the same unit one has the first rows of the other
+            ours = rows["one.x" if kind == "python" else "one.y"]
+            theirs = longest.setdefault(kind == "python", ours)
+            count = min(len(ours), len(theirs))
+            assert np.array_equal(ours[:count], theirs[:count])
+            longest[kind == "python"] = max(ours, theirs, key=len)
+    left = [path.name for path in (folder / "temporary").iterdir()]
+    (folder / "s.toml").write_text('step-size = 1e-3\nstop-time = 1e-2\n[units.one]\nfmu = "unit.fmu"\n')
+    after = command(folder, "run", "s.toml")  # the next start
+    assert after.code == 0, after.errors
+    assert not after.left, (left, after.left)
+
+
+def test_a_run_is_interrupted_at_some_moments(tmp_path: Path) -> None:
+    require_interrupted(tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_a_run_is_interrupted_at_any_moment(tmp_path: Path) -> None:
+    require_interrupted(tmp_path, 200)

@@ -437,5 +437,5 @@ def test_the_documentation_is_true(tmp_path: Path) -> None:
 
 
 def test_the_command_line_does_not_load_the_model() -> None:
-    code = "import sys, cosimo.cli, cosimo.formats.loading; sys.exit('pydantic' in sys.modules)"
+    code = "import sys; from cosimo.cli import app; import cosimo.formats.loading; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,9 +1,74 @@
-"""The command line: arguments in, objects out. Everything heavy is imported inside the verbs."""
+"""The command line: arguments in, objects out. Everything heavy is imported inside the verbs.
 
-from cosimo.cli import analyse, files, papers, report, run, studies, tune  # noqa: F401  each adds its verbs
-from cosimo.cli.application import app, main
+Loading even the light parts takes a moment, in which Ctrl-C and its like are answered already (`main`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+from cosimo.core.guarding import SIGNALS
 
 __all__ = ["app", "main"]
 
+_MODULES = ("analyse", "files", "papers", "report", "run", "studies", "tune")
 _VERBS = "new analyse run resume plot compensate compare tune sweep report info validate export problems reproduce"
-app.registered_commands.sort(key=lambda command: _VERBS.split().index(command.callback.__name__))  # type: ignore[union-attr]
+
+
+class Standing:
+    """What a signal that comes while no verb is at work is answered with; before it, also the document of `--json`."""
+
+    state = "nothing was written"
+    answers = True
+    code: int | None = None
+    """With what an interrupted verb ends."""
+
+
+def main() -> None:
+    """Run the command line, as `cosimo` does."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _end)
+    atexit.register(_keep_code)  # the first to be registered is called last
+    _load().main()
+
+
+def _keep_code() -> None:
+    """An exception that passed through `exec`, as in what dataclasses do, makes Python end itself by SIGINT."""
+    if Standing.code is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(Standing.code)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    code, said = 128 + number, f"interrupted; {Standing.state}."
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(OSError):
+        if Standing.answers and "--json" in sys.argv:
+            os.write(1, f'{{"error": "{said}", "exit_code": {code}}}\n'.encode())
+        os.write(2, f"cosimo: {said}\n".encode())
+    os._exit(code)
+
+
+def _load() -> Any:
+    """The application with all verbs."""
+    for name in _MODULES:
+        import_module(f"cosimo.cli.{name}")
+    application: Any = import_module("cosimo.cli.application")
+    application.app.registered_commands.sort(key=lambda command: _VERBS.split().index(command.callback.__name__))
+    return application
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'cosimo.cli' has no attribute '{name}'")
+    return _load().app

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cosimo.cli import Standing
 from cosimo.cli.completion import SYSTEMS, add_completion
 from cosimo.cli.console_output import Loudness, complain, make_streams_sound, say, writing_to_streams
 from cosimo.cli.option_groups import ALL, compose, known_words, option
 from cosimo.core.errors import CosimoError, Interrupted, RunError
+from cosimo.core.guarding import SIGNALS, interrupt
 
 ALONG = 12
 """Times of a run at which `analyse --along` looks, unless it is told."""
@@ -57,14 +61,18 @@ class _Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with signals_raised():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
-            kept = (
-                "rows recorded so far are in the '.partial' file beside the output"
-                if {"--output-file", "-o"} & set(sys.argv)
-                else "nothing was written"
-            )
-            raise Interrupted(f"interrupted; {kept}.") from None
+            raise Interrupted(f"interrupted; {_kept()}.") from None
+
+
+def _kept() -> str:
+    """What an interrupted verb has left of its rows."""
+    following = dict(zip(sys.argv, sys.argv[1:], strict=False))
+    output = following.get("--output-file") or following.get("-o")
+    stream = f"{output}.partial"
+    return f"rows recorded so far are in '{stream}'" if output and os.path.exists(stream) else "nothing was written"
 
 
 class _Application(typer.Typer):
@@ -126,18 +134,32 @@ def common(
         os.environ[ENVIRONMENT] = archive_limits
 
 
-def _terminate(number: int, frame: object) -> NoReturn:
-    Interrupted.exit_code = 128 + number
-    raise KeyboardInterrupt
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """In a verb, a signal is an exception, which whoever writes rows answers first."""
+
+    def arrive(number: int, frame: object) -> NoReturn:
+        Interrupted.exit_code = 128 + number
+        interrupt()
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # as nohup wants it
+                signal.signal(number, arrive)
+        yield
+    finally:
+        Standing.state, Standing.answers = "all else was done", False
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and an exit code, never a traceback."""
     # Our matrices are small: threads inside the linear algebra cost more than they bring. Set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, _terminate)
     make_streams_sound()
     try:
         with writing_to_streams():
@@ -148,4 +170,6 @@ def main() -> None:
         if "--json" in sys.argv and not (isinstance(error, RunError) and error.result is not None):
             where = error.fields() if isinstance(error, RunError) else {}
             say({"error": str(error), "exit_code": error.exit_code, **where})
+        if isinstance(error, Interrupted):
+            Standing.code = error.exit_code
         sys.exit(error.exit_code)

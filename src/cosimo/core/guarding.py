@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 """What ends a run from outside."""
@@ -48,6 +48,7 @@ class _Present:
     runs = 0
     kernel: Any = None
     rescue: Callable[[], object] | None = None
+    interrupted = False
     folders: ClassVar[dict[str, int]] = {}  # with the process that made it: a forked child leaves it to its parent
     lock = threading.RLock()  # garbage that is collected meanwhile may remove its folders
 
@@ -212,6 +213,20 @@ def leave() -> None:
         _Present.kernel.leave()
 
 
+def interrupt() -> NoReturn:
+    """Raise what ends a run from outside. Where it gets lost, as in what is called by the garbage collector, the run
+    raises it again.
+    """
+    _Present.interrupted = True
+    raise KeyboardInterrupt
+
+
+def _raise_what_got_lost() -> None:
+    if _Present.interrupted:
+        _Present.interrupted = False
+        raise KeyboardInterrupt
+
+
 class Interrupts:
     """As a context: signals pass on to whoever handled them before, and wait while `held` is active.
 
@@ -226,6 +241,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            _raise_what_got_lost()
             for number in SIGNALS:
                 handler = signal.getsignal(number)
                 if callable(handler):
@@ -235,6 +251,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        _Present.interrupted = False
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._before:
@@ -244,6 +261,7 @@ class Interrupts:
         if self._holding:
             self._waiting.append((number, frame))
         else:
+            _Present.interrupted = self._before[number] is signal.default_int_handler
             self._before[number](number, frame)
 
     def put_back(self) -> None:
@@ -265,6 +283,8 @@ class Interrupts:
         while self._waiting:
             number, frame = self._waiting.pop()
             self._before[number](number, frame)
+        if self._before:
+            _raise_what_got_lost()
 
 
 def _count_again() -> None:
