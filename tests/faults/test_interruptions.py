@@ -191,9 +191,9 @@ class Deaf:
     inputs, outputs = {"u": 0.0}, ("x",)
     def __init__(self):
         self.x = 1.0
-    def step(self, now, duration):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+    def step(self, now, duration):
         self.x += duration * (self.u - self.x)
 """
 

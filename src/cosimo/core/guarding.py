@@ -213,6 +213,22 @@ def leave() -> None:
         _Present.kernel.leave()
 
 
+@contextmanager
+def own_handlers() -> Iterator[None]:
+    """Undo that a unit in Python changes how signals are handled, as when it is made."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        changed = {number: handler for number, handler in before.items() if signal.getsignal(number) != handler}
+        for number, handler in changed.items():
+            signal.signal(number, handler)
+        if changed:
+            _count_again()
+
+
 def interrupt() -> NoReturn:
     """Raise what ends a run from outside. Where it gets lost, as in what is called by the garbage collector, the run
     raises it again.
