@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cosimo.cli.application import ALONG, app
 from cosimo.cli.console_output import hint, present, warn
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, SystemName, numbers, option
+from cosimo.cli.option_groups import Json, SystemName, numbers, option, seconds, time
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from cosimo.scenario import Scenario
 
 
+@app.command("analyze", hidden=True)  # as it is spelt elsewhere
 @app.command()
 def analyse(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    stop_time: Annotated[float | None, option("Until when errors are followed, in seconds.")] = None,
+    stop_time: Annotated[float | None, time("Until when errors are followed, in seconds.")] = None,
     at: Annotated[str | None, option("Also at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
         int | None, option(f"Also along a reference run, at N times (alone: {ALONG}).", metavar="[N]")
@@ -54,7 +55,7 @@ def analyse(
         require_file(scenario)
     allowed = Budget.parse(budget) if budget is not None else None
     with show_on_terminal(PilotProgress(), shown=not json_) as progress:
-        times = numbers("--at", at, form="times in seconds separated by commas") if at else ()
+        times = numbers("--at", at, form="times in seconds separated by commas", kind=seconds) if at else ()
         verdict = scenario.analyse(at=times, along=along, pilots=pilots, budget=allowed, progress=progress)
     present(verdict.document, as_fields=json_, details=details)
     advice = verdict.recommendation

@@ -25,6 +25,26 @@ ALONG = 12
 """Times of a run at which `analyse --along` looks, unless it is told."""
 
 
+EXAMPLES = {
+    "analyse": ("two-mass --step-size 4ms", "system.toml --master gauss-seidel --coupling hold1 --details"),
+    "run": ("system.toml --stop-time 10 -o rows.parquet", "two-mass.ssp --step-size 2ms --check"),
+    "resume": ("rows.parquet", "rows.parquet.checkpoint"),
+    "tune": ("two-mass --target-error 0.005", "system.toml --step-size 1ms:20ms --masters jacobi,gauss-seidel --write"),
+    "compare": ("two-mass --step-size 4ms", "system.toml --masters gauss-seidel --couplings hold0,hold1"),
+    "compensate": ("two-mass --step-size 4ms", "two-mass --step-size 4ms --target exact"),
+    "sweep": ("two-mass --vary kc=10:1000:20 -o study.parquet", "system.toml --vary load.k=1,2,5 --workers 4"),
+    "report": ("two-mass --step-size 4ms --tune -o report.html", "system.toml rows.parquet -o report.html"),
+    "plot": ("rows.parquet two.x", "rows.parquet 'two.*' -o figure.png"),
+    "new": ("system.toml motor.fmu load.fmu", "system.toml motor.fmu load.fmu --force"),
+    "info": ("motor.fmu", "system.toml"),
+    "validate": ("motor.fmu", "system.toml --json"),
+    "export": ("two-mass --ssp -o two-mass.ssp", "two-mass -o fmus --fmi 3"),
+    "problems": ("", "--json"),
+    "reproduce": ("gomes2018", "tamellin2022 --figures figures"),
+}
+"""What follows 'cosimo VERB' in the help of every verb."""
+
+
 class _Verb(TyperCommand):
     """Reads options that may stand alone, and fills the words of masters and couplings into its help."""
 
@@ -36,6 +56,8 @@ class _Verb(TyperCommand):
         for one in marked:
             for mark, words in known_words():
                 one.help = one.help.replace(mark, words)
+        if (shown := self.get_help_option(ctx)) is not None:
+            shown.metavar = ""
         super().format_help(ctx, formatter)
 
 
@@ -79,10 +101,11 @@ class _Application(typer.Typer):
     """Adds to every verb its groups of options, `--quiet` and `--verbose`, and what the shell can complete."""
 
     def command(self, *names: Any, **options: Any) -> Callable[[Any], Any]:
-        """As typer's; the function itself stays as it was."""
-        register = super().command(*names, cls=_Verb, **options)
+        """As typer's, with examples at the end of the help; the function itself stays as it was."""
 
         def join(verb: Any) -> Any:
+            told = "\n\n".join(["Examples:", *(f"cosimo {verb.__name__} {words}" for words in EXAMPLES[verb.__name__])])
+            register = super(_Application, self).command(*names, cls=_Verb, epilog=told, **options)
             register(add_completion(compose(verb, Loudness)))
             return verb
 

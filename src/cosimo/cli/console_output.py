@@ -31,6 +31,7 @@ _VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 class Loudness(OptionGroup):
     """How much a verb says."""
 
+    title: ClassVar[str | None] = "Messages"
     quiet: Annotated[bool, option("Print errors only; the exit code says the rest.", "--quiet", "-q")] = False
     verbose: Annotated[
         bool, option("Also say what was loaded and chosen, and how long it took.", "--verbose", "-v")

@@ -6,12 +6,15 @@ gets all its options on the command line (`compose`) and the object in the call.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -30,6 +33,11 @@ def option(text: str, *names: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=text, metavar=metavar)
 
 
+def time(text: str) -> Any:
+    """An option for a time: seconds, or a number with its unit (`seconds`)."""
+    return typer.Option(help=text, parser=lambda given: _read_time(given), metavar="TIME")
+
+
 def many(text: str, *names: str, metavar: str | None = None) -> Any:
     """An option that may be given several times."""
     return option(f"{text} {MANY}", *names, metavar=metavar)
@@ -46,19 +54,21 @@ Settings = Annotated[Texts, many("NAME=VALUE of a problem parameter.", "--set")]
 TargetError = Annotated[
     float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
 ]
-Seconds = Annotated[float | None, option("In seconds.")]
+StartTime = Annotated[float | None, time("When the run begins, in seconds, or as 20ms.")]
+StopTime = Annotated[float | None, time("When the run ends, in seconds, or as 2min.")]
 
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """A group of options; `last`: they stand behind the options of the verb itself."""
+    """A group of options under a `title` in the help; `last`: they stand behind the options of the verb itself."""
 
+    title: ClassVar[str | None] = None
     last: ClassVar[bool] = False
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
         """The options as parameters of a function."""
-        return _keywords(cls)
+        return [titled(parameter, cls.title) for parameter in _keywords(cls)]
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[None]:
         """What the verb runs in; `given` are all its options."""
@@ -72,7 +82,7 @@ def compose(verb: Callable[..., None], *more: type[OptionGroup]) -> Callable[...
     parameters: list[inspect.Parameter] = []
     for parameter in _keywords(verb):
         group = groups.get(parameter.name)
-        parameters += [parameter] if group is None else [] if group.last else group.parameters()
+        parameters += [titled(parameter, None)] if group is None else [] if group.last else group.parameters()
     behind = [group for group in (*groups.values(), *more) if group.last]
     parameters += [parameter for group in behind for parameter in group.parameters()]
 
@@ -92,6 +102,21 @@ def compose(verb: Callable[..., None], *more: type[OptionGroup]) -> Callable[...
     composed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del composed.__wrapped__
     return composed
+
+
+SHOWN = {bool: "", str: "TEXT", list: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
+"""What the help shows for the value of an option, by its type; nothing for a flag."""
+
+
+def titled(parameter: inspect.Parameter, title: str | None) -> inspect.Parameter:
+    """The parameter, its option under this title in the help, with a word for its value."""
+    hint = parameter.annotation.__origin__
+    kinds = [get_origin(kind) or kind for kind in (hint, *get_args(hint))]
+    (info,) = map(copy.copy, parameter.annotation.__metadata__)  # one object may serve several verbs
+    info.rich_help_panel = info.rich_help_panel or title
+    if info.metavar is None:
+        info.metavar = next((SHOWN[kind] for kind in kinds if kind in SHOWN), None)
+    return parameter.replace(annotation=Annotated[hint, info])
 
 
 def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -133,12 +158,40 @@ def number(option: str, text: str, kind: type[Any] = float, *, several: bool = F
         raise ConfigurationError(f"{option} wants {wanted}, not '{text}'.") from None
 
 
+UNITS_OF_TIME = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
+"""How many there are in a second."""
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, given as a number or with its unit; 1ms is 0.001 to the bit.
+
+    >>> seconds("4e-3"), seconds("1ms"), seconds("50 us"), seconds("2min")
+    (0.004, 0.001, 5e-05, 120.0)
+    """
+    number, unit = re.fullmatch(rf"(.*?)\s*({'|'.join(UNITS_OF_TIME)})?", text.strip()).groups()  # type: ignore[union-attr]
+    return float(number) if unit is None else float(number) / UNITS_OF_TIME[unit]
+
+
+def _read_time(text: Any) -> float:
+    if isinstance(text, float | int):
+        return float(text)  # a default
+    try:
+        return seconds(text)
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is not a time; write seconds, or a unit as in 4ms, 50us, 2min.") from None
+
+
 def numbers(
-    option: str, text: str, mark: str = ",", form: str = "numbers", count: int | None = None
+    option: str,
+    text: str,
+    mark: str = ",",
+    form: str = "numbers",
+    count: int | None = None,
+    kind: Callable[[str], float] = float,
 ) -> tuple[float, ...]:
     """Numbers between marks, `count` of them where that is given; `form` is how they are written."""
     try:
-        found = tuple(map(float, split(text, mark)))
+        found = tuple(map(kind, split(text, mark)))
     except ValueError:
         found = ()
     if not found or count not in (None, len(found)):

@@ -12,7 +12,7 @@ from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, argument, option
+from cosimo.cli.option_groups import Json, argument, option, time
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def plot(
     what: Annotated[list[str], argument("RESULT… [VAR]…", "Result files, then signals such as two.x or 'two.*'.")],
     output: Annotated[Path | None, option("Draw into a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
-    start_time: Annotated[float | None, option("Show only from here on, in seconds.")] = None,
-    stop_time: Annotated[float | None, option("Show only up to here, in seconds.")] = None,
+    start_time: Annotated[float | None, time("Show only from here on, in seconds.")] = None,
+    stop_time: Annotated[float | None, time("Show only up to here, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Draw signals of results, in the terminal or into a file; several results are drawn over each other.
@@ -77,7 +77,7 @@ def report(
     output_file: Annotated[Path, option("The page to write.", "--output-file", "-o")] = Path("report.html"),
     title: Annotated[str | None, option("The heading; default: the name of the system.")] = None,
     run: Annotated[bool, option("Run the system, and every alternative that is asked for.")] = False,
-    stop_time: Annotated[float | None, option("Until when runs and errors go, in seconds.")] = None,
+    stop_time: Annotated[float | None, time("Until when runs and errors go, in seconds.")] = None,
     tune: Annotated[bool, option("Search for a better master and show the front.")] = False,
     evaluations: Annotated[int, option("tune: candidates to try at most.")] = 600,
     compensate: Annotated[bool, option("Design corrected inputs and show the modes.")] = False,

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 from cosimo.cli.application import app
 from cosimo.cli.console_output import detail, hint, say, warn
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
-from cosimo.cli.option_groups import Json, OptionGroup, Seconds, SystemName, Texts, argument, many, option
+from cosimo.cli.option_groups import (
+    Json,
+    OptionGroup,
+    StartTime,
+    StopTime,
+    SystemName,
+    Texts,
+    argument,
+    many,
+    option,
+    titled,
+)
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 class Recording(OptionGroup):
     """What a run writes, and where."""
 
+    title: ClassVar[str | None] = "Output"
     output_file: Annotated[
         Path | None, option("Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat.", "--output-file", "-o")
     ] = None
@@ -46,6 +58,11 @@ class Recording(OptionGroup):
 class RunChoice(OptionGroup):
     """An option for every field that the options of a run offer (`execution/options.py`)."""
 
+    titles: ClassVar[dict[type, str]] = {
+        EngineOptions: "Engine",
+        Checkpoint: "Checkpoint and resume",
+        Adaptive: "Adaptive steps",
+    }
     places: ClassVar[dict[str, tuple[type, Field[Any]]]] = {
         field.metadata["word"] or field.name: (kind, field)
         for kind in (EngineOptions, RunOptions, Checkpoint, Adaptive)
@@ -62,7 +79,10 @@ class RunChoice(OptionGroup):
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
         """Each is None where it is not given; texts are checked by the class that takes them."""
-        return [_parameter(word, get_type_hints(kind)[o.name], o) for word, (kind, o) in cls.places.items()]
+        return [
+            titled(_parameter(word, get_type_hints(kind)[o.name], o), cls.titles.get(kind))
+            for word, (kind, o) in cls.places.items()
+        ]
 
     def build(self, **values: Any) -> RunOptions:
         """The options of the run, with further `values`."""
@@ -95,8 +115,8 @@ def run(
     recording: Recording,
     choice: RunChoice,
     isolation: IsolationOptions,
-    start_time: Seconds = None,
-    stop_time: Seconds = None,
+    start_time: StartTime = None,
+    stop_time: StopTime = None,
     power_pair: Annotated[Texts, many("UNIT.INPUT,UNIT.OUTPUT whose product is a power.")] = None,
     check: Annotated[bool, option("Assess the coupling first; refuse one that cannot be trusted.")] = False,
     anyway: Annotated[bool, option("check: run it all the same.")] = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present
@@ -12,14 +12,16 @@ from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import (
     Json,
     OptionGroup,
-    Seconds,
     Settings,
+    StartTime,
+    StopTime,
     SystemName,
     TargetError,
     Texts,
     many,
     option,
     pairs,
+    time,
 )
 from cosimo.cli.system_options import MasterChoice, load_target, stop_of, with_experiment
 from cosimo.core.errors import ConfigurationError
@@ -34,7 +36,7 @@ def compensate(
     master: MasterChoice,
     isolation: IsolationOptions,
     target: Annotated[str, option("monolithic (the units' own integrator) or exact.")] = "monolithic",
-    stop_time: Annotated[float | None, option("Until when the runs go, in seconds.")] = None,
+    stop_time: Annotated[float | None, time("Until when the runs go, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
@@ -55,8 +57,8 @@ def compare(
     isolation: IsolationOptions,
     couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
     masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
-    step_size: Annotated[float | None, option("Macro step in seconds.")] = None,
-    stop_time: Seconds = None,
+    step_size: Annotated[float | None, time("Macro step in seconds.")] = None,
+    stop_time: StopTime = None,
     reference: Annotated[
         str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
     ] = "auto",
@@ -90,9 +92,12 @@ def compare(
 class SweptPoints(OptionGroup):
     """What is varied, and how."""
 
-    vary: Annotated[Texts, many("NAME=a:b:n, NAME=a:b:n:log or NAME=v1,v2,…: all combinations are run.")] = None
+    title: ClassVar[str | None] = "What is varied"
+    vary: Annotated[
+        Texts, many("NAME=LOW:HIGH:COUNT (…:log for equal ratios) or NAME=V1,V2,…: all combinations are run.")
+    ] = None
     sample: Annotated[
-        Texts, many("NAME=uniform:a:b, log-uniform:a:b or normal:mean:deviation: drawn for each run.")
+        Texts, many("NAME=uniform:LOW:HIGH, log-uniform:LOW:HIGH or normal:MEAN:DEVIATION: drawn for each run.")
     ] = None
     runs: Annotated[int | None, option("How many points are drawn for --sample.")] = None
     seed: Annotated[int, option("Equal seeds draw equal points.")] = 0
@@ -137,8 +142,8 @@ def sweep(
     reference: Annotated[
         str, option("For error: exact, fine, monolithic, auto, or a result file to compare with.")
     ] = "auto",
-    start_time: Seconds = None,
-    stop_time: Seconds = None,
+    start_time: StartTime = None,
+    stop_time: StopTime = None,
     stop_on_divergence: Annotated[bool, option("End runs that become unstable.")] = False,
     workers: Annotated[
         int | None, option("Local processes; default: one per processor where it pays; 1: this one.")

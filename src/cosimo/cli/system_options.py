@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
-from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs
+from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs, time
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ SHOWN = 200
 class MasterChoice(OptionGroup):
     """How a system is run: the macro step, the master with its options, parameters of a built-in problem."""
 
-    step_size: Annotated[float | None, option("Macro step in seconds.")] = None
+    title: ClassVar[str | None] = "Master"
+    step_size: Annotated[float | None, time("Macro step in seconds.")] = None
     master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
     order: Annotated[str | None, option("Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
     coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None

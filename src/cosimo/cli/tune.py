@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from cosimo.cli.analyse import require_file, write_advice
 from cosimo.cli.application import app
@@ -21,7 +21,9 @@ from cosimo.cli.option_groups import (
     numbers,
     option,
     pairs,
+    seconds,
     split,
+    time,
 )
 from cosimo.cli.system_options import load_target
 from cosimo.core.errors import ConfigurationError, Interrupted
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 class SpaceOptions(OptionGroup):
     """What is open, and the limits."""
 
+    title: ClassVar[str | None] = "What is searched"
     step_size: Annotated[
         str | None, option("Macro step: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
     ] = None
@@ -84,11 +87,11 @@ class SpaceOptions(OptionGroup):
         if self.step_size is None:
             return None
         if ":" in self.step_size:
-            low, high = numbers("--step-size", self.step_size, ":", "LOW:HIGH", 2)
+            low, high = numbers("--step-size", self.step_size, ":", "LOW:HIGH", 2, seconds)
             if not low > 0:
                 raise ConfigurationError(f"--step-size wants a range of positive numbers, not '{self.step_size}'.")
             return Range(low, high)
-        given = numbers("--step-size", self.step_size)
+        given = numbers("--step-size", self.step_size, kind=seconds)
         return given[0] if len(given) == 1 else given
 
 
@@ -96,6 +99,7 @@ class SpaceOptions(OptionGroup):
 class SearchOptions(OptionGroup):
     """How to search, and what counts."""
 
+    title: ClassVar[str | None] = "How"
     objectives: Annotated[str, option("Separated by commas: error, robustness, cost, radius, defect.")] = (
         "error,robustness,cost"
     )
@@ -145,7 +149,7 @@ def tune(
     search: SearchOptions,
     isolation: IsolationOptions,
     verify: Annotated[int, option("Run the N best and show predicted beside measured.", metavar="N")] = 0,
-    stop_time: Annotated[float | None, option("Horizon of the errors in seconds.")] = None,
+    stop_time: Annotated[float | None, time("Horizon of the errors in seconds.")] = None,
     figure: Annotated[Path | None, option("Draw the front, such as front.png.", metavar="FILE")] = None,
     write: Annotated[
         bool, option("Put the recommended master into the scenario file; keep the old beside it.")
