@@ -35,8 +35,15 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, _end)
+    sys.unraisablehook = _say_nothing_of_interrupts
     atexit.register(_keep_code)  # the first to be registered is called last
     _load().main()
+
+
+def _say_nothing_of_interrupts(found: Any) -> None:
+    """One that came while Python called a finaliser gets lost there; the run raises it again."""
+    if not issubclass(found.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def _keep_code() -> None:
