@@ -92,7 +92,7 @@ int run(Builder &builder, long long first, long long count, Given given, Rows ro
 NB_MODULE(_kernel, m) {
     bind_predictors(m);
     bind_guard(m);
-    m.doc() = "Runs a lowered schedule: see cosimo.execution.running.";
+    m.doc() = "Runs a lowered schedule: see cosimo.execution.engines.";
     nb::class_<Builder>(m, "Program")
         .def(nb::init<double, double, Numbers, Numbers, Numbers>())
         .def("linear", &Builder::linear)

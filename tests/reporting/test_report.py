@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import sys
+from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from cosimo.reporting.report.computation import Asked, prepare
 from cosimo.reporting.report.diagram import draw, layers, loop_links
 from cosimo.reporting.report.run_signals import Pack, watched
 from cosimo.reporting.report.sections import opening
-from cosimo.reporting.report.step_sweeps import RadiusCurve, radius_map
+from cosimo.reporting.report.step_sweeps import RadiusCurve, curves, radius_map
 from cosimo.tuning import Space
 
 
@@ -147,6 +148,21 @@ def test_large_systems_are_not_drawn_but_listed() -> None:
     page = co.report(system).html()
     assert "too many units to be drawn" in page
     assert "u59.y" in page
+
+
+def test_a_meter_does_not_make_the_curves_unstable() -> None:
+    """A chain of integrators has a multiple eigenvalue 1 that rounding drives apart; the verdict leaves it out too."""
+    plain = co.problems.two_mass()
+    chain = np.eye(3, k=1)
+    meter = co.StateSpace(chain, [[0.0], [0.0], [1.0]], np.eye(3)[:1], inputs=["u"], outputs=["y"])
+    system = co.System({**plain.units, "meter": meter}, [*plain.connections, ("two.x", "meter.u")])
+    shown = co.report(system, co.masters.jacobi(system, 1e-3), horizon=1.0).contents
+    with_meter, without = (
+        curves(replace(shown, system=one, master=co.masters.jacobi(one, 1e-3)))[0] for one in (system, plain)
+    )
+    assert shown.verdict.stable
+    assert list(with_meter.stable_ranges()) == list(without.stable_ranges())
+    assert with_meter.now == pytest.approx(without.now, rel=1e-9)
 
 
 def test_stable_ranges_need_not_be_connected() -> None:

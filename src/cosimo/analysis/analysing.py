@@ -164,7 +164,7 @@ class _Analysis:
         spectrum = here if picture is system else Spectrum(LinearSystem(picture, master))
         factor = sweep_factor(linear)
         converging = converges(master, factor)
-        stable = here.stable or bool(is_stable(here.moving_radius, identified=not model.known))
+        stable = bool(is_stable(here.moving_radius, identified=not model.known))
         large = sum(len(unit.initial_state) for unit in system.units.values()) > FEW
         error = self.attempt("error", lambda: model.predict(master))
         verdict = replace(

@@ -264,7 +264,7 @@ def judge_point(
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
     spectrum = Spectrum(model.linear(master))
-    stable = spectrum.stable or bool(is_stable(spectrum.moving_radius, identified=not model.known))
+    stable = bool(is_stable(spectrum.moving_radius, identified=not model.known))
     errors = model.predict(master)
     margin = math.nan
     if robust:

@@ -102,7 +102,7 @@ class Spectrum:
         """The poles 0 of the exact coupled system."""
         return find_rest(self._coupled)
 
-    @property
+    @cached_property
     def moving_radius(self) -> float:
         """ρ(Φ) without the eigenvalues 1 of modes at rest."""
         return moving_radius(self._matrix, self.rest, self.step)

@@ -1,4 +1,4 @@
-"""What *stable* means: the one rule that every verb uses, and how neutral motion is treated.
+"""What *stable* means: the one rule for Φ that every verb uses, and how neutral motion is treated.
 
     stable    ⇔    ρ_moving(Φ) ≤ 1 + ROUNDING        (+ IDENTIFIED for units that were identified)
 
@@ -10,7 +10,8 @@ eigenvalue 1 (a chain: velocity and position), the step is repeated. Every step 
 rounding moves by rounding, where it would move the eigenvalues of a chain by its square root.
 
 ρ is growth per macro step, and so is the tolerance: what it lets pass grows by less than 0.1 % in ten million steps.
-The exact system has no step; there, growth rates count above GROWTH · |λ|max.
+The exact system has no step; there, growth rates count above GROWTH · |λ|max. Where no model is believed, runs decide
+(`bounded` in `cosimo.analysis.pilots`).
 """
 
 from __future__ import annotations

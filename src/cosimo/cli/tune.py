@@ -50,9 +50,9 @@ class SpaceOptions(OptionGroup):
     groups: Annotated[Texts, many("Also try these groups, 'a,b;c': a and b step together.")] = None
     multiple: Annotated[Texts, many("Also try these multiples of the step, 'UNIT=N,UNIT=N'.")] = None
     sweeps: Annotated[str, option("Numbers of sweeps of iterative masters.")] = "2,3"
-    couplings: Annotated[str, option("Couplings to try, separated by commas: {tuned couplings}.")] = (
-        "hold0,hold1,hold2,nepce"
-    )
+    couplings: Annotated[
+        str | None, option("Couplings to try, separated by commas: {tuned couplings}; default: all.")
+    ] = None
     coupling: Annotated[Texts, many("Other couplings for one input, 'UNIT.INPUT=hold0,hold1'.")] = None
     gains: Annotated[str, option("Range of the gains of nepce.")] = "0:0.95"
     cannot_restore: Annotated[Texts, many("A unit that must not be rolled back.", metavar="UNIT")] = None
@@ -61,6 +61,7 @@ class SpaceOptions(OptionGroup):
 
     def space(self) -> Space:
         """The space that these options describe."""
+        from cosimo.couplings import tuned_couplings
         from cosimo.tuning import Range, Space
         from cosimo.tuning.space import parse_kinds
 
@@ -73,7 +74,7 @@ class SpaceOptions(OptionGroup):
             groups=tuple([split(group) for group in text.split(";")] for text in self.groups or ()),
             multiples=tuple(_by_unit("--multiple", text, int) for text in self.multiple or ()),
             sweeps=tuple(number("--sweeps", word, int, several=True) for word in split(self.sweeps)),
-            kinds=parse_kinds(split(self.couplings)),
+            kinds=parse_kinds(tuned_couplings() if self.couplings is None else split(self.couplings)),
             couplings=kinds,
             gains=Range(low, high),
             cannot_restore=tuple(self.cannot_restore or ()),

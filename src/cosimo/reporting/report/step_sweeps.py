@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosimo import masters
-from cosimo.algebra.batch import Batch
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.critical import CriticalStep
+from cosimo.analysis.critical import CriticalStep, EigenvalueSizes
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -30,7 +29,7 @@ SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class RadiusCurve:
-    """ρ(Φ) of a master, `radii` (N,), over macro steps (N,); `now`: its own step and radius."""
+    """ρ(Φ) of a master without modes at rest, `radii` (N,), over macro steps (N,); `now`: its own step and radius."""
 
     name: str
     steps: Array
@@ -63,9 +62,9 @@ def curves(contents: Contents) -> tuple[RadiusCurve, ...]:
             return ()
         grid = step_grid(contents)
         for name, other, now in _candidates(contents, system, master):
-            step = np.array([other.step])
-            here = (other.step, float(Batch(system, other, step).spectral_radius()[0])) if now else None
-            found.append(RadiusCurve(name, grid, Batch(system, other, grid).spectral_radius(), here))
+            radii = EigenvalueSizes(system, other)
+            here = (other.step, float(radii.sizes(np.array([other.step]))[0, 0])) if now else None
+            found.append(RadiusCurve(name, grid, radii.sizes(grid)[:, 0], here))
     except ConfigurationError:
         return tuple(found)  # couplings that learn while running have no matrices
     return tuple(found)
@@ -128,7 +127,7 @@ def radius_map(variation: Variation, master: Master, steps: Array) -> tuple[Arra
     reason: CosimoError | None = None
     for row, value in enumerate(values):
         try:
-            radii[row] = Batch(variation.build(float(value)), master, steps).spectral_radius()
+            radii[row] = EigenvalueSizes(variation.build(float(value)), master).sizes(steps)[:, 0]
         except CosimoError as error:
             reason = error
     if reason is not None and np.isnan(radii).all():
