@@ -428,7 +428,7 @@ class Pilots:
             levels = [*levels, fine] if failed is None else []
             if len(levels) > 1:
                 found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
-                found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1])
+                found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1], fine)
                 truth = found if truth is None else better(truth, found)
                 every = output_errors(self.system, master, rows, truth, self.reach, "measured")
                 share = SHARP if spent * steps <= SHORT // 4 else SHARE
@@ -547,7 +547,9 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     doubt = change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))
     # What does not fit the factor counts in every output by itself: small ones hide behind large ones.
     stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
-    return Truth(rows, size, np.maximum(np.maximum(doubt, stray), floor)), order
+    # As a share of the limit, which may be far smaller than the runs.
+    share = scale / np.where(size > 0, size, scale)
+    return Truth(rows, size, share * np.maximum(np.maximum(doubt, stray), floor)), order
 
 
 def noise(changes: Sequence[Array]) -> Array:
@@ -564,10 +566,13 @@ def noise(changes: Sequence[Array]) -> Array:
     return found
 
 
-def over_all(truth: Truth, rows: Array) -> Truth:
-    """The same solution with its largest values over all `rows` of a run: between communication points it may peak."""
+def over_all(truth: Truth, rows: Array, points: Array) -> Truth:
+    """The same solution, larger by what all `rows` of a run are larger than at the `points` of communication.
+
+    The rows themselves are no measure: a run may still be far larger than what it tends to.
+    """
     assert truth.own is not None
-    sizes = np.maximum(truth.sizes, np.abs(rows).max(axis=0))
+    sizes = truth.sizes + np.maximum(np.abs(rows).max(axis=0) - np.abs(points).max(axis=0), 0.0)
     return Truth(truth.rows, sizes, truth.own * np.where(sizes > 0, truth.sizes, 1.0) / np.where(sizes > 0, sizes, 1.0))
 
 
