@@ -39,6 +39,7 @@ FOREIGN = {
     "OSError": "caught around the write, which names file and remedy",
     "TypeError": "caught and named by the unit or the recorder, or a contract broken by the programmer",
     "ValueError": "caught by the reader, which names the file, or by the engine, which names the unit",
+    "BadParameter": "said by typer, with the option",
     "BadZipFile": "caught by the reader of archives, which names the file",
     "BadStatus": "the cause inside an error that names unit and time",
     "Exit": "the exit code of a verb that has said everything",

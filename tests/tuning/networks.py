@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.system import Connection, System
-from cosimo.core.unit import ChangedUnit, DiscreteModel, LinearModel, Unit
+from cosimo.core.unit import Conversion, DiscreteModel, Instance, LinearModel, Unit
 from cosimo.units import StateSpace
 
 
@@ -40,12 +40,26 @@ def random_network(rng: np.random.Generator, count: int, *, degree: float = 3.0,
     return System(units, connections, name=f"network of {count}")
 
 
-class Rescaled(ChangedUnit):
-    """A linear unit whose time runs `rate` times as fast and whose outputs are `gain` times as large."""
+class Rescaled(Unit):
+    """A linear unit whose time runs `rate` times as fast and whose outputs are `gain` times as large; it is not run."""
 
     def __init__(self, unit: Unit, rate: float = 1.0, gain: float = 1.0) -> None:
-        super().__init__(unit)
-        self.rate, self.gain = rate, gain
+        self.unit, self.rate, self.gain = unit, rate, gain
+        self.inputs, self.outputs, self.start = unit.inputs, unit.outputs, unit.start
+        self.input_degree, self.can_restore = unit.input_degree, unit.can_restore
+
+    @property
+    def initial_state(self) -> Array:
+        return self.unit.initial_state
+
+    def instantiate(self, start_time: float = 0.0) -> Instance:
+        raise TypeError("a rescaled unit is analysed, not run")
+
+    def feedthrough(self) -> BoolArray:
+        return self.unit.feedthrough()
+
+    def conversion(self, output: int, taker: Unit, variable: int) -> Conversion:
+        return self.unit.conversion(output, taker.unit if isinstance(taker, Rescaled) else taker, variable)
 
     def linear(self) -> LinearModel | None:
         model = self.unit.linear()
