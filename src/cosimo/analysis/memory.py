@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cosimo.core.document import plain
 from cosimo.core.master import Master
-from cosimo.core.storage import Answers
+from cosimo.core.storage import Remembered
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import MASTERS
@@ -30,7 +30,7 @@ class Memory:
     """Remembered verdicts in a folder; without one nothing is remembered."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._answers = Answers(folder)
+        self._answers = Remembered(folder)
         self.folder = self._answers.folder
 
     def remember(self, verdict: Verdict, system: System, master: Master, start: float) -> None:

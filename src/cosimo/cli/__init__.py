@@ -17,11 +17,11 @@ from cosimo.core.guarding import SIGNALS
 
 __all__ = ["app", "main"]
 
-_MODULES = ("analyse", "files", "papers", "report", "run", "studies", "tune")
+_MODULES = ("analyse", "files", "papers", "plot", "report", "run", "studies", "tune")
 _VERBS = "new analyse run resume plot compensate compare tune sweep report info validate export problems reproduce"
 
 
-class Standing:
+class Interruption:
     """What a signal that comes while no verb is at work is answered with; before it, also the document of `--json`."""
 
     state = "nothing was written"
@@ -48,19 +48,19 @@ def _say_nothing_of_interrupts(found: Any) -> None:
 
 def _keep_code() -> None:
     """An exception that passed through `exec`, as in what dataclasses do, makes Python end itself by SIGINT."""
-    if Standing.code is not None:
+    if Interruption.code is not None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
-        os._exit(Standing.code)
+        os._exit(Interruption.code)
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    code, said = 128 + number, f"interrupted; {Standing.state}."
+    code, said = 128 + number, f"interrupted; {Interruption.state}."
     with suppress(Exception):
         sys.stdout.flush()
     with suppress(OSError):
-        if Standing.answers and "--json" in sys.argv:
+        if Interruption.answers and "--json" in sys.argv:
             os.write(1, f'{{"error": "{said}", "exit_code": {code}}}\n'.encode())
         os.write(2, f"cosimo: {said}\n".encode())
     os._exit(code)

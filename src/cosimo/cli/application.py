@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cosimo.cli import Standing
+from cosimo.cli import Interruption
 from cosimo.cli.completion import SYSTEMS, add_completion
 from cosimo.cli.console_output import Loudness, complain, make_streams_sound, say, writing_to_streams
 from cosimo.cli.option_groups import ALL, compose, known_words, option
@@ -174,7 +174,7 @@ def signals_raised() -> Iterator[None]:
                 signal.signal(number, arrive)
         yield
     finally:
-        Standing.state, Standing.answers = "all else was done", False
+        Interruption.state, Interruption.answers = "all else was done", False
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -194,5 +194,5 @@ def main() -> None:
             where = error.fields() if isinstance(error, RunError) else {}
             say({"error": str(error), "exit_code": error.exit_code, **where})
         if isinstance(error, Interrupted):
-            Standing.code = error.exit_code
+            Interruption.code = error.exit_code
         sys.exit(error.exit_code)

@@ -131,7 +131,7 @@ def default_folder() -> Path | None:
         return None
 
 
-class Answers:
+class Remembered:
     """Answers in a folder, found by what they are about (`key`); without a folder nothing is remembered.
 
     Nothing fails because of them: what cannot be read or written is as good as not there, and an answer is given only

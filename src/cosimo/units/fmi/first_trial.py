@@ -17,7 +17,7 @@ import numpy as np
 
 from cosimo.core.errors import CosimoError, UnitCrashed, UnitTimeout
 from cosimo.core.guarding import enter, leave, time_limit
-from cosimo.core.storage import Answers, file_digest
+from cosimo.core.storage import Remembered, file_digest
 from cosimo.core.unit import Unit
 from cosimo.units.fmi.archive import lease
 from cosimo.units.fmi.fmu import Fmu
@@ -58,7 +58,7 @@ def _refusal(name: str, unit: Fmu, isolation: Isolation, start: float, step: flo
     except OSError:  # whoever loads it says so
         return ""
     key = {"trial": digest, "format": FORMAT}
-    answers = Answers()
+    answers = Remembered()
     if digest in _passed or answers.recall(key) is not None:
         return ""
     enter(name, "first trial", start)
