@@ -4,6 +4,8 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,16 +219,25 @@ void remove_folders() {
         for (; folder && count < first + most; folder = folder->next)
             if (const char *path = folder->path.load()) arguments[count++] = path;
         if (count == first) return;
-        const pid_t child = vfork();
-        if (child == 0) {
-            execv("/bin/rm", const_cast<char *const *>(arguments));
-            _exit(1);
-        }
-        if (child > 0) waitpid(child, nullptr, 0);
+        // Not vfork: on the stack of a signal handler the sanitizer takes its frames for those of the thread.
+        pid_t child = 0;
+        if (posix_spawn(&child, "/bin/rm", nullptr, nullptr, const_cast<char *const *>(arguments), environ) == 0)
+            waitpid(child, nullptr, 0);
     }
 }
 
+// The thread that ends the process. A fault on its way does not begin it anew; other threads that crash meanwhile wait.
+std::atomic<pid_t> ends_process{0};
+
+void leave_to_who_ends(int code) {
+    const pid_t who = ends_process.load();
+    if (who == static_cast<pid_t>(syscall(SYS_gettid))) _exit(code);
+    while (who) pause();
+}
+
 [[noreturn]] void end_process(int code) {
+    pid_t nobody = 0;
+    if (!ends_process.compare_exchange_strong(nobody, static_cast<pid_t>(syscall(SYS_gettid)))) leave_to_who_ends(code);
     remove_folders();
     _exit(code);
 }
@@ -258,6 +269,7 @@ bool handled_by_unit(int number, siginfo_t *info, void *context) {
 
 void on_crash(int number, siginfo_t *info, void *context) {
     const auto which = static_cast<std::size_t>(std::find(std::begin(watched), std::end(watched), number) - std::begin(watched));
+    leave_to_who_ends(crashed);
     if (handled_by_unit(number, info, context) && number != SIGABRT) return;
     if (guarding()) {
         char cause[256];
