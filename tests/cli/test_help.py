@@ -55,7 +55,7 @@ def test_times_with_their_units(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "ms", "4 parsecs", "4 m", "1 ms s", "0,1s"])
+@pytest.mark.parametrize("text", ["", "ms", "4 parsecs", "4 m", "1 ms s", "0,1s", "1\n2ms"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match="could not convert"):
         seconds(text)

@@ -50,16 +50,15 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
 
     Radii of units that were `identified` are known less well.
     """
-    linear = LinearSystem(system, master)
-    spectrum = Spectrum(linear)
+    search = EigenvalueSizes(system, master)
+    spectrum = search.spectrum
     if not spectrum.exact_stable:
         return None
-    if linear.sparse:
+    if spectrum.linear.sparse:
         return _large(system, master)
     fastest = float(np.abs(spectrum.poles).max(initial=0.0)) or 1.0 / master.step
     grid = np.geomspace(min(1e-4 / fastest, master.step), max(100.0 / fastest, 10 * master.step), POINTS)
 
-    search = EigenvalueSizes(system, master, spectrum)
     values = search.sizes(grid)
     radius = values[:, 0]
     unstable = np.flatnonzero(~is_stable(radius, identified=identified) & ~np.isnan(radius))
@@ -97,16 +96,23 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
 class EigenvalueSizes:
     """The sizes of all eigenvalues of Φ at many steps, those of modes at rest left out."""
 
-    def __init__(self, system: System, master: Master, spectrum: Spectrum | None = None) -> None:
-        self._batch = Batch(system, master, series=False)
-        self._rest = (spectrum or Spectrum(self._batch.schedule.linear[0])).rest
+    def __init__(self, system: System, master: Master) -> None:
+        self.spectrum = Spectrum(LinearSystem(system, master))
+        self._batch = None if self.spectrum.linear.sparse else Batch(system, master, series=False)
 
     def sizes(self, steps: Array) -> Array:
-        """(N, n), largest first; NaN at steps at which the master has no map (an iteration without fixed point)."""
+        """(N, n), largest first; NaN at steps at which the master has no map (an iteration without fixed point).
+
+        Of large systems, whose maps a batch would keep as full matrices, the largest alone.
+        """
+        linear, rest = self.spectrum.linear, self.spectrum.rest
+        if self._batch is None:
+            large = (LinearSystem(linear.system, linear.master.with_step(h)) for h in steps.tolist())
+            return np.array([[Spectrum(one).moving_radius] for one in large])
         maps = self._batch.again(steps).maps
         known = np.isfinite(maps).all(axis=(-2, -1))
-        if self._rest.count:
-            sizes = moving_radii(maps[known], self._rest, steps[known])[:, None]
+        if rest.count:
+            sizes = moving_radii(maps[known], rest, steps[known])[:, None]
         else:
             sizes = -np.sort(-np.abs(np.linalg.eigvals(maps[known])), axis=-1)
         found = np.full((len(steps), max(1, sizes.shape[-1])), np.nan)

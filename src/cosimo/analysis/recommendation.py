@@ -18,7 +18,6 @@ from functools import partial
 
 import numpy as np
 
-from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.critical import EigenvalueSizes
 from cosimo.analysis.limits import SWEEPS, orders
@@ -425,11 +424,7 @@ class _SeemsStable:
         model = self._model
         system = model.system if model.known else model.local.linear
         try:
-            if (linear := LinearSystem(system, master)).sparse:  # a batch keeps its maps as full matrices
-                maps = (LinearSystem(system, master.with_step(rung)) for rung in self._rungs.tolist())
-                radii = np.array([Spectrum(one).moving_radius for one in maps])
-            else:
-                radii = EigenvalueSizes(system, master, Spectrum(linear)).sizes(self._rungs)[:, 0]
+            radii = EigenvalueSizes(system, master).sizes(self._rungs)[:, 0]
         except _FAILS:
             return [False] * len(self._rungs)
         return is_stable(radii, identified=not model.known).tolist()  # type: ignore[no-any-return]

@@ -18,7 +18,6 @@ from cosimo.core.guarding import SIGNALS
 __all__ = ["app", "main"]
 
 _MODULES = ("analyse", "files", "papers", "plot", "report", "run", "studies", "tune")
-_VERBS = "new analyse run resume plot compensate compare tune sweep report info validate export problems reproduce"
 
 
 class Interruption:
@@ -71,7 +70,8 @@ def _load() -> Any:
     for name in _MODULES:
         import_module(f"cosimo.cli.{name}")
     application: Any = import_module("cosimo.cli.application")
-    application.app.registered_commands.sort(key=lambda command: _VERBS.split().index(command.callback.__name__))
+    order = list(application.EXAMPLES)
+    application.app.registered_commands.sort(key=lambda command: order.index(command.callback.__name__))
     return application
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cosimo.cli.application import ALONG, app
 from cosimo.cli.console_output import hint, present, warn
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, SystemName, numbers, option, seconds, time
+from cosimo.cli.option_groups import Json, SystemName, numbers, option, seconds, time_option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def analyse(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    stop_time: Annotated[float | None, time("Until when errors are followed, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Until when errors are followed, in seconds.")] = None,
     at: Annotated[str | None, option("Also at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
         int | None, option(f"Also along a reference run, at N times (alone: {ALONG}).", metavar="[N]")

@@ -26,23 +26,23 @@ ALONG = 12
 
 
 EXAMPLES = {
+    "new": ("system.toml motor.fmu load.fmu", "system.toml motor.fmu load.fmu --force"),
     "analyse": ("two-mass --step-size 4ms", "system.toml --master gauss-seidel --coupling hold1 --details"),
     "run": ("system.toml --stop-time 10 -o rows.parquet", "two-mass.ssp --step-size 2ms --check"),
     "resume": ("rows.parquet", "rows.parquet.checkpoint"),
-    "tune": ("two-mass --target-error 0.005", "system.toml --step-size 1ms:20ms --masters jacobi,gauss-seidel --write"),
-    "compare": ("two-mass --step-size 4ms", "system.toml --masters gauss-seidel --couplings hold0,hold1"),
+    "plot": ("rows.parquet two.x", "rows.parquet 'two.*' -o figure.png"),
     "compensate": ("two-mass --step-size 4ms", "two-mass --step-size 4ms --target exact"),
+    "compare": ("two-mass --step-size 4ms", "system.toml --masters gauss-seidel --couplings hold0,hold1"),
+    "tune": ("two-mass --target-error 0.005", "system.toml --step-size 1ms:20ms --masters jacobi,gauss-seidel --write"),
     "sweep": ("two-mass --vary kc=10:1000:20 -o study.parquet", "system.toml --vary load.k=1,2,5 --workers 4"),
     "report": ("two-mass --step-size 4ms --tune -o report.html", "system.toml rows.parquet -o report.html"),
-    "plot": ("rows.parquet two.x", "rows.parquet 'two.*' -o figure.png"),
-    "new": ("system.toml motor.fmu load.fmu", "system.toml motor.fmu load.fmu --force"),
     "info": ("motor.fmu", "system.toml"),
     "validate": ("motor.fmu", "system.toml --json"),
     "export": ("two-mass --ssp -o two-mass.ssp", "two-mass -o fmus --fmi 3"),
     "problems": ("", "--json"),
     "reproduce": ("gomes2018", "tamellin2022 --figures figures"),
 }
-"""What follows 'cosimo VERB' in the help of every verb."""
+"""The verbs in the order of the help, and what follows 'cosimo VERB' in their examples."""
 
 
 class _Verb(TyperCommand):

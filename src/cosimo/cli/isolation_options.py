@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from cosimo.cli.option_groups import ALL, OptionGroup, Texts, many, option, time
+from cosimo.cli.option_groups import ALL, OptionGroup, Texts, many, option, time_option
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class IsolationOptions(OptionGroup):
     isolate: Annotated[Texts, many("Run an FMU in a process of its own (alone: all of them).", metavar="[UNIT]")] = None
     sandbox: Annotated[bool, option("Isolate all FMUs, without network, processes, or files but their own.")] = False
     trust_units: Annotated[bool, option("Run FMUs in this process without trying them in another one first.")] = False
-    unit_timeout: Annotated[float | None, time("Seconds that one call of a unit may take.")] = None
+    unit_timeout: Annotated[float | None, time_option("Seconds that one call of a unit may take.")] = None
     unit_memory: Annotated[float | None, option("Megabytes that an isolated unit may take.")] = None
     last: ClassVar[bool] = True
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ def option(text: str, *names: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=text, metavar=metavar)
 
 
-def time(text: str) -> Any:
+def time_option(text: str) -> Any:
     """An option for a time: seconds, or a number with its unit (`seconds`)."""
     return typer.Option(help=text, parser=lambda given: _read_time(given), metavar="TIME")
 
@@ -54,8 +53,8 @@ Settings = Annotated[Texts, many("NAME=VALUE of a problem parameter.", "--set")]
 TargetError = Annotated[
     float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
 ]
-StartTime = Annotated[float | None, time("When the run begins, in seconds, or as 20ms.")]
-StopTime = Annotated[float | None, time("When the run ends, in seconds, or as 2min.")]
+StartTime = Annotated[float | None, time_option("When the run begins, in seconds, or as 20ms.")]
+StopTime = Annotated[float | None, time_option("When the run ends, in seconds, or as 2min.")]
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def number(option: str, text: str, kind: type[Any] = float, *, several: bool = F
 
 
 UNITS_OF_TIME = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
-"""How many there are in a second."""
+"""How many there are in a second; ms stands before s, which ends it too."""
 
 
 def seconds(text: str) -> float:
@@ -168,8 +167,9 @@ def seconds(text: str) -> float:
     >>> seconds("4e-3"), seconds("1ms"), seconds("50 us"), seconds("2min")
     (0.004, 0.001, 5e-05, 120.0)
     """
-    number, unit = re.fullmatch(rf"(.*?)\s*({'|'.join(UNITS_OF_TIME)})?", text.strip()).groups()  # type: ignore[union-attr]
-    return float(number) if unit is None else float(number) / UNITS_OF_TIME[unit]
+    text = text.strip()
+    unit = next((unit for unit in UNITS_OF_TIME if text.endswith(unit)), "")
+    return float(text.removesuffix(unit)) / UNITS_OF_TIME.get(unit, 1.0)
 
 
 def _read_time(text: Any) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
-from cosimo.cli.option_groups import Json, argument, option, time
+from cosimo.cli.option_groups import Json, argument, option, time_option
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def plot(
     what: Annotated[list[str], argument("RESULT… [VAR]…", "Result files, then signals such as two.x or 'two.*'.")],
     output: Annotated[Path | None, option("Draw into a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
-    start_time: Annotated[float | None, time("Show only from here on, in seconds.")] = None,
-    stop_time: Annotated[float | None, time("Show only up to here, in seconds.")] = None,
+    start_time: Annotated[float | None, time_option("Show only from here on, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Show only up to here, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Draw signals of results, in the terminal or into a file; several results are drawn over each other.

@@ -12,7 +12,7 @@ from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, argument, option, time
+from cosimo.cli.option_groups import Json, argument, option, time_option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ def report(
     output_file: Annotated[Path, option("The page to write.", "--output-file", "-o")] = Path("report.html"),
     title: Annotated[str | None, option("The heading; default: the name of the system.")] = None,
     run: Annotated[bool, option("Run the system, and every alternative that is asked for.")] = False,
-    stop_time: Annotated[float | None, time("Until when runs and errors go, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Until when runs and errors go, in seconds.")] = None,
     tune: Annotated[bool, option("Search for a better master and show the front.")] = False,
     evaluations: Annotated[int, option("tune: candidates to try at most.")] = 600,
     compensate: Annotated[bool, option("Design corrected inputs and show the modes.")] = False,

@@ -22,6 +22,7 @@ from cosimo.cli.option_groups import (
     argument,
     many,
     option,
+    time_option,
     titled,
 )
 from cosimo.cli.system_options import MasterChoice, stop_of
@@ -104,7 +105,8 @@ def _parameter(word: str, hint: Any, field: Field[Any]) -> inspect.Parameter:
     parts = [part for part in get_args(hint) if part is not type(None)]
     kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
     flags = [f"--{word.replace('_', '-')}"] if kind is bool and field.default is False else []
-    annotation: Any = Annotated[kind | None, option(field.metadata["help"], *flags)]
+    text = field.metadata["help"]
+    annotation: Any = Annotated[kind | None, time_option(text) if field.metadata["time"] else option(text, *flags)]
     return inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -21,7 +21,7 @@ from cosimo.cli.option_groups import (
     many,
     option,
     pairs,
-    time,
+    time_option,
 )
 from cosimo.cli.system_options import MasterChoice, load_target, stop_of, with_experiment
 from cosimo.core.errors import ConfigurationError
@@ -36,7 +36,7 @@ def compensate(
     master: MasterChoice,
     isolation: IsolationOptions,
     target: Annotated[str, option("monolithic (the units' own integrator) or exact.")] = "monolithic",
-    stop_time: Annotated[float | None, time("Until when the runs go, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Until when the runs go, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
     """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
@@ -57,7 +57,7 @@ def compare(
     isolation: IsolationOptions,
     couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
     masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
-    step_size: Annotated[float | None, time("Macro step in seconds.")] = None,
+    step_size: Annotated[float | None, time_option("Macro step in seconds.")] = None,
     stop_time: StopTime = None,
     reference: Annotated[
         str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")

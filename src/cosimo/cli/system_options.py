@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
-from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs, time
+from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs, time_option
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class MasterChoice(OptionGroup):
     """How a system is run: the macro step, the master with its options, parameters of a built-in problem."""
 
     title: ClassVar[str | None] = "Master"
-    step_size: Annotated[float | None, time("Macro step in seconds.")] = None
+    step_size: Annotated[float | None, time_option("Macro step in seconds.")] = None
     master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
     order: Annotated[str | None, option("Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
     coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None

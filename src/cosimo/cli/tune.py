@@ -23,7 +23,7 @@ from cosimo.cli.option_groups import (
     pairs,
     seconds,
     split,
-    time,
+    time_option,
 )
 from cosimo.cli.system_options import load_target
 from cosimo.core.errors import ConfigurationError, Interrupted
@@ -150,7 +150,7 @@ def tune(
     search: SearchOptions,
     isolation: IsolationOptions,
     verify: Annotated[int, option("Run the N best and show predicted beside measured.", metavar="N")] = 0,
-    stop_time: Annotated[float | None, time("Horizon of the errors in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Horizon of the errors in seconds.")] = None,
     figure: Annotated[Path | None, option("Draw the front, such as front.png.", metavar="FILE")] = None,
     write: Annotated[
         bool, option("Put the recommended master into the scenario file; keep the old beside it.")

@@ -32,9 +32,9 @@ Progress = Callable[[float, float], None]
 called before the first macro step with the run, whose `warnings_now()` and `busy()` can then be asked."""
 
 
-def offered(default: Any, help: str, word: str = "") -> Any:
-    """A field that the command line offers as an option of its own name, or of `word`."""
-    return field(default=default, metadata={"help": help, "word": word})
+def offered(default: Any, help: str, word: str = "", *, time: bool = False) -> Any:
+    """A field that the command line offers as an option of its own name, or of `word`; `time`: it is in seconds."""
+    return field(default=default, metadata={"help": help, "word": word, "time": time})
 
 
 class Output(Protocol):
@@ -90,7 +90,7 @@ class Checkpoint:
 
     path: str | Path | None = None
     every: float = offered(
-        60.0, "Write checkpoints for 'cosimo resume', so many seconds (wall time) apart.", "checkpoint_every"
+        60.0, "Write checkpoints for 'cosimo resume', so many seconds (wall time) apart.", "checkpoint_every", time=True
     )
 
     def __post_init__(self) -> None:
@@ -120,8 +120,8 @@ class Adaptive:
     relative: float = offered(1e-2, "adaptive: error per step, of the largest value so far.", "tolerance_relative")
     absolute: float = offered(1e-9, "adaptive: added to the relative one.", "tolerance_absolute")
     first: float | None = None
-    shortest: float | None = offered(None, "adaptive: in seconds.", "shortest_step")
-    longest: float | None = offered(None, "adaptive: in seconds.", "longest_step")
+    shortest: float | None = offered(None, "adaptive: in seconds.", "shortest_step", time=True)
+    longest: float | None = offered(None, "adaptive: in seconds.", "longest_step", time=True)
     order: int | None = None
 
     def __post_init__(self) -> None:

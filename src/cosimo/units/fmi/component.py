@@ -269,6 +269,17 @@ class Component:
         phase = phase_of(function, running=self.initialised)
         return in_unit(self.name, phase, self.time, isolated=self.isolated)
 
+    def _opened(self, kind: Any, library: Path, folder: Path, token: str, **extra: str) -> Any:
+        """FMPy's object for the library, without instantiating the component."""
+        with in_some_folder(folder):
+            return kind(
+                guid=token,
+                modelIdentifier=library.stem,
+                unzipDirectory=str(folder),
+                instanceName=self.name,
+                **extra,
+            )
+
     def load(self, library: Path, folder: Path, token: str) -> None:
         """Load the library from the extracted `folder`."""
         kind = FMU2Library if self.version == 2 else FMU3Library
@@ -276,14 +287,7 @@ class Component:
         try:
             # FMPy forms the path of an FMI 3.0 library from the identifier: give it the name of the file that is there.
             extra = {"libraryPath": str(library)} if self.version == 2 else {}
-            with in_some_folder(folder):
-                self._fmu = kind(
-                    guid=token,
-                    modelIdentifier=library.stem,
-                    unzipDirectory=str(folder),
-                    instanceName=self.name,
-                    **extra,
-                )
+            self._fmu = self._opened(kind, library, folder, token, **extra)
             bind_imports(folder)
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")

@@ -21,7 +21,6 @@ from cosimo.units.fmi.component import (
     FMU3Library,
     LazyFunctions,
     Log,
-    in_some_folder,
     missing,
     phase_of,
     status_label,
@@ -116,14 +115,7 @@ class IsolatedComponent(Component):
             raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
         self._require_alive()
         kind = FMU2Library if self.version == 2 else _Proxy3
-        with in_some_folder(folder):
-            self._fmu = kind(
-                guid=token,
-                modelIdentifier=library.stem,
-                unzipDirectory=str(folder),
-                instanceName=self.name,
-                libraryPath=str(part("isolation.so")),
-            )
+        self._fmu = self._opened(kind, library, folder, token, libraryPath=str(part("isolation.so")))
         self._fmu._functions = _Functions(self._fmu, self._require_function)
 
     def instantiate(self, **options: Any) -> None:
