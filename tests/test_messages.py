@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 REMEDY = re.compile(
-    r";|: |\. \S|\?|\b(?:must|needs?|wants?|give|use|write|choose|leave|remove|check|install|shorten|add)\b|, not \S"
+    r";|: |\. \S|\?|\b(?:must|needs?|expects?|give|use|set|write|choose|leave|remove|install|shorten|add)\b|, not \S"
 )
 """A second clause or sentence, or a verb that says what is wanted."""
 ENDING = re.compile(r"(?:[.?…]|\{[^}]*\})$")

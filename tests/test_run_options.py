@@ -56,7 +56,7 @@ def test_checkpoints_keep_all_that_outlives_the_process() -> None:
 
 @pytest.mark.parametrize("entry", [{"start": 9.0}, {"record": "none"}, {"engine": {"kind": "fast"}}, {"stops": 1.0}])
 def test_what_makes_no_sense_in_a_checkpoint_is_refused(entry: dict[str, object]) -> None:
-    with pytest.raises(CheckpointError, match=r"'a\.checkpoint' does not say what was run"):
+    with pytest.raises(CheckpointError, match=r"'a\.checkpoint' does not record what was run"):
         RunOptions.from_plain({**RunOptions(stop=3.0).to_plain(), **entry}, "a.checkpoint")
 
 
@@ -65,11 +65,11 @@ def test_what_makes_no_sense_in_a_checkpoint_is_refused(entry: dict[str, object]
     [
         ({"stop": 0.0}, "must be a number greater than the start time"),
         ({"stop": float("nan")}, "must be a number greater than the start time"),
-        ({"engine": EngineOptions(monitors=False), "power_pairs": [("a", "b")]}, "need monitors"),
-        ({"adaptive": Adaptive(), "stop_on_divergence": True}, "not watched for growth"),
+        ({"engine": EngineOptions(monitors=False), "power_pairs": [("a", "b")]}, "need the monitors"),
+        ({"adaptive": Adaptive(), "stop_on_divergence": True}, "no divergence monitor"),
         ({"adaptive": Adaptive(), "checkpoint": Checkpoint()}, "cannot be resumed"),
         ({"adaptive": Adaptive(), "engine": EngineOptions(threads=2)}, "one after the other"),
-        ({"adaptive": Adaptive(), "engine": EngineOptions(allow_non_finite=True)}, "need finite values"),
+        ({"adaptive": Adaptive(), "engine": EngineOptions(allow_non_finite=True)}, "needs finite values"),
     ],
 )
 def test_what_does_not_go_together_is_refused(keywords: dict[str, object], message: str) -> None:

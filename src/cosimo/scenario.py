@@ -84,7 +84,7 @@ class Scenario:
     @property
     def _step(self) -> float:
         if self.step is None:
-            raise ConfigurationError(f"'{self.system.name}' does not say the macro step; give --step-size or step=.")
+            raise ConfigurationError(f"'{self.system.name}' does not specify a step size; give --step-size or step=.")
         return self.step
 
     @property
@@ -124,7 +124,7 @@ class Scenario:
         """Run the system (`cosimo.run`); the result carries the verdict where it is known."""
         stop = self.stop if stop is None else stop
         if stop is None:
-            raise ConfigurationError(f"'{self.system.name}' does not say when to stop; give --stop-time or stop=.")
+            raise ConfigurationError(f"'{self.system.name}' does not specify a stop time; give --stop-time or stop=.")
         chosen = self._chosen(master)
         options = {"start": self.start, "power_pairs": self.power_pairs, **options}
         scenario = self.changed(start=options["start"])

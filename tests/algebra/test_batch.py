@@ -98,7 +98,7 @@ def test_unknown_inputs_are_refused(make_system: Any) -> None:
 @pytest.mark.parametrize("coupling", [Hold(1), Hold(2)])
 def test_other_memories_than_that_of_nepce_are_refused(make_system: Any, coupling: Hold) -> None:
     system = make_system()
-    with pytest.raises(ConfigurationError, match=rf"input a\.u1 is coupled by {coupling}, which has not the memory"):
+    with pytest.raises(ConfigurationError, match=rf"input a\.u1 is coupled by {coupling}, not by Nepce"):
         Batch(system, masters.jacobi(system, 0.1, coupling=coupling), [0.1], {"a.u1": [0.5]})
 
 

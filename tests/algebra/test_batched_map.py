@@ -278,7 +278,7 @@ def test_wrong_arguments_are_refused():
         ({"systems": [GLUMAC]}, "which"),
         ({"systems": [GLUMAC], "which": [1]}, "from 0 to 0"),
         ({"systems": [GLUMAC, chain(n=2)], "which": [1]}, "schedule is for units"),
-        ({"systems": [GLUMAC, reduced], "which": [1]}, "system 1 of the batch has other"),
+        ({"systems": [GLUMAC, reduced], "which": [1]}, "system 1 of the batch differs"),
         ({"backend": "numpi"}, "numpy"),
         ({"steps": np.zeros(0)}, "no masters"),
     ):

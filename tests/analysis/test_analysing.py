@@ -523,7 +523,7 @@ def test_analyse_along_a_run(options: list[str], times: list[float] | None, fold
 def test_wrong_times_are_refused(folder: Path):
     done = cosimo(folder, "analyse", "truck.ssp", "--at", "0;1")
     assert done.returncode == 2
-    assert "--at wants times" in done.stderr
+    assert "--at expects times" in done.stderr
 
 
 def test_masters_of_units_with_an_internal_step_are_run_before_they_are_recommended(monkeypatch: pytest.MonkeyPatch):

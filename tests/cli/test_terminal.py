@@ -254,8 +254,8 @@ def test_plot_json_and_several_results(tmp_path: Path, cosimo: Cosimo) -> None:
         (["plot", "two.x"], "no result file was named"),
         (["plot", "missing.parquet", "two.x"], "missing.parquet"),
         (["plot", "r.csv", "two.xx"], "did you mean 'two.x'?"),
-        (["plot", "r.csv", "-o", "r.png"], "name signals, or '*' for all"),
-        (["plot", "r.csv", "two.x", "-o", "r.xyz"], "is no kind of figure"),
+        (["plot", "r.csv", "-o", "r.png"], "name some, or '*' for all"),
+        (["plot", "r.csv", "two.x", "-o", "r.xyz"], "is not a figure format"),
     ],
 )
 def test_plot_refuses_with_a_remedy(arguments: list[str], message: str, tmp_path: Path, cosimo: Cosimo) -> None:

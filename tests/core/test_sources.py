@@ -78,7 +78,7 @@ def test_a_table_of_one_row() -> None:
         ([], [], "at least one"),
         ([[0, 1]], [[1, 2]], "as many times as values"),
         ([1, 0], [1, 2], "must not decrease; sort the rows by time"),
-        ([0, 2, 2, 2, 3], [1, 2, 3, 4, 5], "more than two rows of the time 2; keep the values before and"),
+        ([0, 2, 2, 2, 3], [1, 2, 3, 4, 5], "more than two rows at time 2; keep only the values before and"),
         ([0, math.nan], [1, 2], "the times of a table holds a non-finite number"),
         ([0, 1], [1, math.inf], "the values of a table holds a non-finite number"),
     ],

@@ -116,7 +116,7 @@ def test_a_stop_time_between_steps_is_reported() -> None:
     assert result.time == pytest.approx([0.0, 0.3, 0.6, 0.9])
     (warned,) = result.warnings
     assert warned.time == pytest.approx(0.9)
-    assert "1 is not a whole number of macro steps of 0.3" in str(warned)
+    assert "the stop time 1 s is not a multiple of the step size 0.3 s" in str(warned)
     assert result.complete
 
 

@@ -104,7 +104,7 @@ def test_wrong_options_are_refused(options, message):
 
 @pytest.mark.parametrize("names", [("a.x", "a.x"), ("a.x", "time")])
 def test_names_must_tell_columns_apart(names):
-    with pytest.raises(ConfigurationError, match="different names"):
+    with pytest.raises(ConfigurationError, match="distinct names"):
         Recorder(None, names)
 
 

@@ -159,7 +159,7 @@ def test_a_stream_that_was_cut_is_refused_as_such(part: float, tmp_path: Path) -
     stream = tmp_path / "o.arrows.partial"
     os.truncate(stream, int(part * stream.stat().st_size))
     left = stream.read_bytes()
-    with pytest.raises(CheckpointError, match="has not all rows before the checkpoint: ") as caught:
+    with pytest.raises(CheckpointError, match="lacks rows from before the checkpoint: ") as caught:
         going_on(tmp_path / "o.arrows", position)
     assert caught.value.exit_code == 2
     assert stream.read_bytes() == left
@@ -298,9 +298,9 @@ def test_a_batch_that_is_missing_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("disturb", "says"),
     [
-        (lambda path: path.unlink(), "was removed while the run went on; no rows are left"),
-        (lambda path: os.truncate(path, 1000), "was changed by somebody else while the run went on; "),
-        (lambda path: (path.unlink(), path.touch()), "was replaced while the run went on; no rows are left"),
+        (lambda path: path.unlink(), "was removed during the run; no rows are left"),
+        (lambda path: os.truncate(path, 1000), "was changed by somebody else during the run; "),
+        (lambda path: (path.unlink(), path.touch()), "was replaced during the run; no rows are left"),
         (
             lambda path: path.write_bytes(path.read_bytes() + b"x"),
             "changed by somebody else .*; 20 of 40 rows can be read",
@@ -327,5 +327,5 @@ def test_a_descriptor_that_leads_elsewhere_is_noticed(which: str, tmp_path: Path
     nothing = os.open("/dev/null", os.O_WRONLY)
     os.dup2(nothing, getattr(recorder._store, which).fileno())
     os.close(nothing)
-    with pytest.raises(OutputError, match=r"while the run went on; no rows are left"):
+    with pytest.raises(OutputError, match=r"during the run; no rows are left"):
         recorder.flush()

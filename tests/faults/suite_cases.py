@@ -323,7 +323,7 @@ def redirected(folder: Path, mode: str, number: int) -> Seen:
         return Seen("201 rows: its descriptors are not the master's")
     # Without --json: the descriptor that the document would go to is one of them.
     outcome = contract.command(folder, "run", "s.toml", "--output-file", "rows.csv", *OPTIONS[mode])
-    require_contract(outcome, code=7, names=["rows.csv.partial", "while the run went on"])
+    require_contract(outcome, code=7, names=["rows.csv.partial", "during the run"])
     assert not (folder / "rows.csv").exists()
     return Seen(outcome.line.removeprefix("cosimo: "))
 
@@ -341,7 +341,7 @@ def touched(how: str) -> Trial:
             stream.unlink() if how == "removed" else os.truncate(stream, 100)
 
         outcome, *_ = observe(folder, "--output-file", "rows.csv", *OPTIONS[mode], disturb=disturb)
-        require_contract(outcome, code=7, names=["rows.csv.partial", "while the run went on; no rows are left"])
+        require_contract(outcome, code=7, names=["rows.csv.partial", "during the run; no rows are left"])
         return Seen(outcome.line.removeprefix("cosimo: "))
 
     return trial

@@ -190,7 +190,7 @@ GRIDS = (
         "multirate 0.3 and 0.1 to 1.0",
         test_time_grid.test_multirate_that_does_not_fit,
         ("kernel",),
-        "4 rows; warning: 1 is not a whole number of macro steps of 0.3 away",
+        "4 rows; warning: the stop time 1 s is not a multiple of the step size 0.3 s",
     ),
 )
 

@@ -55,7 +55,7 @@ def test_multirate_that_does_not_fit(kind: Literal["kernel", "reference"]) -> No
     assert result.complete
     (warned,) = (warned for warned in result.warnings if "ends here" in warned.message)
     assert warned.time == result.time[-1]
-    assert "1 is not a whole number of macro steps of 0.3 away" in warned.message
+    assert "the stop time 1 s is not a multiple of the step size 0.3 s" in warned.message
 
 
 @pytest.mark.parametrize(

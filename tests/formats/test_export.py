@@ -239,7 +239,7 @@ def test_ssp_of_what_cannot_be_exported(tmp_path):
 
 def test_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("cosimo.formats.export.resources.files", lambda package: tmp_path)
-    with pytest.raises(ConfigurationError, match=r"_fmu/unit.* is missing; install cosimo again"):
+    with pytest.raises(ConfigurationError, match=r"_fmu/unit.* is missing; reinstall cosimo"):
         export_unit(oscillator(), tmp_path / "unit.fmu", name="unit", fmi=2)
 
 

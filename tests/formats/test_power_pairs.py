@@ -52,7 +52,7 @@ def test_pairs_are_read_and_none_is_the_default(tmp_path: Path) -> None:
     ("pairs", "message"),
     [
         ('power-pairs = [["two.u1"]]', r"masses\.toml:6: power-pairs\[0\]: a power pair is an input and an output"),
-        ('power-pairs = [["two.u1", "one.y1"]]', r"masses\.toml:6: power-pairs\[0\]: .*is not of one unit"),
+        ('power-pairs = [["two.u1", "one.y1"]]', r"masses\.toml:6: power-pairs\[0\]: .*does not belong to one unit"),
         ('power-pairs = [["two.u1", "two.force"]]', r"masses\.toml:6: power-pairs\[0\]: .*force"),
         ('power-pairs = "two.u1"', r"power-pairs: must be a list"),
     ],

@@ -271,7 +271,7 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (TANK, 1, "units: input tank.inflow is not connected and has no start value"),
     ("step-size = 0\n" + FREE, 1, "step-size: must be a positive number, not 0"),
     ("start-time = 2\nstop-time = 1\n" + FREE, None, "stop-time must be greater than start-time"),
-    ('connections = ["tank.level tank.inflow"]\n' + TANK, 1, "is written 'unit.output -> unit.input'"),
+    ('connections = ["tank.level tank.inflow"]\n' + TANK, 1, "write a connection as 'unit.output -> unit.input'"),
     ("connections = [\n 3,\n]\n" + TANK, 2, "connections[0]: must be a text, not 3"),
     ('connections = [\n"tank.level -> tank.inflw"]\n' + TANK, 2, "did you mean 'inflow'?"),
     ('connections = ["tank.level -> tnk.inflow"]\n' + TANK, 1, "unknown unit 'tnk'; did you mean 'tank'?"),
@@ -284,7 +284,7 @@ REFUSED: list[tuple[str, int | None, str]] = [
     ('connections = [{ from = "tank.level", to = "tank.inflow", gain = inf }]\n' + TANK, 1, "a finite number"),
     ('outputs = ["tank.*", "tnak.*"]\n' + FREE, 1, "outputs[1]: unknown variable to record 'tnak.*'"),
     (FREE + '[master]\nname = "jacobbi"\n', 9, "unknown master 'jacobbi'; did you mean 'jacobi'?"),
-    (FREE + "[master]\nsweeps = 3\n", 9, "master 'jacobi' has no sweeps"),
+    (FREE + "[master]\nsweeps = 3\n", 9, "master 'jacobi' does not take the option sweeps"),
     (FREE + '[master]\ncouplings = ["hold9"]\n', 9, "unknown coupling 'hold9'"),
     (FREE + "[master]\nsweeps = 1.5\n", 10, "master.sweeps: must be a whole number, not 1.5"),
     (FREE + '[inputs]\n"tank.inflw" = 1\n', 10, "did you mean 'inflow'?"),
@@ -321,13 +321,13 @@ def test_wrong_scenarios_are_refused(tmp_path: Path, text: str, line: int | None
     ("table", "line", "part"),
     [
         ("", None, "in.csv' is empty"),
-        ("t,u\n", None, "has no rows"),
+        ("t,u\n", None, "but no rows"),
         ("t,v\n0,1\n", None, "unknown column of"),
         ("t,u\n0,1\n1,x\n", 3, "column 'u' has 'x'; a finite number is needed"),
         ("t,u\n0,1\n1\n", 3, "column 'u' has ''"),
         ("t,u\n0,nan\n", 2, "'nan'"),
         ("t,u\n0,1\n2,1\n1,1\n", 4, "the time 1 is less than the one before (2)"),
-        ("t,u\n0,1\n1,1\n1,2\n1,3\n", 5, "this is the third row of the time 1; keep the values before and"),
+        ("t,u\n0,1\n1,1\n1,2\n1,3\n", 5, "this is the third row at time 1; keep only the values before and"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path: Path, table: str, line: int | None, part: str) -> None:
@@ -351,7 +351,7 @@ def test_a_table_with_a_jump(tmp_path: Path) -> None:
 def test_units_of_measure_that_do_not_fit(tmp_path: Path) -> None:
     build(tmp_path, "feedthrough2", file="f.fmu", changes={'<BaseUnit m="1" factor="0.001"/>': '<BaseUnit kg="1"/>'})
     path = write(tmp_path, 'connections = ["f.real_out -> f.real_in"]\n[units.f]\nfmu = "f.fmu"\n')
-    with pytest.raises(FileError, match="cannot be converted into each other"):
+    with pytest.raises(FileError, match="incompatible physical units"):
         load_scenario(path)
 
 

@@ -65,7 +65,7 @@ REFUSED = [
     ("two parameters", system(PAIR, wire("a.gain", "b.gain")), 9, "both take"),
     ("signal dictionary", system(component("a") + SIGNALS), 6, "signal dictionary reference 'bus' cannot be used"),
     ("unknown FMU", system(component("a", source="g.fmu")), 5, "did you mean 'f.fmu'?"),
-    ("a web address", system(component("a", source="http://x/f.fmu")), 5, "not a file here"),
+    ("a web address", system(component("a", source="http://x/f.fmu")), 5, "not a local file"),
     ("model exchange", system(component("a", more='implementation="ModelExchange"')), 5, "only co-simulation"),
     ("unknown type", system(component("a", more='type="text/x"')), 5, "FMUs, .ssd and .ssp can be read"),
     ("same name twice", system(component("a") + component("a")), 6, "are called 'a'"),
@@ -147,7 +147,7 @@ def test_a_circle_without_a_component(tmp_path: Path) -> None:
     assert loaded.system.names == ("a",)  # nobody asks for its value
     feeding = component("b") + ring + other
     wires += wire("other.y", "b.real_in")
-    with pytest.raises(FileError, match="circle without a component"):
+    with pytest.raises(FileError, match="cycle without a component"):
         load_ssp(write(tmp_path, document(system(feeding, wires))))
 
 

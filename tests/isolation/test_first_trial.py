@@ -179,7 +179,7 @@ def test_the_option_trusts_units_that_nobody_isolates(fmu: Path, tmp_path: Path)
         isolate_units(system)
     assert [(u.isolated, u.trial) for u in system.units.values() if isinstance(u, Fmu)] == [(True, None), (False, None)]
     for all_of_them in ({"isolate": ["*"]}, {"sandbox": True}):
-        with pytest.raises(ConfigurationError, match="--trust-units keeps FMUs in this process"):
+        with pytest.raises(ConfigurationError, match="--trust-units runs FMUs in this process"):
             IsolationOptions(**all_of_them, trust_units=True).require()  # type: ignore[arg-type]
 
 

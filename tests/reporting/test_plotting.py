@@ -120,7 +120,11 @@ def test_unknown_signals_suggest_the_nearest() -> None:
 
 
 def test_times_outside_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"'a' has no row in the chosen time; it holds from 0 s to 1 s"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'a' has no rows in the chosen time range; it covers "
+        r"from 0 s to 1 s",
+    ):
         gather({"a": result(one_x=1.0)}, ["one.x"], (5.0, None))
 
 
@@ -142,7 +146,7 @@ def test_figures_are_written(suffix: str, begin: bytes, tmp_path: Path) -> None:
 
 def test_figures_that_cannot_be_written(tmp_path: Path) -> None:
     plotted = gather({"a": result(one_x=1.0)}, ["one.x"], (None, None))
-    with pytest.raises(ConfigurationError, match=r"is no kind of figure; use \.png"):
+    with pytest.raises(ConfigurationError, match=r"is not a figure format; use \.png"):
         draw_figure(plotted, tmp_path / "figure.xyz", "a")
     for suffix in ("png", "html"):
         with pytest.raises(OutputError, match="No such file or directory; choose another file"):

@@ -83,7 +83,7 @@ def test_values_that_mean_nothing(text: str) -> None:
         ("uniform:1", "uniform:low:high"),
         ("uniform:2:1", "smaller one first"),
         ("log-uniform:-1:1", "positive"),
-        ("normal:1:0", "positive deviation"),
+        ("normal:1:0", "positive standard deviation"),
         ("normal:x:1", "not a finite number"),
     ],
 )
@@ -93,7 +93,7 @@ def test_distributions_that_mean_nothing(text: str, said: str) -> None:
 
 
 def test_tables_that_mean_nothing() -> None:
-    with pytest.raises(ConfigurationError, match="so many columns"):
+    with pytest.raises(ConfigurationError, match="that many columns"):
         Points(["a", "b"], [[1.0]])
     with pytest.raises(ConfigurationError, match="point 1 has b = nan"):
         Points(["a", "b"], [[1.0, 2.0], [1.0, np.nan]])

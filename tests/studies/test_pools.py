@@ -53,7 +53,7 @@ def test_a_scheduler_that_is_gone_is_said(error: Exception, monkeypatch: pytest.
 
     monkeypatch.setattr("distributed.as_completed", lambda: iter(()))
     monkeypatch.setattr(_Work, "_submit", lambda *_: Gone().cancel())
-    with pytest.raises(OutputError, match=r"the Dask scheduler is gone .* --resume") as found:
+    with pytest.raises(OutputError, match=r"the Dask scheduler has disappeared .* --resume") as found:
         run_study(STUDY, client=Gone(), output=tmp_path / "study.parquet")
     assert found.value.exit_code == 7
     assert (tmp_path / "study.parquet.partial").exists()

@@ -153,7 +153,7 @@ def test_points_that_cannot_be_built_are_rows_too() -> None:
 def test_warnings_are_kept() -> None:
     found = here(Study("two-mass", Grid({"step": [3e-3]}), ["final:two.x"], stop=1.0))
     assert found["status"].tolist() == ["ran"]
-    assert "not a whole number of macro steps" in found["message"][0]
+    assert "not a multiple of the step size" in found["message"][0]
 
 
 def test_inputs_of_units_can_be_varied_and_measured() -> None:
@@ -234,11 +234,11 @@ def test_wrong_systems() -> None:
         here(Study(system, Grid({"kc": [1.0]}), stop=1.0, step=0.1))
     with pytest.raises(ConfigurationError, match="stop"):
         here(Study(system, Grid({"step": [0.1]})))
-    with pytest.raises(ConfigurationError, match="macro step"):
+    with pytest.raises(ConfigurationError, match="step size"):
         here(Study(co.System({"pump": co.PythonUnit(Pump)}), Grid({"pump.gain": [1.0]}), stop=1.0))
-    with pytest.raises(ConfigurationError, match="goes with this system"):
+    with pytest.raises(ConfigurationError, match="runs only with the system it was built for"):
         Study("two-mass", Grid({"kc": [1.0]}), master=co.masters.jacobi(system, 0.1))
     with pytest.raises(ConfigurationError, match="at least 1"):
         run_study(Study("two-mass", Grid({"kc": [1.0]})), workers=0)
-    with pytest.raises(ConfigurationError, match="workers, or scheduler"):
+    with pytest.raises(ConfigurationError, match="only one of workers, scheduler"):
         run_study(Study("two-mass", Grid({"kc": [1.0]})), workers=2, scheduler="tcp://nowhere:1")

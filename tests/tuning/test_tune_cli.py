@@ -116,7 +116,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--step-size", "fast"], "--step-size wants numbers"),
+        (["--step-size", "fast"], "--step-size expects numbers"),
         (["--step-size", "1:2:3"], "LOW:HIGH"),
         (["--step-size", "0:1"], "positive"),
         (["--multiple", "controller"], "UNIT=NUMBER"),

@@ -74,15 +74,14 @@ class _SharedOperations(Operations):
             coupling = master.coupling_of(target)
             if (coupling.history, coupling.degree) != (Nepce.history, Nepce.degree):
                 raise ConfigurationError(
-                    f"the input {target} is coupled by {coupling}, which has not the memory of Nepce; give the master "
-                    f"a Nepce there to vary its gain."
+                    f"the input {target} is coupled by {coupling}, not by Nepce; couple it by Nepce to vary its gain."
                 )
         self.others = [_SharedOperations([system], master, gains) for system in systems[1:]]
         for number, other in enumerate(self.others, 1):
             if other.fingerprint != self.fingerprint:
                 raise ConfigurationError(
-                    f"system {number} of the batch has other units, connections or feedthrough than the first; "
-                    f"evaluate it in a batch of its own."
+                    f"system {number} of the batch differs from the first in units, connections or feedthrough; "
+                    "evaluate it in a separate batch."
                 )
 
     @property

@@ -193,7 +193,7 @@ class LinearSystem(Walk):
         if order and own != order:
             raise ConfigurationError(
                 f"the compensated master was designed for the units in the order {', '.join(order)}; they stand as "
-                f"{', '.join(own)}. Put them in that order, or design it anew."
+                f"{', '.join(own)}. Put them in that order, or design it again."
             )
         return mixer.start_map
 

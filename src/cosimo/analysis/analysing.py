@@ -80,8 +80,8 @@ def analyse(
                 return _Analysis(model, master, asked).verdict()
     except (np.linalg.LinAlgError, ArithmeticError, ValueError, IndexError) as error:
         raise ConfigurationError(
-            f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its numbers leave the range of "
-            f"double precision ({error}); check parameters and step size."
+            f"'{system.name}' cannot be analysed at the macro step {master.step:g}: its values overflow double "
+            f"precision ({error}); check parameters and step size."
         ) from None
 
 

@@ -105,12 +105,12 @@ class AnalysisOptions:
 
     def __post_init__(self) -> None:
         if self.along is not None and self.along < 2:
-            raise ConfigurationError(f"a run is followed at two times or more, not {self.along}.")
+            raise ConfigurationError(f"a verdict along a run needs at least two times, not {self.along}.")
         for time in self.at:
             if not math.isfinite(time):
                 raise ConfigurationError(f"an operating point needs a finite time, not {time}.")
         if not self.target > 0:
-            raise ConfigurationError(f"the target of the error must be a positive share, not {self.target}.")
+            raise ConfigurationError(f"the target error must be a positive fraction, not {self.target}.")
         if self.horizon is not None and not (math.isfinite(self.horizon) and self.horizon > 0):
             raise ConfigurationError(f"the horizon must be a positive number of seconds, not {self.horizon}.")
 
@@ -376,7 +376,8 @@ class Model:
             return Measured(errors, self.pilots.stepping(master), pilot.diverged, pilot.own_error)
         if self.rests:
             raise ConfigurationError(
-                f"'{self.system.name}' is at rest and nothing drives it: a run shows nothing; give it initial states."
+                f"'{self.system.name}' is at rest and has no external inputs, so nothing would move; give it nonzero "
+                "initial states."
             )
         rows, diverged, _ = self.pilots.rows(master, 1)
         errors = output_errors(self.system, master, rows, self.truth(master.step), self.horizon, "measured")

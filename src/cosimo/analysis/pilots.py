@@ -122,7 +122,7 @@ class Pilot:
     diverged: float | None = None
     reason: str = ""
     itself: bool = False
-    """Whether runs grow at every step tried: the system itself does, whatever the master."""
+    """Whether the runs grow at every step size tried: the system itself is unstable, whatever the master."""
     truth: Truth | None = field(default=None, repr=False)
 
 
@@ -217,7 +217,7 @@ class Pilots:
         if key not in self._rows:
             if self.exhausted:
                 raise ConfigurationError(
-                    f"the budget of {self.budget.seconds:g} s for pilot runs is spent; give a longer one (--budget)."
+                    f"the budget of {self.budget.seconds:g} s for pilot runs is used up; give a larger one (--budget)."
                 )
             with self._making(key not in self._ahead):
                 self._rows[key] = self._run(master, parts)
@@ -275,10 +275,14 @@ class Pilots:
         """
         pilot = self.of(master)
         if pilot.itself:
-            raise ConfigurationError("runs grow at every step tried: the system itself does, whatever the master.")
+            raise ConfigurationError(
+                "the runs grow at every step size tried: the system itself is unstable, whatever the master."
+            )
         if pilot.errors is None or _key(master) not in self._finest or master.mixers:
             why = f" ({pilot.reason})" if pilot.reason else ""
-            raise ConfigurationError(f"pilot runs do not tell it{why}; give a smaller --step-size or more --budget.")
+            raise ConfigurationError(
+                f"pilot runs are inconclusive{why}; give a smaller --step-size or a larger --budget."
+            )
         finest, rows = self._finest[_key(master)]
         sizes, parts = np.abs(rows).max(axis=0), round(master.step / finest)
         seen: dict[int, bool | None] = {}
@@ -381,7 +385,9 @@ class Pilots:
         whole = int((end - self.start) / step * (1 + 1e-12))
         if whole < steps:
             if self._rows or whole == 0:
-                raise ConfigurationError(f"unit '{unit}' ended the simulation at t = {end:g}; stop before.")
+                raise ConfigurationError(
+                    f"unit '{unit}' ended the simulation at t = {end:g}; set an earlier stop time."
+                )
             self.reach = whole * step
         return min(whole, steps)
 

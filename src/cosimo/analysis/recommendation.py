@@ -61,7 +61,9 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if not (self.error > 0 and self.robustness >= 0):
-            raise ConfigurationError("a wanted error must be positive, a wanted robustness must not be negative.")
+            raise ConfigurationError(
+                "the target error must be positive, and the target robustness must not be negative."
+            )
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ def first_crossing(
         raise ConfigurationError(f"first_crossing searches one to three parameters, not {len(names)}.")
     for name, value in parameters.items():
         if not (np.isfinite(value) and value != 0):
-            raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nominal value not 0.")
+            raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nonzero nominal value.")
 
     def radii(factors: Array) -> Array:
         values = [dict(zip(names, row.tolist(), strict=True)) for row in factors * nominal]

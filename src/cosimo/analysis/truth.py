@@ -193,8 +193,8 @@ def worst_start_errors(linear: LinearSystem, horizon: float) -> OutputErrors:
     found = global_error(linear, steps=count_steps(horizon, linear.master.step))
     if not found.worst_case:
         raise ConfigurationError(
-            f"nothing moves in '{linear.system.name}' from the given start, and with more than {OPERATOR_UP_TO} states "
-            f"the error from any other is not computed; give it initial states."
+            f"'{linear.system.name}' starts at rest, and with more than {OPERATOR_UP_TO} states the error is computed "
+            f"from the given start only; give it initial states."
         )
     return OutputErrors(found.outputs, horizon, any_start=True)
 
@@ -289,7 +289,9 @@ def undivided(
 def _sparse_flow(local: LocalSystem, drive: _Drive, step: float, steps: int) -> Array:
     """exp(A_c h) acts on one vector after the other; the constant drive b joins it as [A_c  B b; 0  0]."""
     if drive.varying:
-        raise ConfigurationError("external inputs of a large system vary; its true solution is not computed.")
+        raise ConfigurationError(
+            "the external inputs of this large system vary with time; its true solution is not computed."
+        )
     import scipy.sparse as sp
     from scipy.sparse.linalg import expm_multiply
 
@@ -349,8 +351,7 @@ def exact_truth(local: LocalSystem, *, step: float, start: float, horizon: float
     rows = undivided(local, step=step, start=start, steps=steps)
     if not np.isfinite(rows).all():
         raise ConfigurationError(
-            f"the exact solution of '{local.linear.name}' grows beyond all numbers within {horizon:g} s; choose a "
-            f"shorter horizon."
+            f"the exact solution of '{local.linear.name}' overflows within {horizon:g} s; choose a shorter horizon."
         )
     if sizes is None:
         sizes = output_sizes(local, start=start, horizon=horizon)

@@ -35,7 +35,7 @@ def new(
     from cosimo.formats.writing import scaffold
 
     if scenario.exists() and not force:
-        raise ConfigurationError(f"'{scenario}' is there already; give another name, or --force to replace it.")
+        raise ConfigurationError(f"'{scenario}' already exists; give another name, or --force to replace it.")
     made = scaffold(scenario, fmus)
     with writing(scenario, "choose a folder that exists and can be written to", what="the scenario"):
         scenario.write_text(made.text, encoding="utf-8")

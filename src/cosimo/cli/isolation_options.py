@@ -59,8 +59,8 @@ class IsolationOptions(OptionGroup):
         """Refuse what contradicts itself or cannot be had on this machine."""
         if self.trust_units and ALL in self.names:
             raise ConfigurationError(
-                "--trust-units keeps FMUs in this process, --isolate alone and --sandbox put all of them into others; "
-                "give one of these."
+                "--trust-units runs FMUs in this process; --isolate without a name and --sandbox isolate all of "
+                "them; give only one of these."
             )
         if self.unit_memory is not None and not self.names:
             raise ConfigurationError("--unit-memory limits isolated units only; give --isolate as well.")
@@ -120,7 +120,7 @@ def isolate_units(system: System) -> None:
         if name != ALL and name not in system.units:
             raise UnknownNameError("unit", name, system.units)
         if name != ALL and name not in fmus:
-            raise ConfigurationError(f"unit '{name}' is no FMU; only FMUs are isolated.")
+            raise ConfigurationError(f"unit '{name}' is not an FMU; only FMUs can be isolated.")
     logs = {} if output is None else log_files(output, fmus)
     for name, fmu in fmus.items():
         if fmu.isolation is not None or ALL in options.names or name in options.names:

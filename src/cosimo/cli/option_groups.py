@@ -154,7 +154,7 @@ def number(option: str, text: str, kind: type[Any] = float, *, several: bool = F
     except ValueError:
         whole = "whole " if kind is int else ""
         wanted = f"{whole}numbers" if several else f"a {whole}number"
-        raise ConfigurationError(f"{option} wants {wanted}, not '{text}'.") from None
+        raise ConfigurationError(f"{option} expects {wanted}, not '{text}'.") from None
 
 
 UNITS_OF_TIME = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
@@ -195,7 +195,7 @@ def numbers(
     except ValueError:
         found = ()
     if not found or count not in (None, len(found)):
-        raise ConfigurationError(f"{option} wants {form}, not '{text}'.")
+        raise ConfigurationError(f"{option} expects {form}, not '{text}'.")
     return found
 
 
@@ -205,6 +205,6 @@ def pairs(option: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") ->
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise ConfigurationError(f"{option} wants {form}, not '{text}'.")
+            raise ConfigurationError(f"{option} expects {form}, not '{text}'.")
         found[name] = value
     return found

@@ -32,7 +32,7 @@ def plot(
     results, patterns = _results(what)
     if not patterns:
         if output is not None:
-            raise ConfigurationError(f"nothing was chosen to be drawn into '{output}'; name signals, or '*' for all.")
+            raise ConfigurationError(f"no signals were chosen for '{output}'; name some, or '*' for all.")
         if json_:
             say({"results": {label: list(result.names) for label, result in results.items()}})
         else:

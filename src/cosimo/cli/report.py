@@ -64,7 +64,7 @@ def report(
         shown["variation"] = _variation(described, parameter) if parameter else None
         things = [described.system, described.master, *ready.things, *things]
     elif run or tune or compensate or parameter:
-        raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give it as well.")
+        raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give one as well.")
     if reference:
         shown["reference"] = replace(read_runs([str(reference)])[0], role="reference")
     page = make(*things, title=title, command=shlex.join(["cosimo", *sys.argv[1:]]), **shown)

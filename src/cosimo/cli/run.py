@@ -90,7 +90,7 @@ class RunChoice(OptionGroup):
         said, steps = self.said, self.said[Adaptive]
         if steps and "kind" not in steps:
             raise ConfigurationError(
-                "tolerances and lengths of steps belong to an adaptive run; give --adaptive as well."
+                "tolerances and step lengths apply to adaptive runs only; give --adaptive as well."
             )
         return RunOptions(
             engine=EngineOptions(**said[EngineOptions]),
@@ -185,7 +185,7 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
 def _pair(text: str) -> tuple[str, str]:
     into, _, out = text.partition(",")
     if not into or not out:
-        raise ConfigurationError(f"--power-pair wants UNIT.INPUT,UNIT.OUTPUT, not '{text}'.")
+        raise ConfigurationError(f"--power-pair expects UNIT.INPUT,UNIT.OUTPUT, not '{text}'.")
     return into.strip(), out.strip()
 
 

@@ -112,9 +112,9 @@ class SweptPoints(OptionGroup):
         if not grids and not laws:
             raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
         if laws and self.runs is None:
-            raise ConfigurationError("--sample draws points; say how many with --runs.")
+            raise ConfigurationError("--sample needs --runs, the number of points to draw.")
         if self.runs is not None and not laws:
-            raise ConfigurationError("--runs is how many points are drawn for --sample; --vary has its own numbers.")
+            raise ConfigurationError("--runs sets how many points --sample draws; with --vary, leave it out.")
         designs: list[Any] = [Grid(grids)] if grids else []
         if laws:
             designs.append(Sample(laws, cast(int, self.runs), self.seed, cast(Any, self.sampling)))
@@ -167,7 +167,7 @@ def sweep(
     from cosimo.units.fmi.fmu import Fmu
 
     if workers is not None and scheduler is not None:
-        raise ConfigurationError("runs are made by local --workers or on the cluster of --scheduler; give one of them.")
+        raise ConfigurationError("--workers runs on this machine and --scheduler on a cluster; give only one of them.")
     described = master.scenario(system)
     points = swept.points()
     origin, units = described.provenance["scenario"], described.system.units

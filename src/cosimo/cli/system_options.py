@@ -107,9 +107,9 @@ def with_experiment(
     scenario = Scenario.of(loaded)
     step = loaded.step if step_size is None else step_size
     if step is None:
-        raise ConfigurationError(f"'{target}' does not say the macro step; give --step-size.")
+        raise ConfigurationError(f"'{target}' does not specify a step size; give --step-size.")
     if target_error is not None and not target_error > 0:
-        raise ConfigurationError(f"--target-error wants a positive share, not {target_error}.")
+        raise ConfigurationError(f"--target-error expects a positive fraction (0.01 is 1 %), not {target_error}.")
     error = scenario.target if target_error is None else target_error
     return scenario.changed(step=step, stop=loaded.stop if stop_time is None else stop_time, target=error)
 
@@ -118,7 +118,7 @@ def stop_of(scenario: Scenario, stop_time: float | None = None) -> float:
     """When a run ends; refused where nobody says."""
     stop = scenario.stop if stop_time is None else stop_time
     if stop is None:
-        raise ConfigurationError(f"'{scenario.system.name}' does not say when to stop; give --stop-time.")
+        raise ConfigurationError(f"'{scenario.system.name}' does not specify a stop time; give --stop-time.")
     return stop
 
 

@@ -90,7 +90,7 @@ class SpaceOptions(OptionGroup):
         if ":" in self.step_size:
             low, high = numbers("--step-size", self.step_size, ":", "LOW:HIGH", 2, seconds)
             if not low > 0:
-                raise ConfigurationError(f"--step-size wants a range of positive numbers, not '{self.step_size}'.")
+                raise ConfigurationError(f"--step-size expects a range of positive numbers, not '{self.step_size}'.")
             return Range(low, high)
         given = numbers("--step-size", self.step_size, kind=seconds)
         return given[0] if len(given) == 1 else given

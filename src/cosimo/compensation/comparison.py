@@ -106,8 +106,8 @@ class _Runs:
             self.exact = self._whole(whole, self.h / self.parts, dict.fromkeys(self.system.inputs, DEGREE))
         except NonFiniteError:
             raise ConfigurationError(
-                f"the exact solution of '{self.system.name}' itself grows beyond all numbers before t = {stop:g}; "
-                f"choose an earlier stop time."
+                f"the exact solution of '{self.system.name}' itself overflows before t = {stop:g}; choose an earlier "
+                "stop time."
             ) from None
 
     def compare(self) -> Comparison:

@@ -49,8 +49,8 @@ class TargetMotion:
             fed = link.connection.target
             if link.target.unit not in master.mixers and isinstance(master.coupling_of(fed), JointCoupling):
                 raise ConfigurationError(
-                    f"the coupling of '{fed}' learns while running, so that nothing can be designed for it; compensate "
-                    f"a master whose inputs are held (Hold(0)): the correction takes the place of the prediction."
+                    f"the coupling of '{fed}' learns while running, so no compensation can be designed for it; "
+                    "compensate a master whose inputs are held (Hold(0)): the correction replaces the prediction."
                 )
         self.target = target
         self.linear = LinearSystem(system, master)
@@ -218,11 +218,11 @@ def target_map(system: System, coupled: CoupledModel, h: float, target: str) -> 
 def _backwards(F: Array) -> Array:
     """F⁻¹, for what happened before; refused where the target forgets it."""
     if not np.isfinite(F).all():
-        raise ConfigurationError("the target leaves the range of double precision within one step; shorten the step.")
+        raise ConfigurationError("the target overflows double precision within one step; shorten the step.")
     if np.linalg.cond(F) > 1 / SMALL:
         raise ConfigurationError(
-            "the target forgets part of its state within one step, so that earlier samples say nothing of it; "
-            "shorten the step."
+            "the target loses part of its state within one step, so earlier samples do not determine it; shorten the "
+            "step."
         )
     back: Array = np.linalg.inv(F).astype(float)
     return back
@@ -274,8 +274,8 @@ def tick_pattern(system: System, operations: tuple[TimedOperation, ...]) -> Tick
         couples = [op.time for op in plain if isinstance(op, TimedCouple) and op.unit == name]
         if len({op.fraction for op in own}) > 1 or (system.incoming(name) and couples != [op.time for op in own]):
             raise ConfigurationError(
-                f"unit '{name}' is not coupled exactly once before each of its steps, all equally long; a compensation "
-                f"corrects its inputs step by step."
+                f"unit '{name}' is not coupled exactly once before each of its steps, or its steps differ in length; "
+                "a compensation corrects inputs step by step."
             )
     spans = {name: int(own[0].fraction * ticks) for name, own in steps.items()}
     return TickPattern(ticks, spans, _seen(system, plain, ticks))
@@ -311,8 +311,8 @@ def require_linear(system: System) -> dict[str, LinearUnit]:
     for name, unit in system.units.items():
         if not isinstance(unit, LinearUnit):
             raise ConfigurationError(
-                f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units. Design it on linear units "
-                f"with the same names, inputs and outputs, and run the master that comes of it on this system."
+                f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units. Design it on linear "
+                "units with the same names, inputs and outputs, and run the resulting master on this system."
             )
         units[name] = unit
     return units
@@ -340,7 +340,7 @@ def monolithic_unit(system: System, coupled: CoupledModel) -> tuple[LinearUnit, 
     units = require_linear(system)
     kinds = {(unit.integrator, unit.micro_steps) for unit in units.values()}
     if len(kinds) != 1:
-        raise ConfigurationError("the units have different integrators; only target 'exact' makes sense for them.")
+        raise ConfigurationError("the units have different integrators; only the target 'exact' is defined for them.")
     ((integrator, micro_steps),) = kinds
     order = np.arange(len(coupled.A))
     if not isinstance(integrator, SymplecticEuler):

@@ -77,7 +77,7 @@ class Mixer:
         missing = [name for name in own_outputs if name not in outputs]
         if missing or sorted(own_inputs) != sorted(inputs) or not self._fits(len(own_outputs), len(own_inputs)):
             lacks = f"output {missing[0]}" if missing else f"connected inputs {', '.join(own_inputs)}"
-            raise ConfigurationError(f"a compensated master was designed for a system with {lacks}; design it anew.")
+            raise ConfigurationError(f"a compensated master was designed for a system with {lacks}; design it again.")
         wy = np.zeros((len(self.ww), len(outputs)))
         wy[:, [outputs.index(name) for name in own_outputs]] = self.wy
         order = [own_inputs.index(name) for name in inputs]

@@ -64,7 +64,7 @@ class DimensionError(ConfigurationError):
 
 
 class ScheduleError(ConfigurationError):
-    """Operations that do not make one macro step of every unit."""
+    """Operations that do not advance every unit by exactly one macro step."""
 
 
 class AlgebraicLoopError(ConfigurationError):
@@ -80,7 +80,7 @@ class AlgebraicLoopError(ConfigurationError):
 
 
 class UnknownNameError(ConfigurationError):
-    """A name nobody knows; the message offers the nearest known one.
+    """An unknown name; the message suggests the closest known one.
 
     >>> print(UnknownNameError("master", "jacobbi", ["jacobi", "gauss-seidel"]))
     unknown master 'jacobbi'; did you mean 'jacobi'? Known: gauss-seidel, jacobi.
@@ -133,7 +133,7 @@ def no_such_file(path: Path, suffixes: Iterable[str] = ()) -> ConfigurationError
 
 
 class FileError(ConfigurationError):
-    """Something wrong in a file that was read.
+    """A file that was read contains an error.
 
     >>> print(FileError("the name is missing.", file="truck.ssd", line=7))
     truck.ssd:7: the name is missing.
@@ -145,7 +145,7 @@ class FileError(ConfigurationError):
 
 
 class CheckpointError(ConfigurationError):
-    """A checkpoint that is damaged or foreign, or does not continue the run."""
+    """A checkpoint that is damaged, was not written by cosimo, or does not belong to the run."""
 
 
 class UnsafeInputError(CosimoError):
@@ -155,13 +155,13 @@ class UnsafeInputError(CosimoError):
 
 
 class IdentificationError(CosimoError):
-    """No linear model could be had from a unit; the message says what it did."""
+    """No linear model could be obtained from a unit; the message says what the unit did."""
 
     exit_code = 3
 
 
 class RunError(CosimoError):
-    """Something happened while running; `result` holds the rows completed before it.
+    """A run failed; `result` holds the rows completed before the failure.
 
     Where it happened, as far as that is known: `unit`, `phase` (instantiate, initialise, set, doStep, get, save,
     restore, terminate, free), `time`, `variable`, the bare `cause`, and the file `log` with what the unit said.
@@ -207,7 +207,7 @@ class UnitError(RunError):
 
 
 class EndRequested(UnitError):
-    """A unit wants the simulation to end, at `end`: a run ends there, and nobody can go on with the unit."""
+    """A unit ended the simulation at `end`: the run stops there, and the unit cannot continue."""
 
     def __init__(self, message: str, end: float) -> None:
         super().__init__(message)
@@ -215,7 +215,7 @@ class EndRequested(UnitError):
 
 
 class UnitCrashed(RunError):
-    """A unit crashed, ended its process, or wanted more memory than its limit; it is gone."""
+    """A unit crashed, ended its process, or exceeded its memory limit; it cannot be used again."""
 
     exit_code = 4
 
@@ -243,7 +243,7 @@ class StepTooShort(RunError):
 
 
 class NonFiniteError(RunError):
-    """NaN or infinity came out of a unit."""
+    """A unit returned NaN or infinity."""
 
     exit_code = 6
 

@@ -235,7 +235,7 @@ def segment(joint: Joint, sampling: Sampling) -> Segment:
     if not -1 <= node <= 1:
         raise ConfigurationError(
             f"unit '{joint.unit}' sees samples of '{joint.source}' that are {float(-newest):g} macro steps old; "
-            f"predictions reach one sample ahead and a little more. Read '{joint.source}' more often, or hold."
+            f"predictions reach only slightly beyond one sample. Read '{joint.source}' more often, or use a hold."
         )
     # A sample of the same time as the one before replaces it: nothing new is learned.
     fresh = 0 in sampling.kept or not earlier

@@ -26,11 +26,11 @@ DEEPEST = 100  # levels of nesting
 
 
 class NotPlainError(ConfigurationError):
-    """Something that cannot be turned into bytes; the message says where it is and what it is."""
+    """An object that cannot be serialised; the message says what it is and where."""
 
 
 class DamagedError(ConfigurationError):
-    """Bytes that were not written here, or were changed since."""
+    """Data that cosimo did not write, or that has changed since."""
 
 
 def to_bytes(value: Any) -> bytes:

@@ -108,9 +108,9 @@ class Repeat:
         if not self.body:
             raise ScheduleError("a Repeat needs at least one operation in its body.")
         if not isinstance(self.times, int | Convergence):
-            raise ScheduleError(f"a Repeat is made a whole number of times or until Convergence, not {self.times!r}.")
+            raise ScheduleError(f"a Repeat runs a whole number of times or until Convergence, not {self.times!r}.")
         if isinstance(self.times, int) and self.times < 1:
-            raise ScheduleError(f"a Repeat must be made at least once, not {self.times} times.")
+            raise ScheduleError(f"a Repeat must run at least once, not {self.times} times.")
 
 
 Operation = Couple | Step | Read | Save | Restore | Repeat
@@ -158,7 +158,7 @@ class Schedule:
             raise ScheduleError(f"a schedule has the keys 'units' and 'operations', not {sorted(data)}.")
         for key, value in data.items():
             if not isinstance(value, list | tuple):
-                raise ScheduleError(f"'{key}' of a schedule is a list, not {value!r}.")
+                raise ScheduleError(f"'{key}' of a schedule must be a list, not {value!r}.")
         return cls(tuple(data["units"]), tuple(_decode(item) for item in data["operations"]))
 
 

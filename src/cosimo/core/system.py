@@ -66,7 +66,7 @@ class Table:
         if (self.times[2:] == self.times[:-2]).any():
             time = self.times[2:][self.times[2:] == self.times[:-2]][0]
             raise ConfigurationError(
-                f"a table has more than two rows of the time {time:g}; keep the values before and after the jump."
+                f"a table has more than two rows at time {time:g}; keep only the values before and after the jump."
             )
 
     @property
@@ -289,13 +289,15 @@ class System:
                 assert first is not None
                 raise ConfigurationError(
                     f"input {link.connection.target} is fed twice: by {first.connection.source} and by "
-                    f"{link.connection.source}; add them up in a unit of their own."
+                    f"{link.connection.source}; add them in a separate unit."
                 )
             fed[link.target] = Inlet(link.connection.target, link=link)
         for target, source in self.inputs.items():
             variable = self.input(target)
             if variable in fed:
-                raise ConfigurationError(f"input {target} is connected and external at once; remove one of the two.")
+                raise ConfigurationError(
+                    f"input {target} is both connected and an external input; remove one of the two."
+                )
             fed[variable] = Inlet(target, source=source)
         inlets: dict[str, tuple[Inlet, ...]] = {}
         for name, unit in self.units.items():

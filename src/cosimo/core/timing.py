@@ -184,7 +184,7 @@ def _check(system: System, schedule: Schedule) -> None:
             (Read, "read", bool(unit.outputs)),
         ):
             if needed and (kind, name) not in done:
-                raise ScheduleError(f"unit '{name}' is never {word} in the schedule; add that.")
+                raise ScheduleError(f"unit '{name}' is never {word} in the schedule; add that operation.")
 
 
 def _searches(operations: tuple[Operation, ...]) -> list[Convergence]:

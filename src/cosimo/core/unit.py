@@ -62,9 +62,9 @@ class UnitOfMeasure:
 
     def __post_init__(self) -> None:
         if self.exponents is not None and len(self.exponents) != len(BASE):
-            raise ConfigurationError(f"unit of measure '{self.name}' needs {len(BASE)} exponents: {', '.join(BASE)}.")
+            raise ConfigurationError(f"physical unit '{self.name}' needs {len(BASE)} exponents: {', '.join(BASE)}.")
         if not abs(self.factor) > 0:
-            raise ConfigurationError(f"unit of measure '{self.name}' has the factor {self.factor}; it must not be 0.")
+            raise ConfigurationError(f"physical unit '{self.name}' has the factor {self.factor}; it must not be 0.")
 
     def __str__(self) -> str:
         return self.name

@@ -53,13 +53,15 @@ class Dmd(JointCoupling):
                 f"the window of a Dmd is a number of pairs, 1 or more, or 'auto', not {self.window!r}."
             )
         if self.method not in ("robust", "recursive"):
-            raise UnknownNameError("method of a Dmd", str(self.method), ("robust", "recursive"))
+            raise UnknownNameError("Dmd method", str(self.method), ("robust", "recursive"))
         if self.window == "auto" and (self.method != "robust" or self.centred or self.delays):
             raise ConfigurationError(
-                "with window 'auto' a Dmd chooses method and model itself; give a window for others."
+                "with window 'auto' a Dmd chooses method and model itself; give a window to set them."
             )
         if not isinstance(self.delays, int) or not 0 <= self.delays <= 20:
-            raise ConfigurationError(f"the delays of a Dmd are a number of samples from 0 to 20, not {self.delays!r}.")
+            raise ConfigurationError(
+                f"the delays of a Dmd must be a number of samples from 0 to 20, not {self.delays!r}."
+            )
         if not 0 < self.tolerance < 1:
             raise ConfigurationError(f"the tolerance of a Dmd lies between 0 and 1, not {self.tolerance}.")
         if self.pairs != "detect":

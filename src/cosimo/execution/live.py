@@ -318,7 +318,7 @@ def non_finite(name: str, variable: str, value: float, time: float) -> NonFinite
 
 def end_requested(name: str, end: float) -> EndRequested:
     """A unit wants the simulation to end before the macro step is over."""
-    asked = EndRequested(f"unit '{name}' ended the simulation at t = {end:g}; stop the run before.", end)
+    asked = EndRequested(f"unit '{name}' ended the simulation at t = {end:g}; set an earlier stop time.", end)
     return asked.locate(unit=name, phase="doStep", time=end)
 
 

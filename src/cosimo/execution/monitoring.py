@@ -234,15 +234,17 @@ class MonitorReport:
         large = [(link, relative) for link, relative in self._defects() if relative > DEFECT and self._smooth(link)]
         for link, relative in large[:NAMED]:
             message = (
-                f"connection {link.connection}: the input misses the output by {relative:.0%} of its motion, here by "
-                f"{self.findings.largest[link.number]:.3g}; use a smaller step, extrapolate (hold1), or iterate"
+                f"connection {link.connection}: the input lags its source by {relative:.0%} of the signal's range, "
+                f"here by {self.findings.largest[link.number]:.3g}; use a smaller step, extrapolate (hold1), or "
+                "iterate"
             )
             found.append(Warned(message, self.time(self.findings.when[link.number])))
         if more := large[NAMED:]:
             first = min(self.findings.when[link.number] for link, _ in more)
             found.append(
                 Warned(
-                    f"{len(more)} further connections miss more than {DEFECT:.0%}; use a smaller step", self.time(first)
+                    f"{len(more)} further connections lag by more than {DEFECT:.0%}; use a smaller step",
+                    self.time(first),
                 )
             )
         return found
@@ -421,7 +423,7 @@ class Ranges:
         return [
             Warned(
                 f"{name} is {value:.6g}, outside its declared range {_show(self._limits[name])}; the unit is used "
-                f"beyond what it was made for",
+                "outside its valid range",
                 time,
                 count,
             )

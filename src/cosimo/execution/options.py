@@ -70,8 +70,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise ConfigurationError(
-                f"the number of threads must be between 1 and {MOST_THREADS}, not {self.threads}; leave it out for as "
-                f"many as there are processors."
+                f"the number of threads must be between 1 and {MOST_THREADS}, not {self.threads}; leave it out to use "
+                "one per processor."
             )
         if not 0 <= self.interval <= LONGEST_INTERVAL:
             raise ConfigurationError(
@@ -95,7 +95,7 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.every) and self.every >= 0):
-            raise ConfigurationError(f"checkpoints are written every 0 or more seconds, not every {self.every}.")
+            raise ConfigurationError(f"the interval between checkpoints must be 0 or more seconds, not {self.every}.")
 
 
 @partial(checked, owner="adaptive")
@@ -183,12 +183,14 @@ class RunOptions:
         if self.adaptive is not None:
             self._require_adaptive()
         elif not self.engine.monitors and (self.stop_on_divergence or self.power_pairs):
-            raise ConfigurationError("power pairs and divergence need monitors, which are switched off; leave one out.")
+            raise ConfigurationError(
+                "power pairs and stop_on_divergence need the monitors, which are switched off; leave one out."
+            )
 
     def _require_adaptive(self) -> None:
         """Refuse what a run with an adaptive step does not have."""
         if self.stop_on_divergence:
-            raise ConfigurationError("an adaptive run is not watched for growth; leave stop_on_divergence out.")
+            raise ConfigurationError("an adaptive run has no divergence monitor; leave stop_on_divergence out.")
         if self.checkpoint is not None:
             raise ConfigurationError("an adaptive run cannot be resumed; leave the checkpoints or --adaptive out.")
         if self.engine.parallel or self.engine.threads:
@@ -196,7 +198,7 @@ class RunOptions:
                 "an adaptive run steps its units one after the other; leave parallel and threads out."
             )
         if self.engine.allow_non_finite:
-            raise ConfigurationError("errors of an adaptive step need finite values; leave allow_non_finite out.")
+            raise ConfigurationError("adaptive error control needs finite values; leave allow_non_finite out.")
 
     @property
     def path(self) -> Path | None:
@@ -225,7 +227,7 @@ class RunOptions:
                 raise TypeError(f"its metadata are {metadata!r:.40}")
             return cls(**{**stored, "engine": engine, "power_pairs": pairs, "metadata": metadata, **passing})
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ConfigurationError) as problem:
-            raise CheckpointError(f"'{path}' does not say what was run: {str(problem).rstrip('.')}.") from None
+            raise CheckpointError(f"'{path}' does not record what was run: {str(problem).rstrip('.')}.") from None
 
 
 PASSING = ("output", "adaptive", "progress", "checkpoint")

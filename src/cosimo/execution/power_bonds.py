@@ -87,16 +87,16 @@ def _declared(system: System, into: str, out: str) -> Bond:
     target, source = system.input(into), system.output(out)
     if target.unit != source.unit:
         raise ConfigurationError(
-            f"the power pair ({into}, {out}) is not of one unit; give an input and an output whose product is the "
-            f"power that enters their unit."
+            f"the power pair ({into}, {out}) does not belong to one unit; give an input and an output whose product "
+            "is the power that enters their unit."
         )
     for forward, back in _opposite(system):
         if forward.target == target and back.source == source:
             if _usable(forward) and _usable(back):
                 return Bond(forward, back, "declared")
             raise ConfigurationError(
-                f"the power pair ({into}, {out}) is connected with an offset or the gain 0, so that no power passes; "
-                f"connect the two with factors only."
+                f"the power pair ({into}, {out}) is connected with an offset or a gain of 0, so it carries no power; "
+                "connect both with nonzero gains only."
             )
     raise ConfigurationError(
         f"the power pair ({into}, {out}) does not lead to one other unit and back; connect both to the same unit."

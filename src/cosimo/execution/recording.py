@@ -106,7 +106,9 @@ class Recorder:
         if not flush_interval >= 0:
             raise ConfigurationError(f"the flush interval is {flush_interval} s; give 0 or a positive number.")
         if "time" in names or len(set(names)) != len(names):
-            raise ConfigurationError(f"recorded signals need different names other than 'time': {', '.join(names)}.")
+            raise ConfigurationError(
+                f"recorded signals need distinct names, and none may be 'time': {', '.join(names)}."
+            )
         chosen = choose(names, variables)
         self.names = tuple(names[i] for i in chosen)
         self.rows = 0 if position is None else position.taken
@@ -120,7 +122,9 @@ class Recorder:
 
     def _open(self, path: Path, flush_interval: float, position: Position | None) -> Stream:
         if self._convert is None and path.suffix != ".arrows":
-            raise ConfigurationError(f"'{path}' needs a converter; open it as a ResultFile, or call it '.arrows'.")
+            raise ConfigurationError(
+                f"'{path}' needs a converter; open it as a ResultFile, or use the suffix '.arrows'."
+            )
         self._metadata |= {"started": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()}
         return Stream(path, self.names, self._document(complete=False, warnings=()), flush_interval, position)
 
@@ -130,7 +134,7 @@ class Recorder:
         if rows.ndim != 2 or rows.shape[1] != self._width:
             raise DimensionError(f"a block of rows has the shape {rows.shape}; expected (any, {self._width}).")
         if self._closed:
-            raise ConfigurationError("rows were given to a recorder that is closed; open a new one.")
+            raise ConfigurationError("the recorder is already closed; open a new one.")
         first, self.rows = self.rows, self.rows + len(rows)
         if self._columns is not None:
             rows = rows[:, self._columns]
@@ -415,7 +419,7 @@ class Stream:
                     raise ValueError(f"it has {position.written - missing} of {position.written}")
         except (OSError, ValueError) as problem:  # those of Arrow are among them
             reason = str(problem).rstrip(".")
-            raise CheckpointError(f"'{self.path}' has not all rows before the checkpoint: {reason}.") from None
+            raise CheckpointError(f"'{self.path}' lacks rows from before the checkpoint: {reason}.") from None
 
     def append(self, rows: Array) -> None:
         start, capacity = 0, self._buffer.shape[1]
@@ -472,8 +476,8 @@ class Stream:
         self.failed = True
         self._release()
         return OutputError(
-            f"cannot write results to '{self.final}': '{self.path}' {how} while the run went on; {self._kept()}. "
-            f"Leave it alone until the run has ended."
+            f"cannot write results to '{self.final}': '{self.path}' {how} during the run; {self._kept()}. Do not move "
+            "or change it until the run has ended."
         )
 
     def _kept(self) -> str:

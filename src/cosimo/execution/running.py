@@ -115,7 +115,7 @@ def _checkpoint_writer(
     if checkpoint is None:
         return None
     if options.path is None:
-        raise ConfigurationError("checkpoints need the rows in a file; give an output file as well.")
+        raise ConfigurationError("checkpoints need an output file for the rows; give one as well.")
     path = options.path.absolute()
     rows: dict[str, Any] = asdict(output)  # type: ignore[call-overload]
     variables = rows["variables"]
@@ -153,14 +153,18 @@ def _unused_slopes(system: System, master: Master, start: float) -> list[Warned]
     if not cut:
         return []
     names = f"{', '.join(cut[:5])}{' …' if len(cut) > 5 else ''}"
-    return [Warned(f"{names} cannot take the slope of the input: each step holds its value at the start", start)]
+    return [
+        Warned(f"{names} does not support input derivatives: the input is held during each step (zero order)", start)
+    ]
 
 
 def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:
     """How many macro steps fit, and a warning when they do not end at `stop`."""
     ratio = (stop - start) / step
     if ratio > MOST_STEPS:
-        raise ConfigurationError(f"the run has {ratio:.1e} macro steps of {step:g}; that cannot be meant.")
+        raise ConfigurationError(
+            f"the run has {ratio:.1e} macro steps of {step:g}; check the step size and the stop time."
+        )
     steps = round(ratio)
     # The stop time itself is rounded, which counts when the start is late and the step short.
     rounding = 2 * math.ulp(max(abs(start), abs(stop))) / step
@@ -172,4 +176,6 @@ def _count(start: float, stop: float, step: float) -> tuple[int, list[Warned]]:
             f"the macro step {step:g} is longer than the run from {start:g} to {stop:g}; shorten it, or stop later."
         )
     end = start + steps * step
-    return steps, [Warned(f"the run ends here: {stop:g} is not a whole number of macro steps of {step:g} away", end)]
+    return steps, [
+        Warned(f"the run ends here: the stop time {stop:g} s is not a multiple of the step size {step:g} s", end)
+    ]

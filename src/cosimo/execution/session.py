@@ -216,7 +216,7 @@ class EqualSteps(Session):
         try:
             engine.load(saved["memory"], self.made)
         except (UnitError, ConfigurationError) as problem:  # a unit that was given something else than it gave
-            raise CheckpointError(f"cannot go on from '{saved['path']}': {problem}") from problem
+            raise CheckpointError(f"cannot resume from '{saved['path']}': {problem}") from problem
 
     def _steps(self, count: int, recorder: Recorder, *, careful: bool = False) -> None:
         """Initialise and make `count` macro steps, handing rows on block by block."""
@@ -354,7 +354,7 @@ class EqualSteps(Session):
             info |= {"monitors": report.info(), "stopped_at": self.stopped_at}
         if self.engine is not None:
             met = self.engine.not_finite().items()
-            warned += [Warned(f"{name} became {v}; the run went on, as it was told", at) for name, (at, v) in met]
+            warned += [Warned(f"{name} became {v}; the run continued, as requested", at) for name, (at, v) in met]
         warned += self.ranges.warnings()
         warned += self.live.notices(self.reached)
         if self.resumed_at:
@@ -378,14 +378,14 @@ def require_replayed(before: dict[str, Any], now: Signals, live: Live, path: obj
     for name in order:
         if not _same(before["inputs"].get(name), now.inputs[name]):
             raise CheckpointError(
-                f"cannot go on from '{path}': the inputs of unit '{name}' are not those of the run that wrote it."
+                f"cannot resume from '{path}': the inputs of unit '{name}' are not those of the run that wrote it."
             )
     if not _same(before["memories"], now.memories):
-        raise CheckpointError(f"cannot go on from '{path}': its couplings remember something else.")
+        raise CheckpointError(f"cannot resume from '{path}': its couplings store different data.")
 
 
 def _said(system: System, name: str, before: Any, now: Array, path: object) -> str:
-    head = f"cannot go on from '{path}': unit '{name}' does not continue as it did"
+    head = f"cannot resume from '{path}': unit '{name}' does not continue as it did"
     if before is None or before.shape != now.shape:
         return f"{head}."
     place = next(i for i in range(len(now)) if before[i].tobytes() != now[i].tobytes())

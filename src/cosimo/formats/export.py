@@ -139,8 +139,8 @@ def _library(suffix: str) -> bytes:
         return resources.files("cosimo.formats").joinpath("_fmu", f"unit{suffix}").read_bytes()
     except OSError:
         raise ConfigurationError(
-            f"the compiled library 'cosimo/formats/_fmu/unit{suffix}' is missing; install cosimo again, with a C "
-            f"compiler at hand."
+            f"the compiled library 'cosimo/formats/_fmu/unit{suffix}' is missing; reinstall cosimo with a C compiler "
+            "available."
         ) from None
 
 
@@ -350,8 +350,8 @@ def _check_names(unit: str, names: Sequence[str]) -> None:
             )
         if name in seen:
             raise ConfigurationError(
-                f"unit '{unit}' has two variables called '{name}' (input, output, state or time), and FMI "
-                f"wants unique names; rename one."
+                f"unit '{unit}' has two variables called '{name}' (input, output, state or time), and FMI requires "
+                "unique names; rename one."
             )
         seen.add(name)
 

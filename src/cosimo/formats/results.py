@@ -130,7 +130,7 @@ def read_result(path: str | Path) -> Result:
     path = Path(path)
     stream = path if path.suffix == STREAM_SUFFIX else path.with_name(path.name + STREAM_SUFFIX)
     if not os.path.exists(path) and not os.path.exists(stream):
-        raise ConfigurationError(f"no result file '{path}', nor a stream '{stream.name}' beside it; check the path.")
+        raise ConfigurationError(f"no result file '{path}' and no stream '{stream.name}' beside it; check the path.")
     if os.path.exists(stream):
         path, form = stream, FORMATS[".arrows"]
     else:
@@ -166,9 +166,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise ConfigurationError(
-            f"'{path}' does not fit into the memory; read a part of it with other tools."
-        ) from None
+        raise ConfigurationError(f"'{path}' does not fit into memory; read part of it with another tool.") from None
     except CosimoError:
         raise
     except Exception as problem:

@@ -99,10 +99,12 @@ def _require_fitting(saved: Mapping[str, Any], system: System, master: Master, o
     """Refuse what is possible, but not in this run."""
     found = saved["path"]
     if not saved["step"] * master.step < options.stop - options.start:
-        raise CheckpointError(f"'{found}' is damaged: macro step {saved['step']} is after the end; start anew.")
+        raise CheckpointError(
+            f"'{found}' is damaged: macro step {saved['step']} is after the end; start the run again."
+        )
     declared = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.ranges()}
     if strangers := saved["ranges"].keys() - declared:
-        raise CheckpointError(f"'{found}' is damaged: '{min(strangers)}' has no range; start anew.")
+        raise CheckpointError(f"'{found}' is damaged: '{min(strangers)}' has no range; start the run again.")
 
 
 def _output(stored: Mapping[str, Any], moved: Moved, found: object) -> ResultFile:
@@ -112,7 +114,7 @@ def _output(stored: Mapping[str, Any], moved: Moved, found: object) -> ResultFil
         path = moved.find(stored["path"], STREAM_SUFFIX)
         return ResultFile(**{**stored, "path": path, "variables": variables})
     except (ConfigurationError, TypeError) as problem:
-        raise CheckpointError(f"'{found}' does not say where its rows are: {problem}") from None
+        raise CheckpointError(f"'{found}' does not record where its rows are: {problem}") from None
 
 
 def _isolate(system: System, stored: Mapping[str, Any], moved: Moved, found: object) -> None:
@@ -124,7 +126,7 @@ def _isolate(system: System, stored: Mapping[str, Any], moved: Moved, found: obj
             if isinstance(unit, Fmu):
                 unit.isolation = Isolation(**{**options, "log": log})
     except (KeyError, TypeError, ConfigurationError) as problem:
-        raise CheckpointError(f"'{found}' does not say how its units were isolated: {problem}") from None
+        raise CheckpointError(f"'{found}' does not record how its units were isolated: {problem}") from None
 
 
 def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,15 +152,17 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
     scenario = _scenario(metadata)
     if "master" not in scenario:
         raise CheckpointError(
-            f"'{found}' does not say where its system comes from; give the system and the master: "
-            f"resume(path, system, master)."
+            f"'{found}' does not record where its system comes from; give the system and the master: resume(path, "
+            "system, master)."
         )
     try:
         loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
         if loaded.source is not None and "sha256" in scenario:
             digest = file_digest(loaded.source)
             if digest != scenario["sha256"]:
-                raise CheckpointError(f"'{loaded.source}' has changed since '{found}' was written; put back what was.")
+                raise CheckpointError(
+                    f"'{loaded.source}' has changed since '{found}' was written; restore the original."
+                )
         return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))
     except CheckpointError:
         raise
@@ -167,7 +171,7 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
     except CosimoError:
         raise
     except Exception as problem:  # whatever is made of words that are none of ours
-        raise CheckpointError(f"'{found}' does not say how its system was run: {problem!r:.200}.") from problem
+        raise CheckpointError(f"'{found}' does not record how its system was run: {problem!r:.200}.") from problem
 
 
 # ---- what the entries of a checkpoint must be ------------------------------------------------------------------------
@@ -265,7 +269,7 @@ def require_form(saved: Mapping[str, Any], path: object) -> None:
         first = found.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
-            raise CheckpointError(f"'{path}' is not complete: '{name}' is missing; start anew.") from None
+            raise CheckpointError(f"'{path}' is not complete: '{name}' is missing; start the run again.") from None
         raise _damaged(name, first["input"], path) from None
     if form.position.taken <= form.step:
         raise _damaged("position.taken", form.position.taken, path)
@@ -274,4 +278,4 @@ def require_form(saved: Mapping[str, Any], path: object) -> None:
 
 
 def _damaged(name: str, value: Any, path: object) -> CheckpointError:
-    return CheckpointError(f"'{path}' is damaged: its entry '{name}' cannot be {value!r:.40}; start anew.")
+    return CheckpointError(f"'{path}' is damaged: its entry '{name}' cannot be {value!r:.40}; start the run again.")

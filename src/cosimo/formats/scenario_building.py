@@ -165,7 +165,9 @@ class _Columns:
         except (UnicodeDecodeError, csv.Error) as error:
             raise ConfigurationError(f"'{path}' is not a CSV file in UTF-8: {error}.") from None
         if not self._names:
-            raise ConfigurationError(f"'{path}' is empty; a line of column names and rows of numbers are needed.")
+            raise ConfigurationError(
+                f"'{path}' is empty; it needs a header line with column names, and rows of numbers."
+            )
 
     def pair(self, time: str | None, column: str) -> tuple[list[float], list[float]]:
         """Times and values; times must not decrease, and of one time there are at most two rows, a jump."""
@@ -178,7 +180,7 @@ class _Columns:
         for (line, _), first, third in zip(self._rows[2:], times, times[2:], strict=False):
             if first == third:
                 raise Place(str(self._path), line).error(
-                    f"this is the third row of the time {third:g}; keep the values before and after the jump."
+                    f"this is the third row at time {third:g}; keep only the values before and after the jump."
                 )
         return times, values
 
@@ -197,7 +199,7 @@ class _Columns:
                 raise Place(str(self._path), line).error(f"column '{name}' has '{text}'; a finite number is needed.")
             values.append(value)
         if not values:
-            raise ConfigurationError(f"'{self._path}' has no rows below its line of column names; add some.")
+            raise ConfigurationError(f"'{self._path}' has column names but no rows; add some rows.")
         return values
 
 

@@ -192,7 +192,7 @@ def _table_tag(value: Any) -> str:
 
 def _arrow(text: str) -> str:
     if text.count("->") != 1 or not all(end.strip() for end in text.split("->")):
-        raise PydanticCustomError("arrow", "a connection is written 'unit.output -> unit.input'; write it so.")
+        raise PydanticCustomError("arrow", "write a connection as 'unit.output -> unit.input'.")
     return text
 
 

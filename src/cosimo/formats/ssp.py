@@ -130,7 +130,7 @@ class Flattening:
             component, name = self.components[route], ".".join(route)
             with self.findings.collect(component.place):
                 if name in units:
-                    raise component.place.error(f"two components come out as '{name}'; rename one.")
+                    raise component.place.error(f"two components would be named '{name}'; rename one.")
                 units[name] = self._with_values(fmu, component, self._given(route, fmu))
         return units
 
@@ -177,15 +177,15 @@ class Flattening:
             )
         if declared.type is not None and declared.type != _type(info):
             self.findings.warn(
-                f"connector '{declared.name}' is declared as {declared.type}, but the FMU has {info.type}; "
-                f"that of the FMU counts.",
+                f"connector '{declared.name}' is declared as {declared.type}, but the FMU has {info.type}; the type "
+                "of the FMU is used.",
                 declared.place,
             )
         between = convert(declared.unit, info.unit)
         if between is None or not between.identity:
             raise declared.place.error(
-                f"connector '{declared.name}' is declared in '{declared.unit}', but the FMU has '{info.unit}'; correct "
-                f"the unit of the connector or leave it out."
+                f"connector '{declared.name}' is declared in '{declared.unit}', but the FMU has '{info.unit}'; "
+                "correct the physical unit of the connector or leave it out."
             )
         known = info.unit if info.unit is not None and info.unit.exponents is not None else None
         return replace(declared, unit=known or declared.unit or info.unit)
@@ -372,7 +372,7 @@ class Network:
             port = feed.source
             if port in seen:
                 raise feed.wire.place.error(
-                    f"the connections through {show(port)} form a circle without a component; remove one."
+                    f"the connections through {show(port)} form a cycle without a component; remove one."
                 )
             seen.add(port)
         return port, way[::-1]
@@ -391,8 +391,8 @@ class Network:
                 conversion = convert(unit, target)
                 if conversion is None:
                     raise wire.place.error(
-                        f"values in '{unit}' cannot be converted to '{target}' of {show(port)}; correct the units, or "
-                        f"set suppressUnitConversion."
+                        f"values in '{unit}' cannot be converted to '{target}' of {show(port)}; correct the physical "
+                        "units, or set suppressUnitConversion."
                     )
                 gain, offset = conversion.gain * gain, conversion.gain * offset + conversion.offset
                 unit = target

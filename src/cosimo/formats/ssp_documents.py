@@ -154,8 +154,8 @@ class BoundValue:
             conversion = convert(self.unit, target)
             if conversion is None:
                 raise self.place.error(
-                    f"the value {value:g} is in '{self.unit}', its target in '{target}', and these cannot be converted "
-                    f"into each other; give it in '{target}'."
+                    f"the value {value:g} is in '{self.unit}', its target in '{target}', which are incompatible "
+                    f"physical units; give it in '{target}'."
                 )
             if not conversion.identity:
                 value = conversion.gain * value + conversion.offset

@@ -67,7 +67,7 @@ class Files:
         """The name of the file that the URI `source` in a document in folder `base` means."""
         parts = urlsplit(source)
         if parts.scheme not in ("", "file") or (parts.netloc and parts.netloc != "localhost"):
-            raise ConfigurationError(f"'{source}' is not a file here; only files of the package can be read.")
+            raise ConfigurationError(f"'{source}' is not a local file; only files inside the package can be read.")
         if parts.scheme == "file":
             return self._absolute(source, url2pathname(parts.path))
         # Some tools percent-encode, as URIs demand, some write names as they are.
@@ -161,13 +161,15 @@ class ArchiveFiles(Files):
                     path.unlink(missing_ok=True)
                 raise ConfigurationError(
                     f"'{self.label(name)}' cannot be unpacked into '{self.workspace.path.parent}': "
-                    f"{error.strerror or error}; make room there or set TMPDIR."
+                    f"{error.strerror or error}; free some space there or set TMPDIR."
                 ) from None
         self._copied.add(name)
         return path
 
     def _absolute(self, source: str, path: str) -> str:
-        raise ConfigurationError(f"'{source}' lies outside the package '{self._name}'; packages hold their files.")
+        raise ConfigurationError(
+            f"'{source}' lies outside the package '{self._name}'; a package must contain all its files."
+        )
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         if name.startswith(("../", "/")) or name == "..":
@@ -195,5 +197,7 @@ def main_structure(files: ArchiveFiles, findings: FileFindings) -> str:
             f"but {', '.join(others)}; rename the one to use" if others else "and is no package, or an incomplete one"
         )
         raise ConfigurationError(f"'{files.label('')[:-1]}' holds no {STRUCTURE} {several}; an SSP package needs one.")
-    findings.warn(f"{STRUCTURE} is missing; the only description there is was read.", Place(files.label(others[0])))
+    findings.warn(
+        f"{STRUCTURE} is missing; the only description in the package was read.", Place(files.label(others[0]))
+    )
     return others[0]

@@ -47,7 +47,7 @@ class Reading:
     def enter(self, target: str, element: Element) -> None:
         """Follow a reference: not in a circle, and not too deep, as a package may hold a copy of itself."""
         if target in self.chain:
-            raise element.place.error(f"'{element.get('source')}' contains itself; break the circle.")
+            raise element.place.error(f"'{element.get('source')}' contains itself; remove the circular reference.")
         if len(self.chain) >= self.limits.nesting:
             place = element.place
             raise UnsafeInputError(
@@ -71,7 +71,9 @@ def read_structure(files: Files, name: str, reading: Reading) -> SspStructure:
     label, findings = files.label(name), reading.findings
     root = parse(files.read(name), label, findings, reading.limits)
     if root.tag != "SystemStructureDescription":
-        raise root.place.error(f"the root element is {root.tag}, not SystemStructureDescription; this is no .ssd.")
+        raise root.place.error(
+            f"the root element is {root.tag}, not SystemStructureDescription; this is not an SSD file."
+        )
     version = root.get("version")
     if version is None or not version.startswith("1."):
         findings.warn(f"the version is {version or 'missing'}; the file is read as SSP 1.0.", root.place)
@@ -128,7 +130,7 @@ class _StructureReader:
         elif element.tag == "Component":
             return self._component(element)
         elif element.tag != "Annotations":
-            self.findings.warn(f"element {element.tag} is unknown; it was left out.", element.place)
+            self.findings.warn(f"element {element.tag} is unknown; it was ignored.", element.place)
         return None
 
     def _component(self, element: Element) -> SspComponent | Subsystem:
@@ -232,7 +234,7 @@ class _StructureReader:
         if element.get("sourceBase") == "component":
             if component is None:
                 raise element.place.error(
-                    f"'{source}' is to be found in the component, but this is a system; give a sourceBase of SSD."
+                    f"'{source}' is relative to the component, but this is a system; set sourceBase to SSD."
                 )
             files, base = ArchiveFiles(component, self.reading.limits), ""
         try:

@@ -42,8 +42,8 @@ def write_master(path: Path, master: Master, system: System) -> Path:
         raise ConfigurationError(f"only scenario files (.toml) can be changed, not '{path}'; use the options instead.")
     if not lines:
         raise ConfigurationError(
-            f"a scenario cannot describe master {master.name}: its inputs are corrected, or it has couplings or names "
-            f"of units for which there are no words; choose another."
+            f"a scenario cannot describe master {master.name}: it is compensated, or has couplings or unit names that "
+            "the file format cannot express; choose another."
         )
     place = Path(os.path.realpath(path))  # what a link points to is changed, not the link
     try:
@@ -58,7 +58,7 @@ def write_master(path: Path, master: Master, system: System) -> Path:
             shutil.copymode(place, new)
     except CosimoError as error:
         raise ConfigurationError(
-            f"'{path}' is written in a way that cannot be changed here ({error}); put in these lines: {lines!r}."
+            f"'{path}' cannot be edited automatically ({error}); add these lines by hand: {lines!r}."
         ) from None
     except OSError as error:
         raise OutputError(f"cannot write '{path}': {error.strerror or error}; nothing was changed.") from None
@@ -100,9 +100,9 @@ def _require_rest(before: str, path: Path) -> None:
     try:
         found = tomllib.loads(path.read_bytes().decode())
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"the new text would not be TOML: {error}") from None
+        raise ConfigurationError(f"the edited file would not be valid TOML: {error}") from None
     if _rest(found) != _rest(tomllib.loads(before)):
-        raise ConfigurationError("more than the master would change; edit the file.")
+        raise ConfigurationError("writing the master would change other parts of the file; edit it by hand.")
 
 
 def _rest(document: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _rest(document: dict[str, Any]) -> dict[str, Any]:
 def _require_master(path: Path, master: Master) -> None:
     found = load_scenario(path)
     if found.master is None or found.step is None or build_master(found.system, found.step, found.master) != master:
-        raise ConfigurationError("the master would not be read as it was meant; write it by hand.")
+        raise ConfigurationError("the master would be read back differently from the file; write it by hand.")
 
 
 def _free_name(path: Path) -> Path:

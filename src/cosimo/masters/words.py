@@ -46,7 +46,8 @@ def build_master(system: System, step: float, options: MasterOptions) -> Master:
         if getattr(options, option) not in (None, {}) and option not in word.options:
             takers = sorted(name for name, other in MASTERS.items() if option in other.options)
             raise ConfigurationError(
-                f"master '{options.name}' has no {option.replace('_', ' ')}; {' and '.join(takers)} have."
+                f"master '{options.name}' does not take the option {option.replace('_', ' ')}; use it with "
+                f"{' or '.join(takers)}."
             )
     general, special = parse_couplings(system, options.couplings)
     return word.build(system, step, coupling=general, couplings=special, **word.arguments(options))

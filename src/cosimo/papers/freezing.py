@@ -60,7 +60,7 @@ def freeze(system: System, master: Master, learned: Result | Sequence[Mapping[st
             key = (unit, joint.source, tuple(link.connection.target for link in joint.links))
             if key not in found:
                 raise ConfigurationError(
-                    f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run for longer."
+                    f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run longer."
                 )
             blocks.append(_predicted(joint, found[key], segment(joint, samplings[joint.links[0]]), system))
         mixers[unit] = _mixer(system, unit, blocks, outputs)
@@ -83,7 +83,9 @@ def _samplings(system: System, master: Master, unit: str) -> dict[Link, Sampling
     links = system.incoming(unit)
     offset = next((link for link in links if link.connection.offset), None)
     if offset is not None:
-        raise ConfigurationError(f"connection {offset.connection} has an offset; a frozen prediction takes none.")
+        raise ConfigurationError(
+            f"connection {offset.connection} has an offset, which a frozen prediction does not support; remove it."
+        )
     return dict(zip(links, couples[0].samplings, strict=True))
 
 

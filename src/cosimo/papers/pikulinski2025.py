@@ -370,7 +370,9 @@ def nmse(reference: npt.ArrayLike, found: npt.ArrayLike) -> float:
     spread = truth.var(axis=0)
     if not (spread > 0).all():
         still = int(np.argmin(spread > 0))
-        raise ConfigurationError(f"coordinate {still} of the reference never moves (or is not a number): no NMSE.")
+        raise ConfigurationError(
+            f"coordinate {still} of the reference is constant (or not a number): the NMSE is undefined."
+        )
     return float((((values - truth) ** 2).sum(axis=0) / spread).mean())
 
 
@@ -379,7 +381,7 @@ def relative_error(reference: npt.ArrayLike, found: npt.ArrayLike) -> Array:
     truth, values = _aligned(np.asarray(reference, dtype=float), np.asarray(found, dtype=float))
     if not np.abs(truth).min(initial=np.inf) > 0:
         raise ConfigurationError(
-            "the reference is zero (or not a number) somewhere: there is no relative error; use the absolute one."
+            "the reference is zero (or not a number) somewhere: the relative error is undefined; use the absolute one."
         )
     error: Array = np.abs(values - truth) / np.abs(truth)
     return error

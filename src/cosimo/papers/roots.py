@@ -163,7 +163,7 @@ def _whole(curve: _LogDeterminant, region: Region) -> _Part:
     try:
         return _Part(region, (curve.between(a, b), curve.between(b, c), curve.between(c, d), curve.between(d, a)))
     except _EdgeError:
-        raise ConfigurationError("a root lies on the edge of the region; move the edge a little.") from None
+        raise ConfigurationError("a root lies on the edge of the region; move the edge slightly.") from None
 
 
 def roots_in(matrix: Matrix, region: Region, *, spacing: float) -> ComplexArray:
@@ -283,8 +283,8 @@ def _moved(matrix: Matrix, pairs: list[Pair], scale: float, *, passing: bool) ->
             pair = _beyond(matrix, s, [f for f, _ in found])
             if pair is None:
                 raise ConfigurationError(
-                    f"the pole near {s:.4g} 1/s meets another one before the macro step is reached, so that none can "
-                    f"be called the successor of a monolithic one; look at all roots in a region, or shorten the step."
+                    f"the pole near {s:.4g} 1/s merges with another one before the macro step is reached, so it "
+                    "cannot be traced to one monolithic pole; look at all roots in a region, or shorten the step."
                 )
         found.append(pair)
     return found

@@ -86,7 +86,7 @@ class DynamicStiffness:
         M, C = (plus + minus) / 2 - K, (plus - minus) / 2
         if not np.allclose(self.monolithic(2.0), 4 * M + 2 * C + K, rtol=1e-9):
             raise ConfigurationError(
-                "outputs of accelerations close a loop: the coupled system has no M, C and K; remove one of them."
+                "acceleration outputs form an algebraic loop: the coupled system has no M, C and K; remove one of them."
             )
         return M, C, K
 

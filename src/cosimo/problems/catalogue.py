@@ -57,7 +57,7 @@ class Problem:
             return self.build(**whole)
         except ArithmeticError as error:
             given = ", ".join(f"{n}={v:g}" for n, v in whole.items())
-            raise ConfigurationError(f"problem '{self.name}' has no meaning with {given}: {error}.") from None
+            raise ConfigurationError(f"problem '{self.name}' is not defined for {given}: {error}.") from None
 
 
 ARM = "hydraulic manipulator"

@@ -165,7 +165,7 @@ class Linkage:
         require("manipulator", vars(self), positive="l1 l2 m m_q m_r", finite="angle1 angle2 g")
         if not self.lever(self.angle1):
             raise ConfigurationError(
-                f"at angle1 = {self.angle1:g} the cylinder of the manipulator has no lever; choose another angle."
+                f"at angle1 = {self.angle1:g} the cylinder of the manipulator has no lever arm; choose another angle."
             )
 
     def reach(self, angle: float) -> float:

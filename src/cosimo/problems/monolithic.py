@@ -25,8 +25,8 @@ def fresh(system: System, step: float) -> Master:
     for link in system.links:
         if {link.source.unit, link.target.unit} <= set(late):
             raise ConfigurationError(
-                f"connection {link.connection} joins two units with feedthrough; their outputs cannot all be read in "
-                f"one pass, so there is no fresh exchange."
+                f"connection {link.connection} joins two units with direct feedthrough; their outputs cannot all be "
+                "read in one pass, so there is no fresh exchange."
             )
     operations: tuple[Operation, ...] = (
         *map(Couple, early),

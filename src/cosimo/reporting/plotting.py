@@ -71,7 +71,7 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
         keep = (result.time >= begin) & (result.time <= end)
         if not keep.any():
             held = f"from {result.time[0]:g} s to {result.time[-1]:g} s" if len(result) else "no time at all"
-            raise ConfigurationError(f"'{label}' has no row in the chosen time; it holds {held}.")
+            raise ConfigurationError(f"'{label}' has no rows in the chosen time range; it covers {held}.")
         for name in wanted:
             if name in result.names:
                 shown = name if len(results) == 1 else f"{name} ({label})"
@@ -120,7 +120,7 @@ def draw_figure(curves: Sequence[Curve], path: Path, title: str) -> Path:
     if suffix == ".html":
         return _write_page(curves, path, title)
     if suffix not in DRAWN:
-        raise ConfigurationError(f"'{path}' is no kind of figure; use {', '.join((*DRAWN, '.html'))}.")
+        raise ConfigurationError(f"'{path}' is not a figure format; use {', '.join((*DRAWN, '.html'))}.")
     from cosimo.reporting.pictures import picture
 
     with picture(path, (7.6, 4.2), "choose another file") as (_, axes):

@@ -37,8 +37,8 @@ class Points:
         table = np.array(values, dtype=float)
         if table.ndim != 2 or table.shape[1] != len(names) or not len(table):
             raise ConfigurationError(
-                f"points of {len(names)} parameters are a table with so many columns and at least one row; this one "
-                f"has the shape {table.shape}."
+                f"points of {len(names)} parameters need a table with that many columns and at least one row; this "
+                f"one has the shape {table.shape}."
             )
         if len(set(names)) != len(names):
             raise ConfigurationError(f"parameters are varied twice: {', '.join(names)}; name each once.")
@@ -124,7 +124,9 @@ class Normal:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean) and 0 < self.deviation < math.inf):
-            raise ConfigurationError(f"normal:{self.mean:g}:{self.deviation:g} needs a mean and a positive deviation.")
+            raise ConfigurationError(
+                f"normal:{self.mean:g}:{self.deviation:g} needs a mean and a positive standard deviation."
+            )
 
     def quantile(self, u: Array) -> Array:
         """mean + deviation · Φ⁻¹(u)."""
@@ -155,9 +157,9 @@ class Sample:
         if not isinstance(self.runs, int) or self.runs < 1:
             raise ConfigurationError(f"the number of runs must be a whole number of at least 1, not {self.runs}.")
         if not isinstance(self.seed, int) or self.seed < 0:
-            raise ConfigurationError(f"a seed is a whole number of 0 or more, not {self.seed}.")
+            raise ConfigurationError(f"a seed must be a whole number of 0 or more, not {self.seed}.")
         if self.method not in ("latin", "random"):
-            raise UnknownNameError("way to sample", self.method, ("latin", "random"))
+            raise UnknownNameError("sampling method", self.method, ("latin", "random"))
         _require_few(self.runs)
 
     def points(self) -> Points:
@@ -219,7 +221,9 @@ def parse_values(text: str) -> tuple[float, ...]:
     if len(rest) == 1:
         return tuple(np.linspace(*ends, count).tolist())
     if min(ends) <= 0:
-        raise ConfigurationError(f"'{text}' has values of 0 or below, which have no equal ratios; leave 'log' out.")
+        raise ConfigurationError(
+            f"'{text}' has values of 0 or below, which cannot be spaced logarithmically; leave 'log' out."
+        )
     return tuple(np.geomspace(*ends, count).tolist())
 
 

@@ -186,8 +186,8 @@ class Cluster:
                 work.run(runner)
             except (OSError, TimeoutError, CancelledError) as error:  # that of a closed connection is among them
                 raise OutputError(
-                    f"the Dask scheduler is gone ({type(error).__name__}); start one again, and make the runs that are "
-                    f"missing with --resume: the rows so far are kept."
+                    f"the Dask scheduler has disappeared ({type(error).__name__}); start it again and complete the "
+                    "study with --resume: the rows so far are kept."
                 ) from None
             finally:
                 work.cancel()
@@ -314,8 +314,8 @@ class _Work:
             if isinstance(error, CosimoError):
                 raise error
             raise ConfigurationError(
-                f"a worker cannot make the runs: {type(error).__name__}: {error}; it needs the same version of cosimo, "
-                f"and the files of the system at the same paths."
+                f"a worker cannot run the study: {type(error).__name__}: {error}; it needs the same version of cosimo "
+                "and the system's files at the same paths."
             ) from error
         if not chunk.alone:
             self._suspects.extend(chunk.runs)

@@ -184,8 +184,8 @@ class Journal:
         if stream.exists():
             rows = sum(batch.num_rows for batch in _read(stream)[1])
             raise ConfigurationError(
-                f"'{stream}' holds {rows} rows of a study that was interrupted or goes on; resume it, or remove the "
-                f"file."
+                f"'{stream}' holds {rows} rows of a study that was interrupted or is still running; resume it, or "
+                "remove the file."
             )
         return []
 
@@ -216,7 +216,7 @@ def read_table(path: str | Path) -> pyarrow.Table:
     path = Path(path)
     stream = path if path.suffix == STREAM_SUFFIX else _stream_of(path)
     if not path.exists() and not stream.exists():
-        raise ConfigurationError(f"no file '{path}', nor a stream '{stream.name}' beside it; check the path.")
+        raise ConfigurationError(f"no file '{path}' and no stream '{stream.name}' beside it; check the path.")
     schema, batches = _read(stream if stream.exists() else path)
     return pyarrow.Table.from_batches(batches, schema).sort_by(RUN)
 
@@ -233,7 +233,7 @@ def _stream_of(path: Path) -> Path:
 
 def _require_suffix(path: Path) -> None:
     if path.suffix not in SUFFIXES:
-        raise ConfigurationError(f"cannot write '{path}': the rows of a study go to {', '.join(SUFFIXES)}.")
+        raise ConfigurationError(f"cannot write '{path}': studies are written to {', '.join(SUFFIXES)}.")
 
 
 def _read(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:

@@ -293,10 +293,10 @@ def run_study(
         raise ConfigurationError(f"the number of workers must be at least 1, not {workers}.")
     if sum(choice is not None for choice in (workers, scheduler, client)) > 1:
         raise ConfigurationError(
-            "runs are made on local workers or on a cluster; give workers, or scheduler, or client."
+            "a study runs on local workers or on a cluster; give only one of workers, scheduler and client."
         )
     if resume and output is None:
-        raise ConfigurationError("a study is resumed from its output file; name it.")
+        raise ConfigurationError("resuming a study needs its output file; name it.")
     from cosimo.studies.pools import choose_pool
 
     begin = time.perf_counter()
@@ -343,4 +343,4 @@ def _require_different(columns: Columns) -> None:
     names = (RUN, STATUS, TRUST, MESSAGE, SECONDS, *columns.parameters, *columns.measures)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigurationError(f"a parameter must not be called like another column: {', '.join(twice)}.")
+        raise ConfigurationError(f"a parameter cannot have the name of another column: {', '.join(twice)}.")

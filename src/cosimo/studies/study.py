@@ -77,7 +77,7 @@ def find_measures(texts: Sequence[str], system: System) -> tuple[Measure, ...]:
         kind, colon, pattern = text.strip().partition(":")
         if kind in COUPLING:
             if colon:
-                raise ConfigurationError(f"'{text}': {kind} is of the whole coupling; leave '{pattern}' out.")
+                raise ConfigurationError(f"'{text}': {kind} applies to the whole coupling; leave '{pattern}' out.")
             found[Measure(kind)] = None
             continue
         if kind not in (*SIGNALS, *ERRORS):
@@ -87,7 +87,7 @@ def find_measures(texts: Sequence[str], system: System) -> tuple[Measure, ...]:
         among = [place for place in places if place < len(system.outputs)] or places
         found |= dict.fromkeys(Measure(kind, names[place]) for place in among)
     if not found:
-        raise ConfigurationError("a study keeps at least one measure of each run; name one, such as final.")
+        raise ConfigurationError("a study needs at least one measure; name one, such as final.")
     return tuple(found)
 
 
@@ -130,11 +130,13 @@ class Study:
         if isinstance(self.measures, str):
             raise ConfigurationError(f"measures must be a sequence of words, such as ['{self.measures}'].")
         if both := set(self.settings) & set(self.table.names):
-            raise ConfigurationError(f"{', '.join(sorted(both))} is varied and fixed at once; remove one of the two.")
+            raise ConfigurationError(f"{', '.join(sorted(both))} is both varied and fixed; remove one of the two.")
         if self.step is not None and STEP in self.table.names:
-            raise ConfigurationError("the macro step is varied and fixed at once; remove one of the two.")
+            raise ConfigurationError("the step size is both varied and fixed; remove one of the two.")
         if isinstance(self.master, Master) and not isinstance(self.source, System):
-            raise ConfigurationError("a master made for a system goes with this system; give the system as the source.")
+            raise ConfigurationError(
+                "a master runs only with the system it was built for; pass that system as the source."
+            )
         for name in ("step", "start", "stop"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -214,14 +216,14 @@ class Recipe:
         self.start = next(time for time in (study.start, found.start, 0.0) if time is not None)
         stop = study.stop if study.stop is not None else found.stop
         if stop is None:
-            raise ConfigurationError(f"'{self.nominal.name}' does not say when to stop; give the study a stop time.")
+            raise ConfigurationError(f"'{self.nominal.name}' does not specify a stop time; give the study a stop time.")
         self.stop = stop
         self._master: MasterOptions | Master = study.master or found.master or MasterOptions()
         given = self._master.step if isinstance(self._master, Master) else found.step
         self._step = study.step if study.step is not None else given
         self._places = [self._place(name) for name in study.table.names]
         if self._step is None and STEP not in study.table.names:
-            raise ConfigurationError(f"'{self.nominal.name}' does not say the macro step; give the study a step.")
+            raise ConfigurationError(f"'{self.nominal.name}' does not specify a step size; give the study a step.")
         self._check()
 
     def build(self, values: Sequence[float]) -> tuple[System, Master]:
@@ -303,7 +305,9 @@ class Recipe:
             raise UnknownNameError(f"parameter or input of unit '{owner}'", variable, (*parameters, *unit.inputs))
         fed = self.nominal.inlets[owner][unit.inputs.index(variable)].link
         if fed is not None:
-            raise ConfigurationError(f"{name} is fed by {fed.connection.source} and cannot be varied; vary that unit.")
+            raise ConfigurationError(
+                f"{name} is fed by {fed.connection.source} and cannot be varied; vary that unit instead."
+            )
         return VariedName("input")
 
     def _setting(self, name: str) -> VariedName:

@@ -369,8 +369,8 @@ class TuningProblem:
             x = flow @ x
         if not np.isfinite(found).all():
             raise ConfigurationError(
-                f"the exact solution of '{self.system.name}' grows beyond all numbers within {self.horizon:g} s; "
-                f"choose a shorter horizon."
+                f"the exact solution of '{self.system.name}' overflows within {self.horizon:g} s; choose a shorter "
+                "horizon."
             )
         return found
 

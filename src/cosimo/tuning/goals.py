@@ -77,7 +77,7 @@ def find_goals(names: Sequence[str] | None) -> tuple[Goal, ...]:
         if name not in GOALS:
             raise UnknownNameError("objective", name, GOALS)
     if not chosen or len(set(chosen)) != len(chosen):
-        raise ConfigurationError("objectives must be at least one, all different.")
+        raise ConfigurationError("give at least one objective, and each only once.")
     return tuple(GOALS[name] for name in chosen)
 
 

@@ -363,7 +363,7 @@ class ErrorOfOrders:
         )
         if np.isnan(found).any():
             raise ConfigurationError(
-                "the system is at rest, so that its error has no size; give its units initial states."
+                "the system is at rest, so its relative error is undefined; give its units nonzero initial states."
             )
         return found
 

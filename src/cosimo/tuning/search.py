@@ -93,7 +93,7 @@ class MasterSearch:
         save: Callable[[CandidatePool], None] | None = None,
     ) -> None:
         if settings.method not in METHODS:
-            raise UnknownNameError("method of search", settings.method, METHODS)
+            raise UnknownNameError("search method", settings.method, METHODS)
         if evaluations < 1 or settings.population < 4:
             raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
         self.pool, self.settings, self.allowed, self.seed = pool, settings, evaluations, seed

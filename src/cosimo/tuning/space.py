@@ -52,9 +52,11 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
-            raise ConfigurationError(f"a range goes from a number to a larger one, not from {self.low} to {self.high}.")
+            raise ConfigurationError(
+                f"a range goes from the smaller to the larger number, not from {self.low} to {self.high}."
+            )
         if self.logarithmic and self.low <= 0:
-            raise ConfigurationError(f"a logarithmic range begins above 0, not at {self.low}.")
+            raise ConfigurationError(f"a logarithmic range must begin above 0, not at {self.low}.")
 
     def at(self, share: Array) -> Array:
         """The numbers at shares from 0 to 1 of the range."""
@@ -114,20 +116,20 @@ class Space:
             if name not in FAMILIES:
                 raise UnknownNameError("family of masters", name, FAMILIES)
         if not (self.families or self.groups or self.multiples):
-            raise ConfigurationError("a space needs at least one family of masters.")
+            raise ConfigurationError("a search space needs at least one family of masters.")
         if any(count < 1 for count in self.sweeps):
-            raise ConfigurationError(f"sweeps are at least 1, not {self.sweeps}.")
+            raise ConfigurationError(f"the number of sweeps must be at least 1, not {self.sweeps}.")
         words = [word for word in tuned_couplings() if not word.startswith("hold")]
         for kind in (*self.kinds, *(kind for some in self.couplings.values() for kind in some)):
             if isinstance(kind, bool) or kind not in (0, 1, 2, *words):
                 known = f"0, 1 or 2 (the order of a hold) or {' or '.join(map(repr, words))}"
                 raise ConfigurationError(f"a coupling to try is {known}, not {kind!r}.")
         if not self.kinds or not all(self.couplings.values()):
-            raise ConfigurationError("a space needs at least one kind of coupling for every input.")
+            raise ConfigurationError("a search space needs at least one coupling for every input.")
         if not 0 <= self.gains.low <= self.gains.high < 1:
             raise ConfigurationError(f"gains of Nepce lie in [0, 1), not {self.gains.low} to {self.gains.high}.")
         if self.max_cost is not None and not self.max_cost > 0:
-            raise ConfigurationError(f"the largest cost must be positive, not {self.max_cost}.")
+            raise ConfigurationError(f"the maximum cost must be positive, not {self.max_cost}.")
         if isinstance(self.steps, int | float | Sequence):
             given = self.given
             if not given or not all(isinstance(h, int | float) and math.isfinite(h) and h > 0 for h in given):
@@ -192,7 +194,8 @@ class Space:
             )
         if len(found) > STRUCTURES:
             raise ConfigurationError(
-                f"the space has {len(found)} structures, more than {STRUCTURES}; fix the order, or use fewer couplings."
+                f"the space has {len(found)} structures, more than {STRUCTURES}; fix the calling order, or use fewer "
+                "couplings."
             )
         return tuple(found)
 

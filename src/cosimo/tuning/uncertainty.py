@@ -188,7 +188,7 @@ def parameter_structure(build: Build, values: Mapping[str, float], *, difference
     left, right, blocks = [], [], []
     for name, value in values.items():
         if not (np.isfinite(value) and value != 0):
-            raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nominal value not 0.")
+            raise ConfigurationError(f"parameter '{name}' is {value}; a relative change needs a nonzero nominal value.")
         ends = [cycle({name: value * (1 + sign * difference)}) for sign in (1, -1)]
         if any(end.shape != Phi.shape for end in ends):
             raise ConfigurationError(f"parameter '{name}' changes the size of Φ; no derivative exists.")

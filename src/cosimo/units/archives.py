@@ -365,7 +365,9 @@ def parse_xml(content: bytes, file: str, limits: ArchiveLimits, *, undeclared: b
         root, wrong = None, [(getattr(error, "lineno", None) or 1, str(getattr(error, "msg", error)))]
     typed = root is not None and root.getroottree().docinfo.doctype
     if typed or (wrong and any(mark in content for mark in _TYPES)):
-        raise UnsafeInputError(f"'{file}' has a DOCTYPE, which FMI and SSP do not need and attacks use; remove it.")
+        raise UnsafeInputError(
+            f"'{file}' has a DOCTYPE, which FMI and SSP do not need and attackers exploit; remove it."
+        )
     for line, reason in wrong:
         if "XML_PARSE_HUGE" in reason:  # it is not the syntax that is wrong but the size
             raise UnsafeInputError(f"'{file}' exceeds a limit: {_one_line(reason)}; refused.")

@@ -115,7 +115,11 @@ def test_what_makes_no_sense_is_refused(name: str, value: Any, kept: Path, tmp_p
 
 
 def test_a_refusal_names_the_entry(kept: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"is damaged: its entry 'position.taken' cannot be -3; start anew"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"is damaged: its entry 'position.taken' cannot be -3; "
+        r"start the run again",
+    ):
         resume(craft(kept, tmp_path, "position.taken", -3))
     with pytest.raises(CheckpointError, match=r"unknown master 'x'"):
         resume(craft(kept, tmp_path, "request.metadata", WRONG_MASTER))

@@ -161,7 +161,7 @@ def test_native_description(tmp_path: Path) -> None:
     ]
     assert [group.code for group in native.outputs] == ["Float64", "Int32"]
     assert native.version == 3
-    with pytest.raises(UnitError, match="has no function fmi3Reset"):
+    with pytest.raises(UnitError, match="lacks the function fmi3Reset"):
         native.address("fmi3Reset")
 
 

@@ -244,7 +244,9 @@ def test_whose_message_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("version", "function"), [(2, "fmi2Instantiate"), (3, "fmi3InstantiateCoSimulation")])
 def test_a_library_that_cannot_instantiate(tmp_path: Path, version: int, function: str, isolate: bool) -> None:
     unit = peculiar(tmp_path, version, isolate=isolate, defines=("NO_INSTANTIATE",))
-    with pytest.raises(ConfigurationError, match=f"has no function {function}, needed here; ask its maker"):
+    with pytest.raises(
+        ConfigurationError, match=f"lacks the function {function}, which is needed here; contact its supplier"
+    ):
         unit.instantiate()
 
 

@@ -140,7 +140,8 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
     """Refuse what cannot be run with steps of different lengths, by name."""
     if master.mixers:
         raise ConfigurationError(
-            "a compensated master is designed for its macro step; leave the adaptive step or the compensation out."
+            "a compensated master works only at the step size it was designed for; leave out the adaptive step or "
+            "the compensation."
         )
     for operation in master.schedule.operations:
         if isinstance(operation, Repeat | Save | Restore) or (isinstance(operation, Step) and operation.fraction != 1):

@@ -77,7 +77,7 @@ class EnergyStepper(Stepper):
     def warnings(self) -> list[Warned]:
         if self._bonds:
             return super().warnings()
-        message = "no power bond was found: the connection defects alone govern the step"
+        message = "no power bond was found: the connection defects alone control the step size"
         return [Warned(message, self.lengths.grid.start), *super().warnings()]
 
     def _judge(self, step: VariableInterpreter, place: int, jumped: bool) -> Judged:
@@ -223,9 +223,9 @@ class DoublingStepper(Stepper):
         if self._stuck > STUCK:
             shortest = self.lengths.shortest * self.lengths.grid.quantum
             raise StepTooShort(
-                f"unit '{judged.unit}' at t = {self.lengths.grid.time(place):g}: {judged.worst} has {judged.error:.3g} "
-                f"times the tolerated error even with the shortest step ({shortest:.3g} s), which is made again and "
-                f"again; allow shorter steps or a larger tolerance, or use the kind 'energy'."
+                f"unit '{judged.unit}' at t = {self.lengths.grid.time(place):g}: {judged.worst} has "
+                f"{judged.error:.3g} times the tolerated error even with the shortest step ({shortest:.3g} s), again "
+                "and again; allow shorter steps or a larger tolerance, or use the kind 'energy'."
             )
 
 

@@ -64,7 +64,7 @@ def decode(data: bytes, path: Path) -> dict[str, Any]:
     if len(data) < len(HEAD) + DIGEST or hashlib.sha256(data[:-DIGEST]).digest() != data[-DIGEST:]:
         earlier = Path(f"{path}{EARLIER}")
         hint = f"; the one before is '{earlier}'" if earlier.is_file() else ""
-        raise CheckpointError(f"'{path}' is damaged: its checksum does not fit{hint}.")
+        raise CheckpointError(f"'{path}' is damaged: its checksum does not match{hint}.")
     try:
         document = from_bytes(memoryview(data)[len(HEAD) : -DIGEST])
     except DamagedError as problem:
@@ -100,7 +100,7 @@ def find_checkpoint(path: Path) -> Path:
             # A result file without a checkpoint is better said to be one than a damaged checkpoint.
             if file.is_file() and (candidate != path or file.suffix not in RESULTS or _begins(file)):
                 return file
-    raise CheckpointError(f"there is no checkpoint '{path}', nor one of an output file of that name; check the path.")
+    raise CheckpointError(f"there is no checkpoint '{path}', and no output file of that name has one; check the path.")
 
 
 def write_checkpoint(path: Path, data: bytes) -> None:

@@ -51,7 +51,8 @@ def require_same(found: Mapping[str, Any], here: Mapping[str, Any], path: object
     if changed:
         verb = "has" if len(changed) == 1 and changed != ["the connections"] else "have"
         raise CheckpointError(
-            f"{' and '.join(changed)} {verb} changed since '{path}' was written; put back what was, or start anew."
+            f"{' and '.join(changed)} {verb} changed since '{path}' was written; restore the original, or start the "
+            "run again."
         )
 
 

@@ -88,7 +88,7 @@ def prepare(asked: Asked) -> Prepared:
     if not asked.run:
         return Prepared(found)
     if asked.stop is None:
-        raise ConfigurationError("the system does not say when to stop; give --stop-time.")
+        raise ConfigurationError("the system does not specify a stop time; give --stop-time.")
     runs = _runs(asked, asked.stop, tuned, design)
     return Prepared([*found, *runs], _reference(asked, asked.stop, tuned), _seconds(asked))
 
@@ -171,7 +171,7 @@ def parse_variation(text: str, build: Callable[[str, float], System], current: M
             raise ValueError
         numbers = float(low), float(high)
     except ValueError:
-        raise ConfigurationError(f"--parameter wants NAME=FROM:TO, such as kc=10:1000, not '{text}'.") from None
+        raise ConfigurationError(f"--parameter expects NAME=FROM:TO, such as kc=10:1000, not '{text}'.") from None
     name = name.strip()
     build(name, numbers[0])  # a parameter that nobody knows is refused at once
     return Variation(name, *numbers, lambda value: build(name, value), current.get(name))

@@ -49,7 +49,7 @@ class Variation:
     def __post_init__(self) -> None:
         if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
             raise ConfigurationError(
-                f"parameter {self.name} is varied from {self.low:g} to {self.high:g}; give a smaller number first."
+                f"parameter {self.name} is varied from {self.low:g} to {self.high:g}; give the smaller number first."
             )
 
     @property
@@ -162,7 +162,7 @@ def _sorted(things: Iterable[Any]) -> tuple[dict[str, Any], list[Run]]:
             short = text if len(text) <= 60 else f"{text[:57]}…"
             raise ConfigurationError(f"a report cannot show {short}; it takes {KNOWN}.")
         if kind in found:
-            raise ConfigurationError(f"a report is about one system; two things of the kind {kind} were given.")
+            raise ConfigurationError(f"a report shows one system; remove one of the two arguments of the kind {kind}.")
         found[kind] = thing
     if not (found or runs):
         raise ConfigurationError(f"a report needs something to show: {KNOWN}.")

@@ -144,4 +144,4 @@ def _plotly() -> str:
     try:
         return compressed(bundle.read_bytes())
     except OSError:
-        raise ConfigurationError("the drawing library of plotly is missing; install plotly anew.") from None
+        raise ConfigurationError("the JavaScript library of plotly is missing; reinstall plotly.") from None

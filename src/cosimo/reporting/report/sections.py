@@ -166,8 +166,8 @@ def _steps(contents: Contents) -> dict[str, Any] | None:
             drawn.append(_map(contents))
     elif contents.variation is not None:
         raise ConfigurationError(
-            f"parameter {contents.variation.name} cannot be varied: the report shows no curves over the step size, for "
-            f"which units must be linear and few; leave it out."
+            f"parameter {contents.variation.name} cannot be varied: the report draws curves over the step size for "
+            "small systems of linear units only; leave the option out."
         )
     moments = contents.verdict.along if contents.verdict else ()
     shown = [moment for moment in moments if math.isfinite(moment.critical_step)]

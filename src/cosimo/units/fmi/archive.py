@@ -107,8 +107,8 @@ def read_description(
         found = "; ".join(str(problem).rstrip(".") for problem in error.problems[:5])
         more = f"; and {len(error.problems) - 5} more" if len(error.problems) > 5 else ""
         raise ConfigurationError(
-            f"FMU '{path}': {DESCRIPTION} is not valid: {found}{more}. Export it correctly, or take it as it is at "
-            f"your own risk: 'cosimo --no-validate …', load(…, validate=False), or 'validate = false' in a scenario."
+            f"FMU '{path}': {DESCRIPTION} is not valid: {found}{more}. Export a valid FMU, or skip validation at your "
+            "own risk: 'cosimo --no-validate …', load(…, validate=False), or 'validate = false' in a scenario."
         ) from None
     except CosimoError:
         raise
@@ -177,7 +177,7 @@ def lease(path: Path, *, limits: ArchiveLimits | None = None, single: bool = Fal
         elif single:
             raise ConfigurationError(
                 f"FMU '{path}' can be instantiated only once per process (canBeInstantiatedOnlyOncePerProcess) and is "
-                f"in use already; close the other instance or run it in a process of its own."
+                "already in use; close the other instance or isolate the FMU (--isolate)."
             )
         folder.users += 1
         return Lease(folder)
@@ -205,8 +205,8 @@ def _extract(path: Path, limits: ArchiveLimits | None) -> TemporaryFolder:
             place.remove()
             if isinstance(error, OSError):
                 raise ConfigurationError(
-                    f"FMU '{path}' cannot be unpacked into '{folder.parent}': {error.strerror or error}; "
-                    f"make room there or set TMPDIR."
+                    f"FMU '{path}' cannot be unpacked into '{folder.parent}': {error.strerror or error}; free some "
+                    "space there or set TMPDIR."
                 ) from None
             raise
     return place
@@ -237,7 +237,8 @@ def find_library(path: Path, version: int, identifier: str, limits: ArchiveLimit
         if here:
             others = ", ".join(PurePosixPath(name).name for name in here)
             raise ConfigurationError(
-                f"FMU '{path}' holds no library '{identifier}' for {folder} but several others ({others}); keep one."
+                f"FMU '{path}' holds no library '{identifier}' for {folder} but several others ({others}); keep only "
+                "one."
             )
     raise ConfigurationError(
         f"FMU '{path}' holds no library for this platform ({folders[0]}); it has: "
@@ -275,7 +276,7 @@ def require_whole(library: Path, label: str) -> None:
             if len(table) == 56 * count and all(offset + length <= size for offset, length in segments):
                 return
     raise ConfigurationError(
-        f"FMU '{label}' cannot be loaded: its library '{library.name}' is cut off; export it again."
+        f"FMU '{label}' cannot be loaded: its library '{library.name}' is truncated; export it again."
     )
 
 

@@ -100,7 +100,8 @@ class LazyFunctions(dict[str, Any]):
 
 def missing(library: str, function: str) -> CosimoError:
     """The error for a function that a library does not export; without some it is no FMU at all."""
-    said = f"the FMU's library '{Path(library).name}' has no function {function}, needed here; ask its maker."
+    name = Path(library).name
+    said = f"the FMU's library '{name}' lacks the function {function}, which is needed here; contact its supplier."
     return ConfigurationError(said) if function.endswith(INDISPENSABLE) else UnitError(said)
 
 
@@ -346,7 +347,7 @@ class Component:
     def status(self, function: str, *arguments: Any) -> int:
         """Call an FMI function of the component and return its status."""
         if self.dead:
-            raise UnitError(f"{self} had a fatal error before and cannot be used any more; instantiate it anew.")
+            raise UnitError(f"{self} had a fatal error and can no longer be used; instantiate it again.")
         # As `calling`, which would cost as much as the call itself.
         entered = begin_call(self.isolated)
         if not entered:

@@ -250,7 +250,8 @@ class States:
     def _own(self, pointer: ctypes.c_void_p, beside: Any) -> FmuState:
         if not pointer.value:
             raise UnitError(
-                f"{self._component} returned no state from {self._functions['get']}; use a master that saves none."
+                f"{self._component} returned no state from {self._functions['get']}; use a master that does not save "
+                "states."
             )
         self._all.add(pointer.value)
         return FmuState(pointer.value, self._idle, beside)

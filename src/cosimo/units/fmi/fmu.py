@@ -309,7 +309,7 @@ class Fmu(Unit):
         if description.coSimulation is None:
             other = "model exchange" if description.modelExchange is not None else "scheduled execution"
             raise ConfigurationError(
-                f"FMU '{self.path}' is for {other} only and brings no solver; export it for co-simulation."
+                f"FMU '{self.path}' is for {other} only and contains no solver; export it for co-simulation."
             )
 
     def _read_variables(self, description: Any, root: Any) -> dict[str, VariableInfo]:

@@ -284,7 +284,7 @@ class FmuInstance(Instance):
         if status == RETURNED_EARLY:
             raise UnitError(
                 f"{self._component} returned early from its step from t = {time!r} to {time + duration!r}, which it "
-                f"does not declare{self._component.said}; ask its maker."
+                f"does not declare{self._component.said}; contact its supplier."
             )
         if doing == "step":
             self._version.refused(status, time, duration)
@@ -326,7 +326,8 @@ class FmuInstance(Instance):
     def _require(self, can: bool, what: str, flag: str) -> None:
         if not can:
             raise ConfigurationError(
-                f"{self._component} cannot {what} (its description does not declare {flag}); choose what needs it not."
+                f"{self._component} cannot {what} (its description does not declare {flag}); choose a master or an "
+                "option that does not need it."
             )
 
 

@@ -199,7 +199,7 @@ class IsolatedComponent(Component):
         if self.isolation.sandbox and ("bwrap:" in reason or "seccomp" in reason):
             return ConfigurationError(
                 f"the sandbox for {self} could not be set up: {reason}; allow user namespaces on this machine, or use "
-                f"--isolate, which keeps crashes away but not what a unit does to files and network."
+                "--isolate, which contains crashes but does not protect files and network."
             )
         if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
             reason += "; it uses the Python of the process that loads it, so that it cannot be isolated"

@@ -78,7 +78,7 @@ def require_available(isolation: Isolation) -> None:
     if isolation.sandbox and shutil.which("bwrap") is None:
         raise ConfigurationError(
             "a sandbox needs bubblewrap, and there is no program 'bwrap'; install the package bubblewrap, or use "
-            "--isolate, which keeps crashes away but not what a unit does to files and network."
+            "--isolate, which contains crashes but does not protect files and network."
         )
 
 
@@ -87,7 +87,7 @@ def part(name: str) -> Path:
     found: Any = resources.files("cosimo.units").joinpath("_isolation", name)
     path = Path(str(found))
     if not path.is_file():
-        raise ConfigurationError(f"'{path}' is missing; install cosimo again, with a C++ compiler.")
+        raise ConfigurationError(f"'{path}' is missing; reinstall cosimo with a C++ compiler available.")
     return path
 
 

@@ -144,8 +144,8 @@ def check_connection(source: VariableInfo, target: VariableInfo) -> Conversion:
         assert source.unit is not None
         assert target.unit is not None
         raise ConfigurationError(
-            f"'{source.name}' is in {_show(source.unit)} and '{target.name}' in {_show(target.unit)}, which cannot be "
-            f"converted into each other; connect a variable of the same quantity, or convert in a unit of its own."
+            f"'{source.name}' is in {_show(source.unit)} and '{target.name}' in {_show(target.unit)}, which are "
+            "incompatible physical units; connect a variable of the same quantity, or convert it in a separate unit."
         )
     return conversion
 

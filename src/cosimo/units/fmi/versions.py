@@ -77,7 +77,7 @@ class Version(ABC):
     def end_requested(self) -> EndRequested:
         """The error for going on with a component that wants the simulation to end."""
         assert self.ended is not None
-        said = f"{self.component} ended the simulation at t = {self.ended!r}; stop the run before."
+        said = f"{self.component} ended the simulation at t = {self.ended!r}; set an earlier stop time."
         return EndRequested(said, self.ended)
 
     def _times(self) -> tuple[Any, ...]:
@@ -211,7 +211,7 @@ class Fmi3(Version):
             stuck = stuck + 1 if reached <= now else 0
             if stuck > EVENT_ITERATIONS:
                 raise UnitError(
-                    f"{self.component} does not get beyond t = {now!r} (step to {end!r}); it returns early."
+                    f"{self.component} does not advance beyond t = {now!r} (step to {end!r}); it returns early."
                 )
             if event or reached >= self.next_event - near:
                 self.handle_event(reached)
@@ -264,4 +264,4 @@ class Fmi3(Version):
             if not need.value:
                 self.next_event = self._time.value if defined.value else math.inf
                 return
-        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}; ask its maker.")
+        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}; contact its supplier.")
