@@ -8,13 +8,11 @@
 
 #include <optional>
 
+#include "bindings.hpp"
 #include "builder.hpp"
 #include "dmd.hpp"
-#include "dmd_bindings.hpp"
 #include "fmi.hpp"
-#include "guard_bindings.hpp"
 #include "python_unit.hpp"
-#include "typed.hpp"
 
 namespace nb = nanobind;
 using namespace cosimo;
@@ -22,30 +20,6 @@ using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 namespace {
-
-// `final`: with the macro steps since the last whole block, once, at the end of the run.
-nb::tuple findings(Builder &builder, bool final) {
-    Monitor &monitor = *builder.program.monitor;
-    if (final) monitor.finish();
-    auto all = [](const auto &parts, auto member) {
-        nb::list found;
-        for (const auto &part : parts) found.append(part.*member);
-        return found;
-    };
-    nb::list grown, high, low;
-    for (const Grown &one : monitor.growth.found)
-        grown.append(nb::make_tuple(one.output, one.step, one.first, one.last, one.over));
-    for (const auto &output : monitor.outputs) {
-        high.append(output.seen[0]);
-        low.append(-output.seen[1]);
-    }
-    const auto &links = monitor.links;
-    const auto &outputs = monitor.outputs;
-    return nb::make_tuple(monitor.steps, all(links, &Monitor::Link::largest), all(links, &Monitor::Link::when),
-                          all(links, &Monitor::Link::squares), high, low, all(outputs, &Monitor::Output::sum),
-                          all(outputs, &Monitor::Output::squares), all(monitor.bonds, &Monitor::Bond::residual),
-                          all(monitor.bonds, &Monitor::Bond::exchanged), grown);
-}
 
 // All that is remembered between two macro steps, except what lives in units and predictors outside the kernel.
 nb::bytes memory(Builder &builder) {
@@ -58,19 +32,6 @@ void set_memory(Builder &builder, nb::bytes given) {
     const auto *from = reinterpret_cast<const unsigned char *>(given.c_str());
     StateBytes found({from, from + given.size()});
     builder.program.remember(found);
-}
-
-// FMUs whose steps gave a last successful time before their beginning: number, that beginning, the time given.
-nb::list went_back(const Builder &builder) {
-    nb::list found;
-    const auto &units = builder.program.units;
-    for (std::size_t i = 0; i < units.size(); ++i) {
-        const Unit *unit = units[i].get();
-        if (const auto *typed = dynamic_cast<const Typed *>(unit)) unit = typed->base.get();
-        if (const auto *fmu = dynamic_cast<const Fmi3 *>(unit); fmu && fmu->went_back)
-            found.append(nb::make_tuple(i, fmu->back_from, fmu->back_to));
-    }
-    return found;
 }
 
 int run(Builder &builder, long long first, long long count, Given given, Rows rows) {
@@ -128,19 +89,19 @@ NB_MODULE(_kernel, m) {
         .def("column", &Builder::column)
         .def("memory_column", &Builder::memory_column)
         .def("watch", &Builder::watch)
-        .def("findings", &findings, nb::arg("final") = true)
+        .def("findings", [](Builder &b, bool final) { return b.program.monitor->findings(final); }, nb::arg("final") = true)
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())
         .def("release", &Builder::release)
-        .def("went_back", &went_back)
+        .def("went_back", &Builder::went_back)
         .def_prop_ro("shared", &Builder::shared)
         .def_prop_ro("made", [](const Builder &b) { return b.program.made; })
         .def_prop_ro("busy", [](const Builder &b) { return b.program.machine.busy.load(std::memory_order_relaxed); })
         .def_prop_ro("failure", [](const Builder &b) {
             const Machine &machine = b.program.machine;
-            return nb::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
-                                 machine.duration, machine.value);
+            return std::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,
+                                   machine.duration, machine.value);
         })
         .def_prop_ro("ending", [](const Builder &b) { return b.program.machine.ending; })
         .def_prop_ro("polynomials", [](const Builder &b) { return b.program.machine.c; })
@@ -148,16 +109,16 @@ NB_MODULE(_kernel, m) {
         .def("set_memory", &set_memory)
         .def_prop_ro("signals", [](const Builder &b) {
             const Machine &machine = b.program.machine;
-            return nb::make_tuple(machine.y, machine.c, machine.w);
+            return std::make_tuple(machine.y, machine.c, machine.w);
         })
         .def("tolerate", [](Builder &b) { b.program.machine.tolerant = true; })
         .def("not_finite", [](const Builder &b) {
-            nb::list found;
-            for (const auto &one : b.program.machine.not_finite) found.append(nb::make_tuple(one.place, one.at, one.value));
+            std::vector<std::tuple<std::uint64_t, double, double>> found;
+            for (const auto &one : b.program.machine.not_finite) found.emplace_back(one.place, one.at, one.value);
             return found;
         })
         // Handed over, not copied and kept: a long iterated run must not grow.
         .def("take_sweeps", [](Builder &b) {
-            return nb::make_tuple(std::exchange(b.program.sweep_counts, {}), std::exchange(b.program.sweep_residuals, {}));
+            return std::make_pair(std::exchange(b.program.sweep_counts, {}), std::exchange(b.program.sweep_residuals, {}));
         });
 }

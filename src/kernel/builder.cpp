@@ -343,6 +343,17 @@ bool Builder::shared() const {
     return false;
 }
 
+std::vector<std::tuple<std::size_t, double, double>> Builder::went_back() const {
+    std::vector<std::tuple<std::size_t, double, double>> found;
+    for (std::size_t i = 0; i < program.units.size(); ++i) {
+        const Unit *unit = program.units[i].get();
+        if (const auto *typed = dynamic_cast<const Typed *>(unit)) unit = typed->base.get();
+        if (const auto *fmu = dynamic_cast<const Fmi3 *>(unit); fmu && fmu->went_back)
+            found.emplace_back(i, fmu->back_from, fmu->back_to);
+    }
+    return found;
+}
+
 int Builder::add(std::unique_ptr<Unit> unit) {
     program.with_python = program.with_python || unit->needs_python();
     program.units.push_back(std::move(unit));

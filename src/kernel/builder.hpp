@@ -84,6 +84,8 @@ public:
     // Let go of units, threads and saved states; must come before the instances themselves are freed.
     void release();
     bool shared() const;
+    // FMUs whose steps gave a last successful time before their beginning: number, that beginning, the time given.
+    std::vector<std::tuple<std::size_t, double, double>> went_back() const;
 
     Unit *at(int number) { return program.units.at(static_cast<std::size_t>(number)).get(); }
 

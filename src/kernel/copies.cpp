@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <new>
 
+#include "crash_report.hpp"
 #include "guard.hpp"
 #include "program.hpp"
 
@@ -31,11 +32,11 @@ Count *count = nullptr;
 
 void in_copy() {
     if (copied) return;
-    const Mark *here = unit_of_this_thread();
+    const Mark *here = present.load() ? own_unit() : nullptr;
     if (!here) return guard_this_process();  // made by our own Python, which knows what it does
     copied = true;
     attention.fetch_add(1);
-    if (count && !count->unit[0]) std::snprintf(count->unit, sizeof count->unit, "%s", unit_name(*here));
+    if (count && !count->unit[0]) std::snprintf(count->unit, sizeof count->unit, "%s", place(*here).unit);
 #if defined(__linux__)
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever becomes of it, it does not outlive the run
 #endif

@@ -1,9 +1,10 @@
 // Predictors as Python sees them: see cosimo.couplings.dmd.
-#include "dmd_bindings.hpp"
+#include "bindings.hpp"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -68,7 +69,7 @@ void follow(Predictor &predictor, Table x, Table u, Filled next) {
 
 }  // namespace
 
-void bind_predictors(nb::module_ &m) {
+void cosimo::bind_predictors(nb::module_ &m) {
     nb::class_<Predictor>(m, "Predictor")
         .def(nb::new_(&make), nb::arg("n"), nb::arg("p"), nb::kw_only(), nb::arg("method"), nb::arg("window"),
              nb::arg("centred"), nb::arg("delays"), nb::arg("pairs"), nb::arg("step"), nb::arg("tolerance"))
@@ -92,6 +93,6 @@ void bind_predictors(nb::module_ &m) {
         // (samples, S by rows, b)
         .def("model", [](const Predictor &predictor) {
             Model model = predictor.model();
-            return nb::make_tuple(model.samples, std::move(model.S), std::move(model.b));
+            return std::make_tuple(model.samples, std::move(model.S), std::move(model.b));
         });
 }

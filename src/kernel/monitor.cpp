@@ -170,4 +170,23 @@ void Monitor::window() {
     growth.window(now);
 }
 
+auto Monitor::findings(bool final)
+    -> std::tuple<long long, Values, std::vector<long long>, Values, Values, Values, Values, Values, Values, Values, std::vector<GrownValues>> {
+    if (final) finish();
+    auto all = [](const auto &parts, auto member) {
+        std::vector<std::decay_t<decltype(parts[0].*member)>> found;
+        for (const auto &part : parts) found.push_back(part.*member);
+        return found;
+    };
+    Values high, low;
+    for (const Output &output : outputs) {
+        high.push_back(output.seen[0]);
+        low.push_back(-output.seen[1]);
+    }
+    std::vector<GrownValues> grown;
+    for (const Grown &one : growth.found) grown.emplace_back(one.output, one.step, one.first, one.last, one.over);
+    return {steps, all(links, &Link::largest), all(links, &Link::when), all(links, &Link::squares), high, low, all(outputs, &Output::sum),
+            all(outputs, &Output::squares), all(bonds, &Bond::residual), all(bonds, &Bond::exchanged), grown};
+}
+
 }  // namespace cosimo

@@ -2,6 +2,7 @@
 // the same in plain Python, rounding for rounding.
 #pragma once
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "growth.hpp"
@@ -58,6 +59,13 @@ public:
     }
     // Look at what a run that ended left over.
     void finish();
+    using Values = std::vector<double>;
+    using GrownValues = std::tuple<std::uint64_t, long long, double, double, double>;
+    // Macro steps; per link the largest defect, its step, the sum of squares; per output its highest, lowest value, the sums of
+    // values and squares; per bond residual and exchanged energy; what grew. `final`: with the macro steps since the last
+    // whole block, once, at the end of the run.
+    std::tuple<long long, Values, std::vector<long long>, Values, Values, Values, Values, Values, Values, Values, std::vector<GrownValues>>
+    findings(bool final);
     void remember(StateBytes &);
 
 private:

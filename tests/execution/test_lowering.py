@@ -6,12 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import cosimo._kernel as kernel
 import numpy as np
 import pytest
 from fmu_builder import build
 from native_units import exported, lag
 
+import cosimo._kernel as kernel
 from cosimo import masters
 from cosimo.core.errors import RunError
 from cosimo.core.master import Master
@@ -59,7 +59,7 @@ class Spy:
 
 @pytest.fixture
 def lower(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("cosimo.execution.lowering.import_module", lambda name: type("Module", (), {"Program": Spy}))
+    monkeypatch.setattr("cosimo._kernel.Program", Spy)
 
     def make(system: System, master: Master, *, record: bool = False) -> tuple[Spy, Lowering]:
         live = Live(system, master, 0.5)

@@ -7,13 +7,16 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cosimo.core.arguments import checked
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Repeat, Schedule
 from cosimo.core.system import Inlet, Link, System
+
+if TYPE_CHECKING:
+    from cosimo._kernel import Predictor
 
 
 @checked
@@ -154,7 +157,7 @@ class JointCoupling(Coupling):
     order = 1
 
     @abstractmethod
-    def predictor(self, joint: Joint, period: float) -> Any:
+    def predictor(self, joint: Joint, period: float) -> Predictor:
         """A predictor for these signals, sampled every `period` seconds."""
 
     def matrices(self, sampling: Sampling) -> CouplingMatrices:

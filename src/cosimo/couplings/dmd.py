@@ -12,12 +12,14 @@ of the units. The numbers are crunched in the kernel (`src/kernel/dmd*.cpp`), by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Joint, JointCoupling
+
+if TYPE_CHECKING:
+    from cosimo._kernel import Predictor
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -86,8 +88,10 @@ class Dmd(JointCoupling):
             )
         return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
 
-    def predictor(self, joint: Joint, period: float) -> Any:
-        return import_module("cosimo._kernel").Predictor(
+    def predictor(self, joint: Joint, period: float) -> Predictor:
+        from cosimo._kernel import Predictor
+
+        return Predictor(
             len(joint.links),
             len(joint.actions),
             method="auto" if self.window == "auto" else self.method,

@@ -192,7 +192,7 @@ class KernelEngine(Engine):
     def __init__(self, live: Live, names: Sequence[str], options: EngineOptions, watch: Watch | None = None) -> None:
         self._live = live
         self._lowering = Lowering(live, names)
-        self._program: Any = self._lowering.program
+        self._program = self._lowering.program
         threads = options.threads or len(os.sched_getaffinity(0))
         mode = -1 if options.parallel is None else int(options.parallel)
         self._watched = watch is not None
@@ -225,8 +225,8 @@ class KernelEngine(Engine):
             self._raise(outcome)
 
     def _failure(self) -> Failure:
-        unit, *rest = self._program.failure
-        return Failure(self._live.system.names[unit], *rest)
+        unit, phase, status, output, at, duration, value = self._program.failure
+        return Failure(self._live.system.names[unit], phase, status, output, at, duration, value)
 
     def _raise(self, outcome: int) -> NoReturn:
         found = self._failure()
@@ -254,15 +254,15 @@ class KernelEngine(Engine):
     @property
     def made_so_far(self) -> int:
         """How many macro steps the call of `advance` that is under way has completed; any thread may ask."""
-        return int(self._program.made)
+        return self._program.made
 
     @property
     def shared(self) -> bool:
         """Whether units are stepped in several threads."""
-        return bool(self._program.shared)
+        return self._program.shared
 
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
-        return self._program.take_sweeps()  # type: ignore[no-any-return]
+        return self._program.take_sweeps()
 
     def findings(self, final: bool = True) -> Findings | None:
         return Findings.told(self._program.findings(final)) if self._watched else None

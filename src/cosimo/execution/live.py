@@ -74,7 +74,7 @@ class Live:
         self.mixed: dict[str, Array] = {}
         self.nodes: list[Array] = []
         self.joints = joints(system, master)
-        self.predictors: list[Any] = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
+        self.predictors = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
         clocks = self.timeline.clocks.items()
         self.input_rows = {n: value_row(input_degree(system, master, n), clock.now) for n, clock in clocks}
         """By unit the row that evaluates its input polynomial at the end of the macro step."""

@@ -8,12 +8,11 @@ Consecutive operations of the same kind on different units become one instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from importlib import import_module
 from itertools import accumulate
 from math import copysign, factorial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,6 +44,8 @@ class Lowering:
     """The program of initialised live units: they go on living in the kernel."""
 
     def __init__(self, live: Live, names: Sequence[str]) -> None:
+        from cosimo._kernel import Program
+
         self.live, self.system, self.master = live, live.system, live.master
         units = self.system.units
         self.numbers = {name: number for number, name in enumerate(units)}
@@ -61,7 +62,7 @@ class Lowering:
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
-        self.program: Any = import_module("cosimo._kernel").Program(live.start_time, self.master.step, *flat)
+        self.program = Program(live.start_time, self.master.step, *flat)
         self.program.name_units(list(units))
         for name in units:
             self._add(name)
@@ -149,7 +150,8 @@ class Lowering:
         unit = self.system.units[name]
         sizes = (len(unit.inputs), len(unit.outputs))
         if native.version == 3:
-            self.program.fmi3(native.component, functions, *references, *(sizes if plain else (0, 0)))
+            m, p = sizes if plain else (0, 0)
+            self.program.fmi3(native.component, functions, references[0], references[1], m, p)
         else:
             self.program.fmi2(native.component, functions, *references)
         if native.isolated:
@@ -339,7 +341,7 @@ class Lowering:
             self.program.column(*self._value_now(name))
 
 
-def _places(names: Sequence[str] | Any, widths: Sequence[int]) -> dict[str, int]:
+def _places(names: Iterable[str], widths: Sequence[int]) -> dict[str, int]:
     return dict(zip(names, accumulate(widths, initial=0), strict=False))
 
 

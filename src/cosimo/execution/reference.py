@@ -185,7 +185,7 @@ class Interpreter:
         def act(c: Array) -> None:
             if place.fresh:
                 x = gains * self.y[joint.source][sources] + offsets
-                ahead = predictor.advance(x, self.y[joint.unit][actions])
+                ahead = predictor.advance(x.tolist(), self.y[joint.unit][actions].tolist())
                 self.nodes[number] = np.stack([self.nodes[number][1], x, ahead])
             before, now, ahead = self.nodes[number]
             begin, end = ((before, now), (now, ahead), (ahead, 2.0 * ahead - now))[place.node + 1]

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -136,6 +136,8 @@ class Record(NamedTuple):
 @cache
 def library() -> Any:
     """The compiled library, with its functions' types."""
+    from cosimo._kernel import interrupts
+
     found = ctypes.CDLL(str(part("isolation.so")))
     pointer, texts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
     signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -154,7 +156,7 @@ def library() -> Any:
         function = getattr(found, f"cosimoIsolation{name}")
         function.restype, function.argtypes = returned, taken
     # Ctrl-C during a run: a unit that does not answer is then no longer waited for.
-    found.cosimoIsolationInterrupts(import_module("cosimo._kernel").interrupts())
+    found.cosimoIsolationInterrupts(interrupts())
     return found
 
 

@@ -1,0 +1,12 @@
+// What only the bindings call: the parts of the module, and what holds objects of Python.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace cosimo {
+void bind_predictors(nanobind::module_ &);
+void bind_guard(nanobind::module_ &);
+
+// A guard (guard.cpp) holds from `guard`, which gives its number, until `unguard`; `rescue` saves rows when a call exceeds its limit.
+int guard(bool exits, int document, const char *kept, double limit, const nanobind::object &rescue);
+void unguard(int number, const nanobind::object &rescue);
+}  // namespace cosimo
