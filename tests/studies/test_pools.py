@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -30,9 +31,12 @@ STUDY = Study("two-mass", POINTS, ["max:two.x", "rms:one.f"], stop=5.0)
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with local_workers(2) as found:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two workers, which leave nothing in the folder for temporary files."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with mock.patch("tempfile.tempdir", str(folder)), local_workers(2) as found:
         yield found
+    assert not list(folder.iterdir())
 
 
 @pytest.fixture(scope="module")

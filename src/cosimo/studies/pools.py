@@ -232,8 +232,8 @@ def local_workers(workers: int) -> Iterator[Any]:
     }
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cosimo-study-", ignore_cleanup_errors=True))
-        stack.enter_context(dask.config.set(LOCAL))
-        cluster = stack.enter_context(_started(lambda: LocalCluster(local_directory=folder, **options)))
+        stack.enter_context(dask.config.set({**LOCAL, "temporary-directory": folder}))  # the scheduler's, too
+        cluster = stack.enter_context(_started(lambda: LocalCluster(**options)))
         yield stack.enter_context(Client(cluster))
 
 
