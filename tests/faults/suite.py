@@ -46,7 +46,7 @@ row where it does not say more.
   a non-finite value, 7 results could not be written, 8 an input was refused as unsafe, 129, 130 and 143 interrupted.
 - **Nothing stays**: no process, no temporary folder; one that nobody is left to remove, the next start removes.
 - **Soon**: the command has ended at most 2 s after the fault; where a time limit is given, at most 1 s after it;
-  after Ctrl-C, termination or hang-up within 1 s.
+  after Ctrl-C, termination or hang-up within 1 s. A cluster's scheduler counts as gone after 10 s without an answer.
 
 ## What is not promised of a unit in the master's process
 
@@ -69,7 +69,8 @@ the fault to the end of the command, on the clock on the wall, the longest of al
 fault has no moment, or the run goes to its end. After a kill −9 nobody is left to remove the extracted FMU; the next
 process that extracts one removes it, and that is what is judged there. *In-process* units live in the master's
 process, *isolated* ones in their own ([isolation.md](isolation.md)), those in a *sandbox* also without network and
-files ([security.md](security.md)). No first trials are made: in-process rows are measured with `--trust-units`.
+files ([security.md](security.md)). In-process rows are measured with `--trust-units`; *auto* is what happens without an
+option, a first trial ([isolation.md](isolation.md#the-first-trial)).
 
 Measured on {machine}; load while measuring {load}. {summary}
 
@@ -82,9 +83,10 @@ Measured on {machine}; load while measuring {load}. {summary}
 
 def main(words: list[str]) -> int:
     """Try all rows; 0 when every trial was reached."""
-    # A shell that starts this in the background has it ignore Ctrl-C, and so would every command that is interrupted.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Started in the background or by nohup, this ignores Ctrl-C or hang-ups, and so would every command that it starts.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     contract.orphans_after = 1.0
     rounds = int(os.environ.get("FAULTS", str(ROUNDS)))
     rows = [row for row in table() if not words or any(word in f"{row.fault} {row.mode}" for word in words)]

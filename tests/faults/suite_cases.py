@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,13 +25,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "safety"))
 import attacks
 import contract
 import faulty
+import fmu_builder
 import ssp_builder
 import test_archives
 import test_interruptions
 from contract import Outcome, once_checkpointed, once_recording, require_contract, require_rows
 from suite_trials import (
+    AUTO,
     FLUSH,
     IN_PROCESS,
+    ISOLATED,
     OPTIONS,
     STEP,
     Seen,
@@ -45,6 +50,7 @@ from suite_trials import (
 
 import processes
 from cosimo.formats.results import read_result
+from cosimo.studies import read_study
 from cosimo.units import Fmu
 from cosimo.units.fmi.archive import remove_left_behind
 from cosimo.units.fmi.isolation import Isolation
@@ -127,17 +133,25 @@ def german() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def flooded(folder: Path, mode: str, number: int) -> Seen:
+def flooded(version: int) -> Trial:
     """A run of 100 steps with 20,000 messages each takes at most twice the time of one without."""
-    walls: dict[int, float] = {}
-    for lines in (0, 20_000):
-        write(folder, "log_flood", amount=lines, at=0.0)
-        outcome, _ = require_completed(folder, "--stop-time", "1", *OPTIONS[mode])
-        walls[lines] = outcome.document["wall_time"]
-    assert walls[20_000] <= 2 * walls[0], f"{walls[20_000]:.2f} s with, {walls[0]:.2f} s without messages"
-    told = [warned for warned in outcome.document["warnings"] if "suppressed" in warned]
-    assert told, "nobody says how many messages were suppressed"
-    return Seen(f"warning: {told[0]}")
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        walls: dict[int, float] = {}
+        for lines in (0, 20_000):
+            write(folder, "log_flood", amount=lines, at=0.0)
+            if version == 3:
+                fmu_builder.build(folder, "peculiar3", file="sick.fmu", defines=("TALKS",) if lines else ())
+                text = (folder / "s.toml").read_text().splitlines(keepends=True)
+                (folder / "s.toml").write_text("".join(line for line in text if not line.startswith("parameters")))
+            outcome, _ = require_completed(folder, "--stop-time", "1", *OPTIONS[mode])
+            walls[lines] = outcome.document["wall_time"]
+        assert walls[20_000] <= 2 * walls[0], f"{walls[20_000]:.2f} s with, {walls[0]:.2f} s without messages"
+        told = [warned for warned in outcome.document["warnings"] if "suppressed" in warned]
+        assert told, "nobody says how many messages were suppressed"
+        return Seen(f"warning: {told[0]}")
+
+    return trial
 
 
 # ---- ended from outside ----------------------------------------------------------------------------------------------
@@ -443,6 +457,247 @@ def analysed(folder: Path, mode: str, number: int) -> Seen:
     outcome, end, stamps = observe(folder, *OPTIONS[mode], verb=("analyse", "s.toml"))
     require_contract(outcome, code=4, names=["sick", "the unit ended the process"])
     return Seen(outcome.line.removeprefix("cosimo: "), seconds_since("exit", stamps, end))
+
+
+# ---- FMUs that nobody knows yet --------------------------------------------------------------------------------------
+
+
+def crashes_at_first(folder: Path, mode: str, number: int) -> Seen:
+    """The first trial of an FMU takes a process down that is not the master's: it is isolated, and named."""
+    write(folder, "segfault", at=0.0)
+    outcome, end, stamps = observe(folder, "--output-file", "rows.csv", *OPTIONS[mode])
+    require_contract(outcome, code=4, names=["sick", "doStep", "crashed in fmi2DoStep: SIGSEGV"])
+    require_fields(outcome)
+    (told,) = outcome.document["warnings"]
+    assert "unit 'sick' is isolated after a first trial (crashed in fmi2DoStep: SIGSEGV" in told, told
+    require_kept(folder / "rows.csv", 1)
+    return Seen(outcome.line.removeprefix("cosimo: "), seconds_since("segfault", stamps, end))
+
+
+def crashes_later(folder: Path, mode: str, number: int) -> Seen:
+    """An FMU that gets through its first trial stays in the master's process and is remembered: it takes that along."""
+    cache = {"COSIMO_CACHE": str(folder / "cache")}
+    write(folder, "")
+    (whole, rows), *others = (
+        require_completed(folder, *OPTIONS[mode], environment=cache) for mode in (AUTO, IN_PROCESS, ISOLATED)
+    )
+    assert not whole.document["warnings"]
+    for _, other in others:
+        assert np.array_equal(rows.to_numpy(), other.to_numpy())
+    assert len(list((folder / "cache").iterdir())) == 1  # both units are the same FMU
+    (folder / "rows.csv").unlink()
+    write(folder, "segfault")
+    outcome, end, stamps = observe(folder, "--output-file", "rows.csv", *OPTIONS[mode], environment=cache)
+    require_contract(outcome, code=4, names=["sick", "t = 0.3 s", "the unit crashed: SIGSEGV", "with --isolate sick"])
+    return Seen(outcome.line.removeprefix("cosimo: "), seconds_since("segfault", stamps, end))
+
+
+# ---- units in Python, and scenarios that ask for too much ------------------------------------------------------------
+
+
+PYTHON = """import sys
+class Unit:
+    inputs, outputs = {{"u": 1.0}}, ("x",)
+    def __init__(self, {parameter}=0.0):
+        self.x = 0.0
+    def step(self, now, duration):
+        {first}
+        self.x += duration * (self.u - self.x)
+"""
+
+
+def write_python(folder: Path, first: str = "", parameter: str = "amount") -> None:
+    """The scenario `s.toml` with a unit in Python that does something first in each of its steps."""
+    (folder / "unit.py").write_text(PYTHON.format(first=first, parameter=parameter))
+    (folder / "s.toml").write_text(
+        f'step-size = {STEP}\nstop-time = 2.0\n[units.sick]\nkind = "python"\nclass = "unit.py:Unit"\n'
+        f"parameters = {{ {parameter} = 2.0 }}\n"
+    )
+
+
+def quits(folder: Path, mode: str, number: int) -> Seen:
+    """A unit in Python calls `sys.exit(0)`; that is not how a run ends well."""
+    write_python(folder, "now < 0.295 or sys.exit(0)")
+    outcome, *_ = observe(folder, "--output-file", "rows.csv")
+    require_contract(outcome, code=4, names=["sick", "doStep", "t = 0.3 s", "it called exit(0)"])
+    require_fields(outcome)
+    require_kept(folder / "rows.csv", 31)
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+def named(parameter: str) -> Trial:
+    """A parameter of the unit's class has the name of one that the program's own functions have."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        write_python(folder, parameter=parameter)
+        _, rows = require_completed(folder)
+        return Seen(f"{len(rows)} rows")
+
+    return trial
+
+
+def without_folder(folder: Path, mode: str, number: int) -> Seen:
+    """The working directory is removed while the run goes on; its rows are elsewhere."""
+    endless(folder)
+    (folder / "gone").mkdir()
+    ready = once_recording(folder / "rows.csv")
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        ready(process)
+        (folder / "gone").rmdir()
+        os.kill(process.pid, signal.SIGINT)
+
+    line = f'cd "{folder}/gone" && exec "$@"'
+    program = ["sh", "-c", line, "sh", *contract.COSIMO]
+    words = ("run", str(folder / "s.toml"), "--json", "--output-file", str(folder / "rows.csv"), *OPTIONS[mode])
+    outcome = contract.command(folder, *words, program=program, disturb=disturb)
+    require_contract(outcome, code=130, names=["interrupted at t = "])
+    rows = require_rows(folder / "rows.csv")
+    assert rows.time[-1] == outcome.document["end_time"]
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+def no_file(folder: Path, mode: str, number: int) -> Seen:
+    """An FMU that is a pipe or a device is refused before it is read."""
+    os.mkfifo(folder / "pipe")
+    for name, says in (("/proc/self/mem", "not a zip archive"), ("/dev/zero", ""), ("pipe", "")):
+        (folder / "s.toml").write_text(f'step-size = 0.01\nstop-time = 1.0\n[units.sick]\nfmu = "{name}"\n')
+        outcome, *_ = observe(folder, "--output-file", "rows.csv")
+        require_contract(outcome, code=2, names=["s.toml:3: units.sick", name, says or "is no regular file"])
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+def without_end(folder: Path, mode: str, number: int) -> Seen:
+    """A hyperperiod that nobody could go through is refused by `validate`, which would."""
+    write_python(folder)
+    text = (folder / "s.toml").read_text()
+    (folder / "s.toml").write_text(f'{text}[master]\nname = "multirate"\nmultiples = {{ sick = 1000000000000 }}\n')
+    says = "repeats after 1,000,000,000,000 base steps"
+    outcome, *_ = observe(folder, verb=("validate", "s.toml"))
+    assert (outcome.code, outcome.document["valid"]) == (2, False), outcome.errors
+    assert says in outcome.document["problems"][0]
+    outcome, *_ = observe(folder)
+    require_contract(outcome, code=2, names=[says])
+    return Seen(outcome.line.removeprefix("cosimo: "))
+
+
+# ---- studies ---------------------------------------------------------------------------------------------------------
+
+
+def study(folder: Path, mode: str, number: int) -> Seen:
+    """A study of one process: crashes are rows; killed in a run that hangs, it is resumed behind them."""
+    write(folder, "segfault")
+    path = folder / "s.toml"
+    path.write_text(path.read_text() + 'parameters = { fault = "hang", fault_time = 3.0 }\n')
+    words = ("sweep", "s.toml", "--vary", "sick.fault_time=0.05,3", "--vary", "sound.fault_time=3,0.05")
+    words += ("--workers", "1", "--output-file", "study.csv", *OPTIONS[mode])
+
+    def disturb(process: subprocess.Popen[str]) -> None:
+        until = time.monotonic() + contract.PATIENCE
+        while "hang" not in (stamps.read_text() if stamps.exists() else ""):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        while len(read_study(folder / "study.csv")) < 3:  # rows are put away while one lets wait for it
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.kill()
+
+    stamps = folder / "stamps"
+    cut, *_ = observe(folder, verb=words, disturb=disturb)
+    assert cut.code == -signal.SIGKILL
+    assert not cut.orphans, cut.orphans
+    resumed, *_ = observe(folder, "--resume", "--unit-timeout", "1.5", verb=words)
+    assert resumed.code == 0, resumed.errors
+    assert not resumed.left, resumed.left
+    found = {name: resumed.document[name] for name in ("runs", "ran", "crashed", "failed", "resumed")}
+    assert found == {"runs": 4, "ran": 1, "crashed": 2, "failed": 1, "resumed": 3}, found
+    rows = read_study(folder / "study.csv")
+    assert rows["status"].tolist() == ["crashed", "crashed", "ran", "failed"]
+    return Seen(f"a row: {rows['message'][0]}")
+
+
+STUDY = ("sweep", "two-mass", "--vary", "kc=50:150:60", "--step-size", "1e-4", "--stop-time", "10")
+STUDY += ("--output-file", "study.csv")
+
+
+def worker_of(process: subprocess.Popen[str]) -> int:
+    """A process of the command that makes runs, as soon as there is one."""
+    until = time.monotonic() + contract.PATIENCE
+    while True:
+        for pid in contract._members(process.pid):
+            with suppress(OSError):
+                if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return pid
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def once_rows(path: Path, rows: int) -> Callable[[subprocess.Popen[str]], None]:
+    """Wait until a study has written so many rows."""
+
+    def wait(process: subprocess.Popen[str]) -> None:
+        until = time.monotonic() + contract.PATIENCE
+        while not Path(f"{path}.partial").exists() or len(read_study(path)) < rows:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    return wait
+
+
+def loses_worker(*, starting: bool) -> Trial:
+    """One of two workers is killed, while it starts or in its runs: the study has all of its rows."""
+
+    def trial(folder: Path, mode: str, number: int) -> Seen:
+        def disturb(process: subprocess.Popen[str]) -> None:
+            victim = worker_of(process)
+            if not starting:
+                once_rows(folder / "study.csv", 5)(process)
+            os.kill(victim, signal.SIGKILL)
+
+        outcome, *_ = observe(folder, "--workers", "2", verb=STUDY, disturb=disturb)
+        assert outcome.code == 0, outcome.errors
+        assert (outcome.document["ran"], len(read_study(folder / "study.csv"))) == (60, 60)
+        assert not outcome.orphans, outcome.orphans
+        assert not outcome.left, outcome.left
+        return Seen("60 rows, as if nothing had happened")
+
+    return trial
+
+
+def loses_scheduler(folder: Path, mode: str, number: int) -> Seen:
+    """The scheduler of a cluster is killed: the rows so far are kept, and `--resume` goes on without it."""
+    where = folder / "scheduler.json"
+    with ExitStack() as stack:
+
+        def start(*words: str) -> subprocess.Popen[bytes]:
+            made = subprocess.Popen([*words, "--scheduler-file", str(where)], stderr=subprocess.DEVNULL, cwd=folder)
+            stack.callback(made.wait)
+            stack.callback(made.kill)
+            return made
+
+        scheduler = start(sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard")
+        start(sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        until = time.monotonic() + contract.PATIENCE
+        while not where.exists() or not where.read_text():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        address = json.loads(where.read_text())["address"]
+        ready = once_rows(folder / "study.csv", 5)
+
+        def disturb(process: subprocess.Popen[str]) -> None:
+            ready(process)
+            scheduler.kill()
+
+        outcome, *_ = observe(folder, "--scheduler", address, verb=STUDY, disturb=disturb)
+    require_contract(outcome, code=7, names=["the Dask scheduler is gone", "--resume"])
+    resumed, *_ = observe(folder, "--workers", "1", "--resume", verb=STUDY)
+    assert resumed.code == 0, resumed.errors
+    assert resumed.document["ran"] == 60
+    assert resumed.document["resumed"] >= 5
+    return Seen(outcome.line.removeprefix("cosimo: "), outcome.took)
 
 
 def never_called_again(outcome: Outcome, stamps: list[str]) -> None:

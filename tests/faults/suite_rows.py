@@ -16,8 +16,11 @@ import test_long_runs
 import test_outputs
 import test_process
 import test_time_grid
-from suite_trials import IN_PROCESS, ISOLATED, SANDBOX, Fault, Seen, Trial, borrowed
+from suite_trials import AUTO, IN_PROCESS, ISOLATED, SANDBOX, Fault, Seen, Trial, borrowed
+from tests.cli import test_streams
+from tests.core import test_arguments
 from tests.safety import test_faults as files
+from tests.units.fmi import test_peculiar
 
 BOTH = (IN_PROCESS, ISOLATED)
 NOWHERE = ("–",)
@@ -73,6 +76,13 @@ UNITS: tuple[Row, ...] = (
     *rows("crash in terminate", BOTH, crash("crash_terminate", "terminate", "SIGSEGV", rows=201)),
     *rows("crash in free", BOTH, crash("crash_free", "free", "SIGSEGV", rows=201)),
     *rows("crash in get", BOTH, Fault("crash_get", 4, ("sick", "· get ·", "SIGSEGV"), rows=30, takes_master=True)),
+    *(
+        row
+        for mode in BOTH
+        for row in rows("crash in set", (mode,), by_test(test_process.test_the_phase_of_a_crash, "set", mode), 4)
+    ),
+    *rows("crash in the first trial of an FMU", (AUTO,), case.crashes_at_first, 4),
+    *rows("crash after the first trial of an FMU", (AUTO,), case.crashes_later, 4),
     *rows("segmentation fault of a unit in an .ssp package", (IN_PROCESS,), case.packed, 4),
     *rows("`exit(0)` in doStep", BOTH, crash("exit", "doStep", "the unit ended the process")),
     *rows("`exit(0)` in doStep, `cosimo analyse`", (IN_PROCESS,), case.analysed, 4),
@@ -80,6 +90,8 @@ UNITS: tuple[Row, ...] = (
     *rows("`quick_exit(0)` in doStep", BOTH, crash("quick_exit", "doStep", "the unit ended the process")),
     *rows("`exec` in doStep", (IN_PROCESS,), crash("exec", "doStep", "replace the process by 'true'")),
     *rows("`exec` in doStep", (ISOLATED,), crash("exec", "doStep", "the unit ended the process")),
+    *rows("`sys.exit(0)` in a unit in Python", (IN_PROCESS,), case.quits, 4),
+    *rows("parameter `kind` of a unit in Python", (IN_PROCESS,), case.named("kind")),
     *rows("crash that the unit handles itself", BOTH, crash("crash_handler", "doStep", "SIGSEGV")),
     *rows("fork, and both come back", BOTH, case.copied),
     *rows("thread that lives on when the library is unloaded", BOTH, case.threaded),
@@ -95,6 +107,13 @@ UNITS: tuple[Row, ...] = (
     *rows("error status", BOTH, Fault("error", 3, ("sick", "no fuel at t = 0.3"))),
     *rows("error status from terminate", BOTH, case.ends_badly("error_terminate", "fmi2Error", "valve stuck")),
     *rows("fatal status from terminate", BOTH, case.ends_badly("fatal_terminate", "fmi2Fatal", "valve lost")),
+    *rows(
+        "last successful time before the step (FMI 3.0)",
+        BOTH[:1],
+        by_test(
+            test_peculiar.test_a_step_that_goes_back_in_time_is_said, line="warning, and the same rows as isolated"
+        ),
+    ),
     *rows("fatal status", BOTH, Fault("fatal", 3, ("sick", "engine lost at t = 0.3"), check=case.never_called_again)),
     *rows("illegal status", BOTH, Fault("illegal", 3, ("sick", "42"))),
     *rows(
@@ -121,7 +140,8 @@ UNITS: tuple[Row, ...] = (
     *rows("NaN with `--allow-non-finite`", BOTH, case.goes_on),
     *rows("value outside its declared range", BOTH, case.out_of_range),
     *rows("leak of 1 MB per step, limit 100 MB", (ISOLATED,), case.leaked, 4),
-    *rows("20,000 log lines per step", BOTH, case.flooded),
+    *rows("20,000 log lines per step", BOTH, case.flooded(2)),
+    *rows("20,000 log lines per step (FMI 3.0)", BOTH, case.flooded(3)),
     *rows("logger called from a foreign thread", BOTH, case.compared("log_thread")),
     *rows("unit prints on standard output", BOTH, case.compared("print")),
     *rows("unit changes the locale", BOTH, case.compared("locale")),
@@ -136,6 +156,36 @@ OTHERS: tuple[Row, ...] = (
     *rows("Ctrl-C, and the unit ignores it", BOTH, case.deaf(signal.SIGINT, 130), 130),
     *rows("termination, and the unit ignores it", BOTH, case.deaf(signal.SIGTERM, 143), 143),
     *rows("hang-up, and the unit ignores it", BOTH, case.deaf(signal.SIGHUP, 129), 129),
+    *rows(
+        "termination, and a unit in Python ignored it",
+        (IN_PROCESS,),
+        by_test(test_process.test_a_unit_in_python_does_not_take_the_signals),
+        143,
+    ),
+    *rows("working directory removed, then Ctrl-C", BOTH, case.without_folder, 130),
+    *rows(
+        "standard output full", NOWHERE, by_test(test_streams.test_a_full_standard_output_is_one_line, folder=False), 7
+    ),
+    *rows(
+        "standard error full",
+        NOWHERE,
+        by_test(test_streams.test_a_full_standard_error_does_not_change_the_exit_code, line="nothing", folder=False),
+        2,
+    ),
+    *rows(
+        "standard output and standard error closed",
+        NOWHERE,
+        by_test(test_streams.test_closed_streams_swallow_what_is_said, line="nothing", folder=False),
+    ),
+    *rows(
+        "standard output in ASCII",
+        NOWHERE,
+        by_test(test_streams.test_every_encoding_will_do, "ascii", line="the same in ASCII characters", folder=False),
+    ),
+    *rows("crashes in a study of one process, which is killed and resumed", (IN_PROCESS,), case.study),
+    *rows("worker of a study killed", NOWHERE, case.loses_worker(starting=False)),
+    *rows("worker of a study killed while it starts", NOWHERE, case.loses_worker(starting=True)),
+    *rows("scheduler of a study killed, resumed", NOWHERE, case.loses_scheduler, 7),
     *rows("disk full (Parquet)", NOWHERE, by_test(test_outputs.test_a_full_disk, "parquet"), 7),
     *rows("disk full (CSV)", NOWHERE, by_test(test_outputs.test_a_full_disk, "csv"), 7),
     *rows("disk full in a study, resumed", NOWHERE, by_test(test_outputs.test_a_full_disk_in_a_study), 0),
@@ -144,6 +194,17 @@ OTHERS: tuple[Row, ...] = (
     *rows("rows removed while the run goes on", (IN_PROCESS,), case.touched("removed"), 7),
     *rows("rows cut off while the run goes on", (IN_PROCESS,), case.touched("cut off"), 7),
     *rows("a bit of the rows flips before the run is resumed", NOWHERE, case.flipped, 2),
+    *rows(
+        "numbers that the caller changes later",
+        NOWHERE,
+        by_test(
+            test_arguments.test_what_users_give_is_copied_and_read_only,
+            line="units and tables keep those they were given",
+            folder=False,
+        ),
+    ),
+    *rows("FMU that is a pipe or a device", NOWHERE, case.no_file, 2),
+    *rows("`multiples` of 10¹²", NOWHERE, case.without_end, 2),
     *rows("output folder missing", NOWHERE, by_test(test_outputs.test_a_missing_folder), 7),
     *rows("output folder read-only", NOWHERE, by_test(test_outputs.test_a_read_only_folder), 7),
     *rows("path with spaces", BOTH, case.in_folder("with spaces and 'quotes'")),

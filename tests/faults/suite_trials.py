@@ -23,8 +23,8 @@ from contract import Disturb, Outcome, command, require_contract
 from cosimo.core.result import Result
 from cosimo.formats.results import read_result
 
-IN_PROCESS, ISOLATED, SANDBOX = "in-process", "isolated", "sandbox"
-OPTIONS = {IN_PROCESS: ("--trust-units",), ISOLATED: ("--isolate",), SANDBOX: ("--sandbox",)}
+IN_PROCESS, ISOLATED, SANDBOX, AUTO = "in-process", "isolated", "sandbox", "auto"
+OPTIONS = {IN_PROCESS: ("--trust-units",), ISOLATED: ("--isolate",), SANDBOX: ("--sandbox",), AUTO: ()}
 STEP, STOP = 0.01, 2.0
 FLUSH = 1.25
 """Seconds between two flushes, and between two returns of the kernel."""
@@ -80,6 +80,8 @@ class Fault:
         require_contract(outcome, code=self.code, names=self.says)
         if self.code in (3, 4, 5, 6):
             require_fields(outcome)
+        if self.code in (4, 5):  # only there is it the master's process that the unit took along
+            assert ("; with --isolate sick every completed row" in outcome.line) == (mode == IN_PROCESS), outcome.line
         self.check(outcome, [word for word, _ in stamps])
         if self.rows is not None:
             least = round(at / STEP) - round(FLUSH / STEP) if slow else self.rows

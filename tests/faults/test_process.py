@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import suite_cases as case
 from contract import once_recording, require_contract, require_rows
-from suite_trials import IN_PROCESS, ISOLATED, OPTIONS, observe, require_kept, write
+from suite_trials import AUTO, IN_PROCESS, ISOLATED, OPTIONS, Trial, observe, require_kept, write
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -97,6 +97,38 @@ def test_a_daemon_ends_with_its_unit(crash: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("word", "says"), [("Error", "valve stuck"), ("Fatal", "valve lost")])
 def test_a_bad_status_from_terminate_is_said(word: str, says: str, mode: str, tmp_path: Path) -> None:
     case.ends_badly(f"{word.lower()}_terminate", f"fmi2{word}", says)(tmp_path, mode, 0)
+
+
+@pytest.mark.parametrize("trial", [case.crashes_at_first, case.crashes_later], ids=lambda trial: trial.__name__)
+def test_an_fmu_that_nobody_knows(trial: Trial, tmp_path: Path) -> None:
+    trial(tmp_path, AUTO, 0)
+
+
+def test_crashes_of_a_study_are_rows_that_are_resumed(tmp_path: Path) -> None:
+    case.study(tmp_path, IN_PROCESS, 0)
+
+
+@pytest.mark.parametrize("trial", [case.quits, case.named("kind")])
+def test_units_in_python(trial: Trial, tmp_path: Path) -> None:
+    trial(tmp_path, IN_PROCESS, 0)
+
+
+@pytest.mark.parametrize("mode", [IN_PROCESS, ISOLATED])
+def test_a_working_directory_that_is_removed(mode: str, tmp_path: Path) -> None:
+    case.without_folder(tmp_path, mode, 0)
+
+
+@pytest.mark.parametrize("trial", [case.no_file, case.without_end], ids=lambda trial: trial.__name__)
+def test_scenarios_that_could_not_end(trial: Trial, tmp_path: Path) -> None:
+    trial(tmp_path, "–", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "trial", [case.loses_worker(starting=False), case.loses_worker(starting=True), case.loses_scheduler]
+)
+def test_studies_that_lose_a_process(trial: Trial, tmp_path: Path) -> None:
+    trial(tmp_path, "–", 0)
 
 
 CRASH_OUTSIDE = """
