@@ -171,17 +171,20 @@ class Scenario:
 def load(
     target: str | Path,
     *,
-    settings: Mapping[str, float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    input_file: str | Path | None = None,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
 ) -> Scenario:
     """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
 
-    `settings` are parameters of a built-in problem, `limits` bound what files may be. `validate=False` takes FMUs whose
-    descriptions break the standard, also inside a package.
+    `settings` are values of parameters: of a built-in problem by name, of units as `"unit.parameter"`. `input_file` is
+    a CSV file, with a column of times and columns named after the inputs they feed; two rows of one time are a jump.
+    `limits` bound what files may be. `validate=False` takes FMUs whose descriptions break the standard, also inside a
+    package.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name
     (0.001, 3.0, 'jacobi')
     """
-    return Scenario.of(load_file(target, settings=settings, limits=limits, validate=validate))
+    return Scenario.of(load_file(target, settings=settings, input_file=input_file, limits=limits, validate=validate))

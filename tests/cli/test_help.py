@@ -38,10 +38,26 @@ def test_flags_have_no_value_and_words_are_not_pictures(verb: str) -> None:
 
 
 def test_options_of_run_stand_under_titles() -> None:
-    titles = ("Master", "Output", "Engine", "Checkpoint and resume", "Adaptive steps", "Process isolation", "Messages")
+    titles = (
+        "System",
+        "Master",
+        "Output",
+        "Engine",
+        "Checkpoint and resume",
+        "Adaptive steps",
+        "Process isolation",
+        "Messages",
+    )
     places = [shown("run").index(f"─ {title} ─") for title in titles]
     assert places == sorted(places)
     assert "─ Master ─" not in shown("info")
+
+
+def test_every_verb_that_takes_a_system_takes_other_values_of_it() -> None:
+    none = {"new", "resume", "plot", "problems", "reproduce"}
+    for name in set(EXAMPLES) - none:
+        known = {word for option in VERBS[name].params for word in option.opts}
+        assert {"--set", "--input-file"} <= known, name
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
+import cosimo as co
 from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError
+from cosimo.core.system import System
 from cosimo.formats.export import export_ssp
 from cosimo.formats.findings import FileFindings, Finding, Place
 from cosimo.formats.loading import load
@@ -62,9 +64,14 @@ def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
     assert part in str(caught.value)
 
 
-def test_settings_belong_to_problems(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no built-in problem"):
-        load(build(tmp_path, "feedthrough2"), settings={"gain": 2.0})
+def test_settings_of_problems_and_units(tmp_path: Path) -> None:
+    fmu = build(tmp_path, "feedthrough2")
+    for name in ("gain", "feedthrough2.gain"):  # the only unit need not be named
+        unit = load(fmu, settings={name: 2.0}).system.units["feedthrough2"]
+        assert isinstance(unit, co.Fmu)
+        assert unit.given["gain"] == 2.0
+    with pytest.raises(UnknownNameError, match="did you mean 'gain'"):
+        load(fmu, settings={"gian": 2.0})
     with pytest.raises(UnknownNameError, match="did you mean 'kc'"):
         load("two-mass", settings={"kcc": 2.0})
 
@@ -97,3 +104,88 @@ def test_findings_of_a_failed_load_can_be_seen(tmp_path: Path) -> None:
     with pytest.raises(FileError):
         load(tmp_path / "a.toml", findings=findings)
     assert [finding.line for finding in findings.errors] == [1, 2]
+
+
+TANKS = """
+step-size = 0.5
+stop-time = 2
+connections = ["first.outflow -> second.inflow"]
+[inputs]
+"first.inflow" = 1.0
+[units.first]
+kind = "python"
+class = "tanks.py:Tank"
+[units.second]
+kind = "python"
+class = "tanks.py:Tank"
+"""
+TANK = """
+class Tank:
+    inputs, outputs = {"inflow": 0.0, "valve": 1.0}, ("outflow",)
+    def __init__(self, rate=0.5):
+        self.rate, self.outflow = rate, 0.0
+    def step(self, time, duration):
+        self.outflow += duration * self.rate * (self.inflow - self.valve * self.outflow)
+"""
+
+
+def tanks(folder: Path, **changes: object) -> System:
+    (folder / "tanks.py").write_text(TANK)
+    (folder / "tanks.toml").write_text(TANKS)
+    return load(folder / "tanks.toml", **changes).system  # type: ignore[arg-type]
+
+
+def test_values_of_units(tmp_path: Path) -> None:
+    system = tanks(tmp_path, settings={"first.rate": 2, "second.valve": 0.25, "first.inflow": 3.0})
+    assert [unit.parameters for unit in system.units.values()] == [{"rate": 2}, {}]  # type: ignore[attr-defined]
+    assert (system.units["second"].start["valve"], system.inlets["first"][0].start, system.inputs) == (0.25, 3.0, {})
+    assert tanks(tmp_path).inputs["first.inflow"](0.0) == 1.0, "the file is as it was"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rate", "'rate' is no parameter of 'tanks'; write UNIT.PARAMETER, with one of the units first, second"),
+        ("first.rat", "unknown parameter or input of unit 'first' 'rat'; did you mean 'rate'"),
+        ("second.inflow", "second.inflow is fed by first.outflow; change a value of that unit"),
+        ("third.rate", "'third.rate' is no parameter"),
+    ],
+)
+def test_what_has_no_value_to_set(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        tanks(tmp_path, settings={name: 1.0})
+
+
+def test_inputs_from_a_table(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("t,inflow,second.valve\n0,0,1\n1,4,1\n1,8,0\n2,8,0\n")
+    system = tanks(tmp_path, input_file=tmp_path / "in.csv")
+    inflow, valve = (system.inputs[name] for name in ("first.inflow", "second.valve"))
+    assert [inflow(time) for time in (0.5, 0.75, 1.0, 3.0)] == [2.0, 3.0, 8.0, 8.0], "linear, with a jump at 1 s"
+    assert [valve(time) for time in (0.999, 1.0)] == [1.0, 0.0]
+    (tmp_path / "in.csv").write_text("t,int_in\n0,1\n1,2\n")
+    held = load(build(tmp_path, "feedthrough2"), input_file=tmp_path / "in.csv").system.inputs["feedthrough2.int_in"]
+    assert [held(time) for time in (0.0, 0.9, 1.0)] == [1.0, 1.0, 2.0], "a whole number has nothing in between"
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("t,valve", "column 'valve' of .* fits first.valve and second.valve; write which one"),
+        ("t,inflw", "unknown open input .* 'inflw'; did you mean 'inflow'"),
+        ("t,second.inflow", "unknown open input .* 'second.inflow'"),
+        ("t", "no column beside the time"),
+        ("t,inflow,first.inflow", "two columns for first.inflow"),
+    ],
+)
+def test_columns_that_feed_nothing(tmp_path: Path, head: str, said: str) -> None:
+    (tmp_path / "in.csv").write_text(f"{head}\n0,1,2\n")
+    with pytest.raises(ConfigurationError, match=said):
+        tanks(tmp_path, input_file=tmp_path / "in.csv")
+
+
+def test_a_value_and_a_table_contradict_each_other(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("t,inflow\n0,1\n")
+    with pytest.raises(ConfigurationError, match=r"first\.inflow has a value and an input over time"):
+        tanks(tmp_path, input_file=tmp_path / "in.csv", settings={"first.inflow": 2.0})
+    with pytest.raises(ConfigurationError, match=r"did you mean '.*in\.csv'"):
+        tanks(tmp_path, input_file=tmp_path / "inn.csv")

@@ -224,7 +224,7 @@ def test_built_in_problems(tmp_path: Path) -> None:
     loaded = load_scenario(write(tmp_path, text))
     assert (len(loaded.system.units), loaded.step, loaded.stop) == (4, 0.1, 3.0)
     assert len(load_scenario(write(tmp_path, text), settings={"n": 5}).system.units) == 5
-    with pytest.raises(ConfigurationError, match="no built-in problem"):
+    with pytest.raises(ConfigurationError, match="unknown parameter or input of unit 'tank' 'n'"):
         load_scenario(write(tmp_path, FREE), settings={"n": 5})
 
 

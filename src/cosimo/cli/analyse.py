@@ -63,12 +63,13 @@ def analyse(
         write_advice(scenario, advice)
     if json_:
         return
+    words = master.words(system)
     if advice is not None and advice.options:
-        hint(f"cosimo run {system} {advice.options}")
+        hint(f"cosimo run {words} {advice.options}")
     elif verdict.trust in ("yes", "with care"):
-        hint(f"cosimo run {system} --output-file {scenario.system.name}.parquet")
+        hint(f"cosimo run {words} --output-file {scenario.system.name}.parquet")
     else:
-        hint(f"cosimo report {system}")
+        hint(f"cosimo report {words}")
 
 
 def require_file(scenario: Scenario) -> Path:

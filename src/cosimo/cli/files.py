@@ -11,10 +11,12 @@ import typer
 from cosimo.cli.application import app
 from cosimo.cli.console_output import say, warn
 from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option
+from cosimo.cli.system_options import SystemChoice
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.storage import writing
 
 if TYPE_CHECKING:
+    from cosimo.formats.loading import Loaded
     from cosimo.formats.writing import Scaffold
 
 FileName = Annotated[str, argument("FILE", SYSTEM)]
@@ -83,20 +85,20 @@ def _fields(path: Path, made: Scaffold, problems: list[str]) -> dict[str, Any]:
 
 
 @app.command()
-def info(target: FileName, json_: Json = False) -> None:
+def info(target: FileName, changes: SystemChoice, json_: Json = False) -> None:
     """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
     from cosimo.formats.information import describe
 
-    description = describe(target)
+    description = describe(target, **changes.changes)
     say(description.to_dict() if json_ else str(description))
 
 
 @app.command()
-def validate(target: FileName, json_: Json = False) -> None:
+def validate(target: FileName, changes: SystemChoice, json_: Json = False) -> None:
     """Check an FMU or a system without running it: one line per problem; exit code 2 if there are any, 8 if unsafe."""
     from cosimo.formats.information import validate as find_problems
 
-    found = find_problems(target)
+    found = find_problems(target, **changes.changes)
     problems = [str(problem) for problem in found]
     if json_:
         say({"valid": not problems, "problems": problems})
@@ -108,6 +110,7 @@ def validate(target: FileName, json_: Json = False) -> None:
 @app.command()
 def export(
     target: SystemName,
+    changes: SystemChoice,
     output: Annotated[Path, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")],
     unit: Annotated[str | None, option("Which unit to write as an FMU.")] = None,
     fmi: Annotated[int, option("Version of FMI: 2 or 3.")] = 2,
@@ -115,21 +118,19 @@ def export(
     json_: Json = False,
 ) -> None:
     """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""
-    files = [str(path) for path in _export(target, output, unit=unit, fmi=fmi, ssp=ssp)]
+    files = [str(path) for path in _export(changes.load(target), output, unit=unit, fmi=fmi, ssp=ssp)]
     say({"files": files} if json_ else "\n".join(files))
 
 
-def _export(target: str, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
+def _export(loaded: Loaded, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
     """The files written for a system: one FMU of `unit`, an SSP package, or the FMUs of all units in a folder."""
     from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit
-    from cosimo.formats.loading import load
 
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs are written for FMI 2 or 3, not {fmi}.")
     if ssp and unit is not None:
         raise ConfigurationError("an SSP package holds the whole system; leave out --unit or --ssp.")
     version = cast("Fmi", fmi)
-    loaded = load(target)
     step, stop = loaded.step or 1e-3, loaded.stop or 1.0
     if ssp:
         return [export_ssp(loaded.system, output, fmi=version, step=step, stop=stop)]

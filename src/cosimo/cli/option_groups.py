@@ -10,7 +10,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -49,7 +49,6 @@ def argument(metavar: str, text: str) -> Any:
 
 Json = Annotated[bool, option("One JSON document on standard output.", "--json")]
 SystemName = Annotated[str, argument("SYSTEM", SYSTEM)]
-Settings = Annotated[Texts, many("NAME=VALUE of a problem parameter.", "--set")]
 TargetError = Annotated[
     float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
 ]
@@ -66,8 +65,10 @@ class OptionGroup:
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """The options as parameters of a function."""
-        return [titled(parameter, cls.title) for parameter in _keywords(cls)]
+        """The options as parameters of a function; those of a base class stand under its title."""
+        bases = [base for base in reversed(cls.__mro__) if issubclass(base, OptionGroup)]
+        titles = {name: base.title for base in bases for name in inspect.get_annotations(base)}
+        return [titled(parameter, titles[parameter.name]) for parameter in _keywords(cls)]
 
     def around(self, given: Mapping[str, Any]) -> AbstractContextManager[None]:
         """What the verb runs in; `given` are all its options."""
@@ -179,6 +180,20 @@ def _read_time(text: Any) -> float:
         return seconds(text)
     except ValueError:
         raise typer.BadParameter(f"'{text}' is not a time; write seconds, or a unit as in 4ms, 50us, 2min.") from None
+
+
+def value(text: str) -> Any:
+    """What a text on the command line means: a number, true or false, else the text itself, also in quotes.
+
+    >>> value("3"), value("1e-3"), value("true"), value("road.csv"), value('"3"')
+    (3, 0.001, True, 'road.csv', '3')
+    """
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def numbers(

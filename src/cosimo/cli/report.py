@@ -95,7 +95,8 @@ def _variation(described: Scenario, text: str) -> Variation:
     settings = dict(source["settings"])
 
     def build(name: str, value: float) -> System:
-        return load(source["system"], settings={**settings, name: value}).system
+        given = source.get("input_file")
+        return load(source["system"], settings={**settings, name: value}, input_file=given).system
 
     usual = CATALOGUE[source["system"]].parameters if source["system"] in CATALOGUE else {}
     return parse_variation(text, build, {**usual, **settings})

@@ -145,7 +145,7 @@ def run(
     def go(progress: Any) -> Result:
         return execute(scenario.system, scenario.master, replace(options, metadata=metadata, progress=progress))
 
-    asking = f"cosimo analyse {system} {command_options(scenario.master, scenario.system)}".rstrip()
+    asking = f"cosimo analyse {master.words(system)} {command_options(scenario.master, scenario.system)}".rstrip()
     _run_and_report(go, (start, stop, scenario.master.step), options.path, json_, asking, metadata)
 
 

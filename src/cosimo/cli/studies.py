@@ -12,7 +12,6 @@ from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import (
     Json,
     OptionGroup,
-    Settings,
     StartTime,
     StopTime,
     SystemName,
@@ -23,7 +22,7 @@ from cosimo.cli.option_groups import (
     pairs,
     time_option,
 )
-from cosimo.cli.system_options import MasterChoice, load_target, stop_of, with_experiment
+from cosimo.cli.system_options import MasterChoice, SystemChoice, stop_of, with_experiment
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ def compensate(
 @app.command()
 def compare(
     target: SystemName,
+    changes: SystemChoice,
     isolation: IsolationOptions,
     couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
     masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
@@ -63,7 +63,6 @@ def compare(
         str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
     ] = "auto",
     figure: Annotated[Path | None, option("Draw error against cost, such as out.png.", metavar="FILE")] = None,
-    set_: Settings = None,
     target_error: TargetError = None,
     json_: Json = False,
 ) -> None:
@@ -75,8 +74,7 @@ def compare(
     from cosimo.studies.trials import MasterComparison, combinations, try_masters
     from cosimo.studies.trials import reference as solve
 
-    loaded, _ = load_target(target, set_)
-    scenario = with_experiment(target, loaded, step_size, stop_time=stop_time, target_error=target_error)
+    scenario = with_experiment(target, changes.load(target), step_size, stop_time=stop_time, target_error=target_error)
     system, step, stop = scenario.system, scenario.step or 1.0, stop_of(scenario)
     model = Model(system, step=step, horizon=scenario.horizon, start=scenario.start, identify=False)
     wanted = solve(system, step=step, start=scenario.start, stop=stop, kind=reference, model=model)
@@ -157,8 +155,7 @@ def sweep(
 ) -> None:
     """Run the system at many points (sweep, Monte-Carlo), on all processors or a cluster; keep some numbers of each.
 
-    What is varied: parameters of a built-in problem (as in --set), UNIT.VARIABLE (parameters and start values of FMUs,
-    inputs that nothing is connected to), and step, the macro step.
+    What is varied: what --set changes (UNIT.PARAMETER, parameters of a built-in problem), and step, the macro step.
     """
     from cosimo.reporting.documents import study_document
     from cosimo.reporting.progress import StudyProgress, show_on_terminal
@@ -179,7 +176,7 @@ def sweep(
         step=None if "step" in points.names else described.step,
         start=described.start if start_time is None else start_time,
         stop=described.stop if stop_time is None else stop_time,
-        settings=origin["settings"],
+        **master.changes,
         reference=reference,
         stop_on_divergence=stop_on_divergence,
         target=described.target,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
-from cosimo.cli.option_groups import OptionGroup, Settings, TargetError, Texts, many, number, option, pairs, time_option
+from cosimo.cli.option_groups import OptionGroup, TargetError, Texts, many, number, option, pairs, time_option, value
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,8 +23,51 @@ SHOWN = 200
 
 
 @dataclass(frozen=True)
-class MasterChoice(OptionGroup):
-    """How a system is run: the macro step, the master with its options, parameters of a built-in problem."""
+class SystemChoice(OptionGroup):
+    """What of a system is other than its file says."""
+
+    title: ClassVar[str | None] = "System"
+    set_: Annotated[
+        Texts, many("NAME=VALUE: UNIT.PARAMETER, an input at rest UNIT.INPUT, or a parameter of a problem.", "--set")
+    ] = None
+    input_file: Annotated[
+        Path | None, option("Inputs over time: a column of times, others named after inputs.", metavar="CSV")
+    ] = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """As `load` takes them."""
+        settings = {name: value(text) for name, text in pairs("--set", self.set_).items()}
+        return {"settings": settings, "input_file": self.input_file}
+
+    def words(self, target: str) -> str:
+        """The system as it was named, with these options, for a command that somebody may copy."""
+        given = [word for text in self.set_ or () for word in ("--set", text)]
+        given += [] if self.input_file is None else ["--input-file", str(self.input_file)]
+        return shlex.join([target, *given])
+
+    def load(self, target: str) -> Loaded:
+        """What a file or a name stands for, isolated as the verb's options say.
+
+        What was odd in a file goes to standard error; with `--verbose` a summary of the system as well.
+        """
+        from cosimo.formats.loading import load
+
+        loaded = load(target, **self.changes)
+        system = loaded.system
+        isolate_units(system)
+        for finding in loaded.warnings:
+            warn(finding)
+        detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
+        for name, unit in system.units.items():
+            place = f" {unit.path}" if unit.path else ""
+            detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
+        return loaded
+
+
+@dataclass(frozen=True)
+class MasterChoice(SystemChoice):
+    """How a system is run: the macro step, the master with its options, other values of its parameters."""
 
     title: ClassVar[str | None] = "Master"
     step_size: Annotated[float | None, time_option("Macro step in seconds.")] = None
@@ -36,16 +80,15 @@ class MasterChoice(OptionGroup):
     anderson: Annotated[int | None, option("iterative: accelerate with this many earlier sweeps.")] = None
     multiple: Annotated[Texts, many("multirate: UNIT=N, the unit steps by N base steps.")] = None
     inputs: Annotated[str | None, option("multirate: held or interpolated.")] = None
-    set_: Settings = None
     target_error: TargetError = None
 
     def scenario(self, target: str) -> Scenario:
         """The system that a file or a name stands for, with the master that is asked for."""
-        loaded, settings = load_target(target, self.set_)
+        loaded = self.load(target)
         options = self._options(loaded.master)
         scenario = with_experiment(target, loaded, self.step_size, target_error=self.target_error)
         how = {"step": scenario.step, "master": asdict(options)}
-        provenance = {"scenario": _origin(target, loaded.source, settings) | how}
+        provenance = {"scenario": _origin(target, loaded.source, self.changes) | how}
         scenario = scenario.changed(options=options, provenance=provenance)
         schedule = str(scenario.master)
         shown = schedule if len(schedule) <= SHOWN else schedule[: SHOWN - 1] + "…"
@@ -71,26 +114,6 @@ class MasterChoice(OptionGroup):
         if self.master is not None and (written is None or self.master != written.name):
             return MasterOptions(name=self.master, **said)
         return replace(written or MasterOptions(), **said)
-
-
-def load_target(target: str, set_: Sequence[str] | None) -> tuple[Loaded, dict[str, float]]:
-    """What a file or a name stands for, isolated as the verb's options say, and the parameters that were set.
-
-    What was odd in a file goes to standard error; with `--verbose` a summary of the system as well.
-    """
-    from cosimo.formats.loading import load
-
-    settings = {name: number(name, value) for name, value in pairs("--set", set_).items()}
-    loaded = load(target, settings=settings)
-    system = loaded.system
-    isolate_units(system)
-    for finding in loaded.warnings:
-        warn(finding)
-    detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
-    for name, unit in system.units.items():
-        place = f" {unit.path}" if unit.path else ""
-        detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
-    return loaded, settings
 
 
 def with_experiment(
@@ -122,11 +145,13 @@ def stop_of(scenario: Scenario, stop_time: float | None = None) -> float:
     return stop
 
 
-def _origin(target: str, source: Path | None, settings: Mapping[str, float]) -> dict[str, Any]:
+def _origin(target: str, source: Path | None, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Where a system came from, so that a result can be traced: name, settings, and a file's fingerprint."""
     from cosimo.core.storage import file_digest
 
-    found: dict[str, Any] = {"system": target, "settings": dict(settings)}
+    found: dict[str, Any] = {"system": target, "settings": changes["settings"]}
+    if changes["input_file"] is not None:
+        found["input_file"] = str(changes["input_file"].absolute())
     if source is not None:
         found["path"] = str(source.absolute())
         found["sha256"] = file_digest(source)

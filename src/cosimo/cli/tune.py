@@ -13,7 +13,6 @@ from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import (
     Json,
     OptionGroup,
-    Settings,
     SystemName,
     Texts,
     many,
@@ -25,7 +24,7 @@ from cosimo.cli.option_groups import (
     split,
     time_option,
 )
-from cosimo.cli.system_options import load_target
+from cosimo.cli.system_options import SystemChoice
 from cosimo.core.errors import ConfigurationError, Interrupted
 
 if TYPE_CHECKING:
@@ -146,6 +145,7 @@ def _by_unit(option: str, text: str, kind: type[Any] = float) -> dict[str, Any]:
 @app.command()
 def tune(
     target: SystemName,
+    changes: SystemChoice,
     space: SpaceOptions,
     search: SearchOptions,
     isolation: IsolationOptions,
@@ -155,7 +155,6 @@ def tune(
     write: Annotated[
         bool, option("Put the recommended master into the scenario file; keep the old beside it.")
     ] = False,
-    set_: Settings = None,
     json_: Json = False,
 ) -> None:
     """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
@@ -163,7 +162,7 @@ def tune(
     from cosimo.scenario import Scenario
 
     searched = space.space()
-    scenario = Scenario.of(load_target(target, set_)[0])
+    scenario = Scenario.of(changes.load(target))
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -219,6 +219,47 @@ class System:
     def external(self, unit: str) -> dict[int, Source]:
         """The external sources of the unit, by input index."""
         return {i: inlet.source for i, inlet in enumerate(self.inlets[unit]) if inlet.source is not None}
+
+    def owner(self, name: str) -> tuple[str, str] | None:
+        """The unit and its variable that `"unit.variable"` means, or the variable alone in a system of one unit."""
+        unit = max((unit for unit in self.units if name.startswith(f"{unit}.")), key=len, default=None)
+        if unit is None and len(self.units) == 1:
+            return self.names[0], name
+        return None if unit is None else (unit, name[len(unit) + 1 :])
+
+    def parameter(self, name: str) -> tuple[str, str]:
+        """The unit and its parameter, start value or open input that `name` means (`owner`); refuses all else."""
+        if (place := self.owner(name)) is None:
+            raise ConfigurationError(
+                f"'{name}' is no parameter of '{self.name}'; write UNIT.PARAMETER, with one of the units "
+                f"{', '.join(self.units)}."
+            )
+        unit, variable = self.units[place[0]], place[1]
+        if variable in unit.inputs:
+            link = self.inlets[place[0]][unit.inputs.index(variable)].link
+            if link is not None:
+                raise ConfigurationError(f"{name} is fed by {link.connection.source}; change a value of that unit.")
+        elif variable not in unit.parameter_names:
+            known = {*unit.parameter_names, *unit.inputs}
+            raise UnknownNameError(f"parameter or input of unit '{place[0]}'", variable, known)
+        return place
+
+    def with_values(self, values: Mapping[str, Any], inputs: Mapping[str, Source] | None = None) -> System:
+        """The same system with other `values` of parameters, start values and open inputs, by name (`parameter`).
+
+        `inputs` are external sources of open inputs, those to which no output is connected.
+        """
+        of_units: dict[str, dict[str, Any]] = {}
+        fed, sources = dict(inputs or {}), dict(self.inputs)
+        for name, value in values.items():
+            owner, variable = self.parameter(name)
+            target = f"{owner}.{variable}"
+            if target in fed:
+                raise ConfigurationError(f"{target} has a value and an input over time at once; remove one of the two.")
+            sources.pop(target, None)  # the start value takes its place
+            of_units.setdefault(owner, {})[variable] = value
+        changed = {name: self.units[name].with_values(given) for name, given in of_units.items()}
+        return System({**self.units, **changed}, self.connections, inputs={**sources, **fed}, name=self.name)
 
     def loops(self) -> list[tuple[str, ...]]:
         """The algebraic loops: groups of outputs that depend on each other at once, as declared by the units."""

@@ -9,6 +9,7 @@ and is given its input over one step as a polynomial in θ = (t − t_now) / h, 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -242,6 +243,17 @@ class Unit(ABC):
         A path stands for the content of the file, a class for its code, a mapping for parameters; all else is plain.
         """
         return ()
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names, beside the inputs, that `with_values` takes."""
+        return ()
+
+    def with_values(self, values: Mapping[str, Any]) -> Unit:
+        """The same unit with other values of parameters, and of inputs at the start."""
+        changed = copy.copy(self)
+        changed.start = {**self.start, **{name: float(value) for name, value in values.items()}}
+        return changed
 
     def refusal(self, variable: str) -> str | None:
         """Why a variable that the unit has cannot be connected; None for all others."""

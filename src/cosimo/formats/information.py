@@ -29,11 +29,14 @@ class Description(dict[str, Any]):
         return "\n".join(_fmu_lines(self) if self["kind"] == "fmu" else _system_lines(self))
 
 
-def describe(target: str | Path) -> Description:
-    """What a file or a built-in problem is; an `.fmu` is described by itself, all else as a system."""
-    if Path(target).suffix.lower() == ".fmu":
+def describe(target: str | Path, **changes: Any) -> Description:
+    """What a file or a built-in problem is; an `.fmu` is described by itself, all else as a system.
+
+    `changes` are settings and an input file, as `load` takes them; an FMU with some is described as a system.
+    """
+    if Path(target).suffix.lower() == ".fmu" and not any(changes.values()):
         return describe_fmu(Fmu(target))
-    return describe_system(load(target))
+    return describe_system(load(target, **changes))
 
 
 def describe_fmu(fmu: Fmu) -> Description:
@@ -84,14 +87,14 @@ def describe_system(loaded: Loaded) -> Description:
     )
 
 
-def validate(target: str | Path) -> list[Finding]:
+def validate(target: str | Path, **changes: Any) -> list[Finding]:
     """All that is wrong or odd with a file, without running it; errors before warnings, none means that it is fine.
 
-    A problem in the file never raises, it is in the list.
+    A problem in the file never raises, it is in the list. `changes` are as `load` takes them.
     """
     findings = FileFindings()
     try:
-        loaded = load(target, findings=findings)
+        loaded = load(target, findings=findings, **changes)
     except ConfigurationError as error:
         if not findings.errors:
             return [_finding(error, target), *findings.warnings]

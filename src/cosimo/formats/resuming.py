@@ -136,11 +136,12 @@ def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relocated(options: RunOptions, moved: Moved) -> RunOptions:
-    """The options with the scenario file where it lies now, so that the next checkpoint says so too."""
+    """The options with the files of the scenario where they lie now, so that the next checkpoint says so too."""
     scenario = _scenario(options.metadata)
-    if not isinstance(path := scenario.get("path"), str):
+    stored = {name: scenario[name] for name in ("path", "input_file") if isinstance(scenario.get(name), str)}
+    here = {**scenario, **{name: str(moved.find(path)) for name, path in stored.items()}}
+    if not stored:
         return options
-    here = {**scenario, "path": str(moved.find(path))}
     return replace(options, metadata={**options.metadata, "scenario": here})
 
 
@@ -156,7 +157,8 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
             "system, master)."
         )
     try:
-        loaded = load(scenario.get("path", scenario["system"]), settings=scenario["settings"])
+        changes = {"settings": scenario["settings"], "input_file": scenario.get("input_file")}
+        loaded = load(scenario.get("path", scenario["system"]), **changes)
         if loaded.source is not None and "sha256" in scenario:
             digest = file_digest(loaded.source)
             if digest != scenario["sha256"]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import importlib
 import importlib.util
 import inspect
-import itertools
-import math
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file, require_regular
+from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file
 from cosimo.core.system import Connection, System, Table
 from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
+from cosimo.formats.csv_inputs import CsvColumns
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.loading import Loaded
 from cosimo.formats.scenario_reading import Source, read_scenario
@@ -47,7 +45,7 @@ def load_scenario(
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
 ) -> Loaded:
-    """The system that a scenario file describes; `settings` change parameters of its built-in problem."""
+    """The system that a scenario file describes; `settings` change parameters of its built-in problem or its units."""
     from cosimo.execution.power_bonds import power_bonds
     from cosimo.execution.recording import choose
 
@@ -56,10 +54,8 @@ def load_scenario(
     scenario, source = read_scenario(path, findings, limits)
     if scenario.problem is not None:
         loaded = _problem(scenario, source, settings or {})
-    elif settings:
-        raise ConfigurationError(f"'{path}' has no built-in problem whose parameters could be set; edit the file.")
     else:
-        loaded = Loaded(_system(scenario, source, findings, limits, validate))
+        loaded = Loaded(_system(scenario, source, findings, limits, validate).with_values(settings or {}))
     step = loaded.step if scenario.step_size is None else scenario.step_size
     options = None if scenario.master is None else master_options(scenario.master)
     if options is not None:
@@ -127,7 +123,7 @@ def _system(
         with source.collecting(findings, "connections", number):
             connections.append(known.link(number, _connection(entry)).connection)
     inputs: dict[str, float | Signal] = {}
-    tables: dict[Path, _Columns] = {}
+    tables: dict[Path, CsvColumns] = {}
     for target, value in scenario.inputs.items():
         with source.collecting(findings, "inputs", target):
             known.input(target)
@@ -135,7 +131,7 @@ def _system(
                 inputs[target] = float(value)
                 continue
             file = source.near(value.csv)
-            columns = tables[file] = tables[file] if file in tables else _Columns(file)
+            columns = tables[file] = tables[file] if file in tables else CsvColumns(file)
             inputs[target] = Table(*columns.pair(value.time_column, value.column), interpolation=value.interpolation)
     findings.require_no_errors()
     with Place(str(source.path), source.place("units").line).blame("units"):
@@ -147,60 +143,6 @@ def _connection(entry: str | ConnectionTable) -> Connection:
         return Connection(entry.from_, entry.to, entry.gain, entry.offset)
     start, _, end = entry.partition("->")
     return Connection(start.strip(), end.strip())
-
-
-class _Columns:
-    """A CSV file with a line of names, read once for all inputs that use it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        require_regular(path)
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                reader = csv.reader(file)
-                self._names = [name.strip() for name in next(reader, [])]
-                self._rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-        except OSError as error:
-            raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ConfigurationError(f"'{path}' is not a CSV file in UTF-8: {error}.") from None
-        if not self._names:
-            raise ConfigurationError(
-                f"'{path}' is empty; it needs a header line with column names, and rows of numbers."
-            )
-
-    def pair(self, time: str | None, column: str) -> tuple[list[float], list[float]]:
-        """Times and values; times must not decrease, and of one time there are at most two rows, a jump."""
-        times, values = self._column(self._names[0] if time is None else time), self._column(column)
-        for (line, _), (before, now) in zip(self._rows[1:], itertools.pairwise(times), strict=True):
-            if now < before:
-                raise Place(str(self._path), line).error(
-                    f"the time {now:g} is less than the one before ({before:g}); sort the rows."
-                )
-        for (line, _), first, third in zip(self._rows[2:], times, times[2:], strict=False):
-            if first == third:
-                raise Place(str(self._path), line).error(
-                    f"this is the third row at time {third:g}; keep only the values before and after the jump."
-                )
-        return times, values
-
-    def _column(self, name: str) -> list[float]:
-        if name not in self._names:
-            raise UnknownNameError(f"column of '{self._path}'", name, self._names)
-        index = self._names.index(name)
-        values = []
-        for line, row in self._rows:
-            text = row[index].strip() if index < len(row) else ""
-            try:
-                value = float(text)
-            except ValueError:
-                value = math.nan
-            if not math.isfinite(value):
-                raise Place(str(self._path), line).error(f"column '{name}' has '{text}'; a finite number is needed.")
-            values.append(value)
-        if not values:
-            raise ConfigurationError(f"'{self._path}' has column names but no rows; add some rows.")
-        return values
 
 
 # ---- the units of a scenario: tables of the file become objects ------------------------------------------------------

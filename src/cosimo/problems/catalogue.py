@@ -48,8 +48,8 @@ class Problem:
         for name, value in (values or {}).items():
             if name not in self.parameters:
                 raise UnknownNameError(f"parameter of problem '{self.name}'", name, self.parameters)
-            if not math.isfinite(value):
-                raise ConfigurationError(f"parameter {name} of '{self.name}' must be a finite number, not {value}.")
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise ConfigurationError(f"parameter {name} of '{self.name}' must be a finite number, not {value!r}.")
             if isinstance(self.parameters[name], int) and value != int(value):
                 raise ConfigurationError(f"parameter {name} of '{self.name}' is a whole number, not {value}.")
         whole = {n: int(v) if isinstance(self.parameters[n], int) else float(v) for n, v in (values or {}).items()}

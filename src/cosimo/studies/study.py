@@ -9,9 +9,7 @@ was seen to grow.
 
 from __future__ import annotations
 
-import copy
 import hashlib
-import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +24,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.guarding import time_limit
 from cosimo.core.master import Master
 from cosimo.core.storage import file_digest
-from cosimo.core.system import Source, System
-from cosimo.core.unit import Unit
+from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import system_fingerprint
 from cosimo.execution.checkpoints.self_test import step_sizes
 from cosimo.execution.recording import choose
@@ -38,7 +35,6 @@ from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.instance import Reserve
 from cosimo.units.fmi.isolation import Isolation
-from cosimo.units.python import PythonUnit
 
 SIGNALS: Mapping[str, Callable[[Array], float]] = {
     "final": lambda y: float(y[-1]),
@@ -102,13 +98,12 @@ STEP = "step"
 class Study:
     """What is run and what is kept; it describes, and runs nothing.
 
-    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters, or a `System`.
-    `points` vary parameters of the problem, `"unit.variable"` (parameters and start values of FMUs, parameters of
-    Python units, inputs that nothing is connected to) and `"step"`, the macro step. `master`, `step`, `start` and
-    `stop` are those of the source where they are None. `measures` are words (`measures.py`); `reference` is what
-    `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file; `target` the
-    error that is small enough, for the trust of each run. `isolation` says which FMUs of a file are kept apart, and
-    how, or are not (None), instead of what the file says of them; rows are the same.
+    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters and an `input_file`,
+    as `cosimo.load` takes them, or a `System`. `points` vary what settings change, and `"step"`, the macro step.
+    `master`, `step`, `start` and `stop` are those of the source where they are None. `measures` are words; `reference`
+    is what `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file;
+    `target` the error that is small enough, for the trust of each run. `isolation` says which FMUs of a file are kept
+    apart, and how, or are not (None), instead of what the file says of them; rows are the same.
     """
 
     source: str | Path | System
@@ -118,7 +113,8 @@ class Study:
     step: float | None = None
     start: float | None = None
     stop: float | None = None
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    input_file: str | Path | None = None
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
     target: float = 0.01
@@ -201,7 +197,7 @@ def _content(source: str | Path | System, system: System) -> list[Any]:
 class VariedName(NamedTuple):
     """What a varied name stands for."""
 
-    kind: Literal["step", "setting", "value", "input"]
+    kind: Literal["step", "setting", "value"]
     unit: str = ""
     variable: str = ""
 
@@ -229,8 +225,7 @@ class Recipe:
     def build(self, values: Sequence[float]) -> tuple[System, Master]:
         """The system and the master at one point."""
         settings: dict[str, float] = {}
-        of_units: dict[str, dict[str, float]] = {}
-        inputs: dict[str, float | Source] = {}
+        of_units: dict[str, float] = {}
         step = self._step
         for name, place, value in zip(self._study.table.names, self._places, values, strict=True):
             match place.kind:
@@ -239,12 +234,11 @@ class Recipe:
                 case "setting":
                     settings[name] = value
                 case "value":
-                    of_units.setdefault(place.unit, {})[place.variable] = value
-                case "input":
-                    inputs[name] = value
-        base = self._load(settings).system if settings else self.nominal
-        units = {name: self._unit(unit, of_units.get(name, {})) for name, unit in base.units.items()}
-        system = System(units, base.connections, inputs={**base.inputs, **inputs}, name=base.name)
+                    of_units[name] = value
+        system = (self._load(settings).system if settings else self.nominal).with_values(of_units)
+        for name, unit in system.units.items():
+            if isinstance(unit, Fmu):
+                system.units[name] = unit.with_values({}, reserve=self._reserve)
         assert step is not None
         if isinstance(self._master, Master):
             return system, self._master.with_step(step)
@@ -272,43 +266,19 @@ class Recipe:
         source = self._study.source
         if isinstance(source, System):
             return Loaded(source)
-        loaded = load(source, settings={**self._study.settings, **settings})
+        loaded = load(source, settings={**self._study.settings, **settings}, input_file=self._study.input_file)
         for name, isolation in self._study.isolation.items():
             unit = loaded.system.units[name]
             assert isinstance(unit, Fmu)
             unit.isolation, unit.trial = isolation, None
         return loaded
 
-    def _unit(self, unit: Unit, values: Mapping[str, float]) -> Unit:
-        if isinstance(unit, Fmu):
-            return unit.with_values(values, reserve=self._reserve)
-        if values:
-            assert isinstance(unit, PythonUnit)
-            unit = copy.copy(unit)
-            unit.parameters = {**unit.parameters, **values}
-        return unit
-
     def _place(self, name: str) -> VariedName:
         if name == STEP:
             return VariedName("step")
-        units = self.nominal.units
-        owner = max((unit for unit in units if name.startswith(unit + ".")), key=len, default=None)
-        if owner is None:
-            return self._setting(name)
-        unit, variable = units[owner], name[len(owner) + 1 :]
-        if isinstance(unit, Fmu):
-            return VariedName("value", owner, variable)
-        parameters = tuple(inspect.signature(unit.kind).parameters) if isinstance(unit, PythonUnit) else ()
-        if variable in parameters:
-            return VariedName("value", owner, variable)
-        if variable not in unit.inputs:
-            raise UnknownNameError(f"parameter or input of unit '{owner}'", variable, (*parameters, *unit.inputs))
-        fed = self.nominal.inlets[owner][unit.inputs.index(variable)].link
-        if fed is not None:
-            raise ConfigurationError(
-                f"{name} is fed by {fed.connection.source} and cannot be varied; vary that unit instead."
-            )
-        return VariedName("input")
+        if ("." in name or _problem_parameters(self._study.source) is None) and self.nominal.owner(name) is not None:
+            return VariedName("value", *self.nominal.parameter(name))
+        return self._setting(name)
 
     def _setting(self, name: str) -> VariedName:
         source, known = self._study.source, _problem_parameters(self._study.source)

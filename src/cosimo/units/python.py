@@ -57,6 +57,17 @@ class PythonUnit(Unit):
         computed = [isinstance(inspect.getattr_static(self.kind, name, None), property) for name in self.outputs]
         return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.kind).parameters)
+
+    def with_values(self, values: Mapping[str, Any]) -> PythonUnit:
+        own = {name: value for name, value in values.items() if name in self.parameter_names}
+        changed = copy.copy(self)
+        changed.parameters = {**self.parameters, **own}
+        changed.start = {**self.start, **{name: float(value) for name, value in values.items() if name not in own}}
+        return changed
+
     def parts(self) -> tuple[Any, ...]:
         return self.kind, self.parameters
 

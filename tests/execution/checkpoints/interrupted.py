@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,21 +92,24 @@ def write_scenario(folder: Path) -> Path:
     return folder / "tank.toml"
 
 
-def described(target: Path | str, **master: Any) -> tuple[System, Master, dict[str, Any]]:
+def described(
+    target: Path | str, changes: Mapping[str, Any] | None = None, **master: Any
+) -> tuple[System, Master, dict[str, Any]]:
     """What the command line makes of a file or a problem: system, master, and the metadata that tell where from."""
-    loaded = load(target)
+    changes = {"settings": {}, **(changes or {})}
+    loaded = load(target, **changes)
     options = MasterOptions(**master)
     assert loaded.step is not None
-    found = {"system": str(target), "settings": {}, "step": loaded.step, "master": asdict(options)}
+    found = {"system": str(target), **changes, "step": loaded.step, "master": asdict(options)}
     if loaded.source is not None:
         found |= {"path": str(loaded.source.absolute())}
         found |= {"sha256": hashlib.sha256(loaded.source.read_bytes()).hexdigest()}
     return loaded.system, build_master(loaded.system, loaded.step, options), {"scenario": found}
 
 
-def interrupt_scenario(scenario: Path, output: Path, **master: Any) -> Result:
+def interrupt_scenario(scenario: Path, output: Path, changes: Mapping[str, Any] | None = None, **master: Any) -> Result:
     """Run a scenario as the command line does and interrupt it in the middle; the whole result."""
-    system, made, metadata = described(scenario, **master)
+    system, made, metadata = described(scenario, changes, **master)
     output.parent.mkdir(parents=True, exist_ok=True)
     interrupt(system, made, output, at=0.5, stop=1.0, metadata=metadata)
     return run(system, made, stop=1.0)

@@ -46,6 +46,18 @@ def test_a_copy_leaves_the_original_alone(tmp_path: Path) -> None:
     require_rows(first / "rows.csv", theirs)
 
 
+def test_values_and_an_input_file_of_the_command_line_go_along(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    scenario = write_scenario(first)
+    (first / "in.csv").write_text("time,inflow,valve\n0,1,1\n0.7,1,1\n0.7,3,0\n")
+    changes = {"settings": {"tank.area": 2.0}, "input_file": str(first / "in.csv")}
+    theirs = interrupt_scenario(scenario, first / "rows.csv", changes)
+    assert theirs["tank.level"][-1] > theirs["tank.level"][70] > 0.8
+    first.rename(second)
+    resume(second / "rows.csv")
+    require_rows(second / "rows.csv", theirs)
+
+
 def test_a_folder_that_is_moved_again_and_again(tmp_path: Path) -> None:
     """Also one that is interrupted where it was moved to, whose checkpoints are then written there."""
     first, second, third = (tmp_path / name for name in ("first", "deep/second", "third"))

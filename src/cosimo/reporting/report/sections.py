@@ -257,7 +257,8 @@ def provenance(contents: Contents) -> dict[str, Any]:
         facts.append(("master", f"{contents.master.name}, {step_text(contents.master.step)}, {contents.master}"))
     source = contents.source
     if source.get("system"):
-        settings = ", ".join(f"{name} = {value:g}" for name, value in (source.get("settings") or {}).items())
+        given = (source.get("settings") or {}).items()
+        settings = ", ".join(f"{name} = {value if isinstance(value, str) else f'{value:g}'}" for name, value in given)
         facts.append(("system", f"{source['system']}{f' with {settings}' if settings else ''}"))
     if source.get("sha256"):
         facts.append(("SHA-256", str(source["sha256"])))

@@ -157,6 +157,10 @@ class Fmu(Unit):
             return self.reserve.instance(self, experiment, FmuInstance)
         return FmuInstance(self, experiment)
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return (*self.variables, *self.owners.values())
+
     def with_values(self, values: Mapping[str, Any], *, reserve: Reserve | None = None) -> Fmu:
         """The same FMU with other values of parameters or start values, its instances taken from `reserve`."""
         changed = copy.copy(self)
