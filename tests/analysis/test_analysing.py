@@ -490,7 +490,7 @@ def test_a_learning_coupling_is_run_and_not_predicted():
     found = analyse(system, master, horizon=1.0, details=False)
     assert (found.evidence, found.error.kind, found.pilot_runs) == ("measured", "measured", 1)
     assert found.stable is None  # bounded until 1 s, but nothing fades
-    assert "does not fade" in found.reasons["stable"]
+    assert "does not decay" in found.reasons["stable"]
     assert found.spectral_radius is None
     assert "learns" in found.reasons["model"]
     result = run(system, master, stop=1.0)

@@ -972,9 +972,9 @@ def test_steps_next_to_both_ends_are_parted(
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        ({1: True, 2: True}, "no run grows and one fades at 2 s"),
-        ({1: None, 2: True, 4: False}, "a run grows at 4 s and none is seen to fade below"),
-        ({1: None, 2: None}, "no run grows and none is seen to fade below, within 10 s, at steps from 1 s to 2 s"),
+        ({1: True, 2: True}, "no run grows and one decays at 2 s"),
+        ({1: None, 2: True, 4: False}, "a run grows at 4 s and none is seen to decay below"),
+        ({1: None, 2: None}, "no run grows and none is seen to decay below, within 10 s, at steps from 1 s to 2 s"),
         ({1: False, 2: True}, "a run grows at 1 s and none"),
     ],
 )

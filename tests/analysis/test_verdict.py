@@ -312,7 +312,7 @@ def test_a_mode_that_the_master_adds_is_named() -> None:
     verdict = analyse(system, masters.jacobi(system, 0.2))
     assert verdict.foreign is not None
     assert abs(np.exp(verdict.foreign * 0.2)) == pytest.approx(verdict.spectral_radius, rel=1e-9)
-    assert "What grows is no mode of the system but one that the coupling adds." in str(verdict)
+    assert "The growing mode is not a mode of the system: the coupling adds it." in str(verdict)
     assert verdict.order is None
     assert analyse(system, masters.jacobi(system, 4e-3)).foreign is None
 

@@ -98,7 +98,7 @@ UNITS: tuple[Row, ...] = (
     *rows(
         "unit writes over the memory that it shares",
         (ISOLATED,),
-        Fault("overwrite", 4, ("sick", "doStep", "wrote over the memory"), amount=255.0),
+        Fault("overwrite", 4, ("sick", "doStep", "overwrote the memory"), amount=255.0),
     ),
     *rows("daemon, and the unit ends as it should", (ISOLATED,), case.with_daemon(crash=False)),
     *rows("daemon, and the unit crashes", (ISOLATED,), case.with_daemon(crash=True), 4),

@@ -70,7 +70,7 @@ def test_a_full_disk_in_a_study(tmp_path: Path) -> None:
     size = 16 << 10
     prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
     outcome = command(tmp_path, *SWEEP, "--json", prepare=prepare)
-    require_contract(outcome, code=7, names=["s.csv", "--resume", "the rows before are kept in 's.csv.partial'"])
+    require_contract(outcome, code=7, names=["s.csv", "--resume", "the rows so far are kept in 's.csv.partial'"])
     resumed = command(tmp_path, *SWEEP, "--resume", "--json")
     assert resumed.code == 0, resumed.errors
     assert resumed.document["runs"] == 400

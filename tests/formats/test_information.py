@@ -46,9 +46,13 @@ def test_an_fmu_as_text_and_as_json(tmp_path: Path) -> None:
     said = describe(path)
     text = str(said).splitlines()
     assert text[0] == f"{path}: co-simulation FMU, FMI 3.0"
-    for line in ("  experiment   not told", "  tool         not told", "  Float64_in  Float64 in degC, start inf"):
+    for line in (
+        "  experiment   not specified",
+        "  tool         not specified",
+        "  Float64_in  Float64 in degC, start inf",
+    ):
         assert line in text
-    assert "  Float64_out on Float64_in" in text
+    assert "  Float64_in → Float64_out" in text
     said_again = json.loads(json.dumps(said.to_dict(), allow_nan=False))
     assert said_again["kind"] == "fmu"
     assert next(v for v in said_again["variables"] if v["name"] == "Float64_in")["start"] == "inf"

@@ -267,7 +267,7 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (FREE.replace("A = -0.5", "A = [[1, 2], [3, 4]]"), 1, "matrix B"),
     (FREE + "micro-steps = 0\n", 9, "units.tank.micro-steps: must be 1 or more, not 0"),
     (FREE + 'integrator = "euler"\n', 9, "must be 'exact', 'forward-euler'"),
-    (FREE + "micro-steps = 1\nmicro_steps = 2\n", 1, "there twice, as 'micro-steps' and as 'micro_steps'"),
+    (FREE + "micro-steps = 1\nmicro_steps = 2\n", 1, "appears twice, as 'micro-steps' and as 'micro_steps'"),
     (TANK, 1, "units: input tank.inflow is not connected and has no start value"),
     ("step-size = 0\n" + FREE, 1, "step-size: must be a positive number, not 0"),
     ("start-time = 2\nstop-time = 1\n" + FREE, None, "stop-time must be greater than start-time"),

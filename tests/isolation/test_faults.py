@@ -69,7 +69,7 @@ def failing(fmu: Path, fault: str, isolation: Isolation = LIMITS, **parameters: 
         ("crash_free", UnitCrashed, "SIGSEGV", "free", 201),
         ("hang", UnitTimeout, "longer in fmi2DoStep than its limit of 2.5 s", "doStep", 31),
         ("spin", UnitTimeout, "limit of 2.5 s", "doStep", 31),
-        ("allocate", UnitCrashed, "memory limit: the unit wanted more than 100 MB", "doStep", 31),
+        ("allocate", UnitCrashed, "memory limit: the unit requested more than 100 MB", "doStep", 31),
         ("error", UnitError, "it says: no fuel at t = 0.3", "doStep", 31),
         ("fatal", UnitError, "it says: engine lost at t = 0.3", "doStep", 31),
         ("illegal", UnitError, "the unknown status 42", "doStep", 31),
@@ -97,7 +97,7 @@ def test_a_unit_that_writes_over_the_shared_memory(fmu: Path, limits: Isolation,
     error = failing(fmu, "overwrite", limits, amount=float(byte))
     assert type(error) is UnitCrashed
     assert (error.unit, error.phase, error.time) == ("sick", "doStep", pytest.approx(0.3))
-    assert error.cause == "wrote over the memory that it shares with the master in fmi2DoStep"
+    assert error.cause == "overwrote the memory that it shares with the master in fmi2DoStep"
     assert error.result is not None
     assert len(error.result.time) == 31
     assert not children()

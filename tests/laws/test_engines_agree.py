@@ -71,7 +71,7 @@ class Plain:
 
 
 class Computed:
-    """Outputs are properties: one a whole number, one that depends at once on an input."""
+    """Outputs are properties: one a whole number, one with direct feedthrough from an input."""
 
     inputs, outputs = {"u": 0.5, "v": -0.0}, ("sign", "mix")
 

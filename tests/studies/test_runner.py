@@ -80,7 +80,7 @@ def test_a_wrong_reset_is_found_and_not_used(habit: str, tmp_path: Path) -> None
         assert np.array_equal(right[name], wrong[name])
     assert right.notes == ()
     assert "'lag.x' differed" in wrong.notes[0]
-    assert "instantiated anew" in wrong.notes[0]
+    assert "instantiated again" in wrong.notes[0]
 
 
 def test_without_the_comparison_the_wrong_reset_would_show(tmp_path: Path) -> None:

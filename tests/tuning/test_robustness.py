@@ -420,7 +420,7 @@ def test_relative_scale_and_limits() -> None:
     assert "no crossing up to a change of 50%" in str(calm)
     wild = first_crossing(build_seidel, {"ck": 3.0})
     assert wild.change == 0
-    assert str(wild) == "unstable already without a change"
+    assert str(wild) == "unstable even without a change"
 
 
 def test_crossing_refuses_wrong_uses() -> None:

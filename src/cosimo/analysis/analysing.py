@@ -135,7 +135,7 @@ class _Analysis:
                 if not getattr(verdict, name):
                     self.reasons.setdefault(name, unknown)
         if verdict.stable is None and verdict.evidence == "measured":
-            self.reasons.setdefault("stable", "the run stays bounded as far as it was followed, and does not fade")
+            self.reasons.setdefault("stable", "the run stays bounded over the simulated time but does not decay")
         if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
         if self.asked.at or self.asked.along is not None:
@@ -235,14 +235,15 @@ class _Analysis:
         verdict = replace(verdict, pilot_runs=pilot.runs + 1)
         follows = [unit.name for unit in self.model.units if unit.valid and not unit.poles]  # without states of its own
         self.notes += [
-            f"unit '{name}' steps by {step_text(step)} inside: its outputs change only then, whatever the macro step"
+            f"unit '{name}' steps by {step_text(step)} internally: its outputs change only then, whatever the macro "
+            "step"
             for name, step in self.model.pilots.internal.items()
             if name not in follows
         ]
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
         elif pilot.errors is not None and not pilot.errors.outputs:
-            why = "every output stays 0, so that runs show nothing; give initial states or inputs"
+            why = "every output stays 0, so pilot runs show nothing; give initial states or inputs"
         else:
             why = ""
         if why:
@@ -359,7 +360,7 @@ def follow(
         found.append(replace(moment, changes=_changes(found[-1], moment) if found else ()))
         linearisation.seconds += here.seconds
         linearisation.unit_steps += here.unit_steps
-    early = [f"t = {time:g} is before the start of the run and left out." for time in at if time < start]
+    early = [f"t = {time:g} is before the start of the run and was ignored." for time in at if time < start]
     return tuple(found), early
 
 
@@ -376,8 +377,8 @@ def _moment(master: Master, here: Linearisation, time: float, base_step: float) 
             )
         elif outcome.fit > BENT:
             notes.append(
-                f"{name}: the model misses {outcome.fit:.0%} of an answer that was not used for it (a switch or a "
-                f"limit is near)"
+                f"{name}: the model misses {outcome.fit:.0%} of a response it was not fitted to (a switch or a limit "
+                "is near)"
             )
     try:
         local = here.at(master.step)
@@ -395,9 +396,9 @@ def _changes(before: Moment, now: Moment) -> tuple[str, ...]:
     """What a reader should notice between two moments."""
     found = []
     if before.applies and not now.applies:
-        found.append("the linear picture no longer applies")
+        found.append("the linear model no longer applies")
     elif now.applies and not before.applies:
-        found.append("the linear picture applies again")
+        found.append("the linear model applies again")
     if before.stable is not None and now.stable is not None and before.stable != now.stable:
         found.append("becomes stable" if now.stable else "becomes UNSTABLE")
     if before.critical_step > 0 and now.critical_step > 0 and math.isfinite(before.critical_step + now.critical_step):

@@ -322,7 +322,7 @@ class Pilots:
             low = max(takewhile(lambda every: seen[every], tried), default=0)
             if not (low and high):
                 said = f"a run grows at {step_text(high * step)}" if high else "no run grows"
-                fades = f"one fades at {step_text(low * step)}" if low else "none is seen to fade below"
+                fades = f"one decays at {step_text(low * step)}" if low else "none is seen to decay below"
                 within = f"within {self.reach:g} s, at steps from {step_text(tried[0] * step)} to"
                 raise ConfigurationError(
                     f"{said} and {fades}, {within} {step_text(tried[-1] * step)}; a longer --stop-time may show more."
@@ -453,11 +453,11 @@ class Pilots:
         seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
         if self.internal and (reason or not known):
             inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
-            said = f"units step by a length of their own inside ({inside}), whatever the macro step"
+            said = f"units have a fixed internal step ({inside}), whatever the macro step"
             reason = f"{reason}; {said}" if reason else said
         if not levels and diverged is not None:
             # It may be a unit that returns no numbers as well as a system that grows beyond all bounds.
-            reason = f"every run leaves the range of numbers, at t = {diverged:g} s and with shorter steps too"
+            reason = f"every run overflows, at t = {diverged:g} s and with shorter steps too"
             return Pilot(None, None, None, own, 0, seconds, diverged, reason)
         if truth is None or errors is None or (errors.unsettled and not errors.outputs):
             seen = f"; the last two runs differ by {percent(own)}" if errors is not None else ""

@@ -172,7 +172,7 @@ class Crossing:
     def __str__(self) -> str:
         where = f"along {self.directions} searched directions ({self.tried} points)"
         if self.change == 0:
-            return "unstable already without a change"
+            return "unstable even without a change"
         if np.isinf(self.change):
             return f"no crossing up to a change of {self.limit:.0%} {where}"
         moved = ", ".join(f"{name} × {factor:.4g}" for name, factor in self.factors.items() if factor != 1)

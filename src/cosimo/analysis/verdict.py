@@ -195,14 +195,14 @@ class Verdict:
             yield (
                 "The coupled system itself is unstable, whatever the master."
                 if self.stable is False
-                else "The system itself grows; a run that does not is wrong."
+                else "The exact solution grows; a run that does not is wrong."
             )
         elif self.stable is False and self.foreign is not None:
-            yield "What grows is no mode of the system but one that the coupling adds."
+            yield "The growing mode is not a mode of the system: the coupling adds it."
         elif self.stable is False and self.exact_stable:
             yield "The system itself does not grow; the delay of the exchanged values feeds energy into it."
         if self._spurious:
-            yield "It decays faster than the system itself does: part of that damping is not real."
+            yield "It decays faster than the exact solution: part of the damping is numerical."
 
     def _advice(self) -> str:
         advice = self.recommendation

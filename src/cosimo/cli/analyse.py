@@ -22,25 +22,27 @@ def analyse(
     system: SystemName,
     master: MasterChoice,
     isolation: IsolationOptions,
-    stop_time: Annotated[float | None, time_option("Until when errors are followed, in seconds.")] = None,
-    at: Annotated[str | None, option("Also at these times of a reference run, such as 0,1.5,3.")] = None,
+    stop_time: Annotated[float | None, time_option("Time until which errors are evaluated, in seconds.")] = None,
+    at: Annotated[str | None, option("Also analyse at these times of a reference run, such as 0,1.5,3.")] = None,
     along: Annotated[
-        int | None, option(f"Also along a reference run, at N times (alone: {ALONG}).", metavar="[N]")
+        int | None, option(f"Also analyse along a reference run, at N times (without N: {ALONG}).", metavar="[N]")
     ] = None,
-    pilots: Annotated[bool, option("Confirm what identified models say by short runs.", "--pilots/--no-pilots")] = True,
+    pilots: Annotated[
+        bool, option("Confirm predictions of identified models by short runs.", "--pilots/--no-pilots")
+    ] = True,
     budget: Annotated[
         str | None,
-        option("What pilot runs may cost: seconds, or multiples of the run as 50x. Default: 20x, at most 10 s."),
+        option("Budget of the pilot runs: seconds, or multiples of the run such as 50x. Default: 20x, at most 10 s."),
     ] = None,
     details: Annotated[bool, option("Also print modes and connections.")] = False,
     write: Annotated[
-        bool, option("Put the recommended master into the scenario file; keep the old beside it.")
+        bool, option("Write the recommended master to the scenario file; keep a copy of the old file.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Say whether the result of this coupling can be trusted, how wrong it will be, and what to do.
+    """Tell whether the results of this coupling can be trusted, how large the errors will be, and what to change.
 
-    Units whose equations are not known are identified by small experiments, and short pilot runs confirm what follows.
+    Units with unknown equations are identified by small experiments; short pilot runs confirm the prediction.
     """
     scenario = master.scenario(system)
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)

@@ -115,9 +115,9 @@ class _Application(typer.Typer):
 app = _Application(
     name="cosimo",
     cls=_Verbs,
-    help="Co-simulation: say before running whether a coupling is stable and how wrong it is, then run it.\n\n"
-    "With FMUs of your own, begin with 'cosimo new system.toml A.fmu B.fmu', then 'cosimo analyse system.toml'; to try "
-    "it without, 'cosimo analyse two-mass'. Options of a verb: 'cosimo VERB --help'.",
+    help="Co-simulation: find out before the run whether the coupling is stable and how accurate it is, "
+    "then run it.\n\nWith your own FMUs, start with 'cosimo new system.toml A.fmu B.fmu', then 'cosimo analyse "
+    "system.toml'; without FMUs, try 'cosimo analyse two-mass'. Options of a verb: 'cosimo VERB --help'.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -138,10 +138,11 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     archive_limits: Annotated[
-        str | None, option("What FMUs and packages may be, as total-size=8GiB.", metavar="NAME=VALUE,…")
+        str | None,
+        option("Change the size limits of FMUs and packages, such as total-size=8GiB.", metavar="NAME=VALUE,…"),
     ] = None,
     no_validate: Annotated[
-        bool, option("Take FMUs whose descriptions break the standard as they are.", "--no-validate")
+        bool, option("Accept FMUs whose model descriptions violate the FMI standard.", "--no-validate")
     ] = False,
 ) -> None:
     """Options before the verb."""

@@ -34,7 +34,7 @@ class Loudness(OptionGroup):
     title: ClassVar[str | None] = "Messages"
     quiet: Annotated[bool, option("Print errors only; the exit code says the rest.", "--quiet", "-q")] = False
     verbose: Annotated[
-        bool, option("Also say what was loaded and chosen, and how long it took.", "--verbose", "-v")
+        bool, option("Also print what was loaded and chosen, and how long it took.", "--verbose", "-v")
     ] = False
     last: ClassVar[bool] = True
 

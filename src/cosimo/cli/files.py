@@ -26,12 +26,12 @@ FileName = Annotated[str, argument("FILE", SYSTEM)]
 def new(
     scenario: Annotated[Path, argument("SYSTEM.toml", "The scenario file to write.")],
     fmus: Annotated[list[str], argument("FMU…", "The FMUs to couple; named after their files.")],
-    force: Annotated[bool, option("Replace the file if it is there already.")] = False,
+    force: Annotated[bool, option("Replace the file if it already exists.")] = False,
     json_: Json = False,
 ) -> None:
-    """Write a scenario for FMUs, with connections proposed by name, type and unit of measure; then check it.
+    """Write a scenario for FMUs, with connections proposed by name, type and physical unit; then check it.
 
-    Every proposed line says why. What is ambiguous is written as a comment to choose from.
+    Each proposed connection carries its reason. Ambiguous ones are written as comments to choose from.
     """
     from cosimo.formats.information import validate
     from cosimo.formats.writing import scaffold
@@ -48,7 +48,7 @@ def new(
     say("\n".join(_lines(scenario, made)))
     for problem in problems:
         warn(problem)
-    say(f"next: look through {scenario}, then: cosimo analyse {shlex.quote(str(scenario))}")
+    say(f"next: check {scenario}, then: cosimo analyse {shlex.quote(str(scenario))}")
 
 
 def _lines(path: Path, made: Scaffold) -> list[str]:
@@ -60,7 +60,7 @@ def _lines(path: Path, made: Scaffold) -> list[str]:
         lines.append(f"  ? → {open_.target}  ({open_.reason}{choices})")
     signed = [one.target for one in found.connections if one.signed]
     if signed:
-        lines.append(f"  check the sign of {', '.join(signed)}: what acts on one unit may act back on the other")
+        lines.append(f"  check the sign of {', '.join(signed)}: action and reaction have opposite signs")
     return lines
 
 
@@ -86,7 +86,7 @@ def _fields(path: Path, made: Scaffold, problems: list[str]) -> dict[str, Any]:
 
 @app.command()
 def info(target: FileName, changes: SystemChoice, json_: Json = False) -> None:
-    """Describe an FMU or a system: variables, capabilities, connections, feedthrough, algebraic loops."""
+    """Describe an FMU or a system: variables, capabilities, connections, direct feedthrough, algebraic loops."""
     from cosimo.formats.information import describe
 
     description = describe(target, **changes.changes)

@@ -27,11 +27,15 @@ class IsolationOptions(OptionGroup):
     """Which FMUs a verb isolates, and how; all that it runs is guarded."""
 
     title: ClassVar[str | None] = "Process isolation"
-    isolate: Annotated[Texts, many("Run an FMU in a process of its own (alone: all of them).", metavar="[UNIT]")] = None
-    sandbox: Annotated[bool, option("Isolate all FMUs, without network, processes, or files but their own.")] = False
-    trust_units: Annotated[bool, option("Run FMUs in this process without trying them in another one first.")] = False
-    unit_timeout: Annotated[float | None, time_option("Seconds that one call of a unit may take.")] = None
-    unit_memory: Annotated[float | None, option("Megabytes that an isolated unit may take.")] = None
+    isolate: Annotated[
+        Texts, many("Run an FMU in a separate process (without a name: all FMUs).", metavar="[UNIT]")
+    ] = None
+    sandbox: Annotated[
+        bool, option("Isolate all FMUs and deny them network access, new processes and files other than their own.")
+    ] = False
+    trust_units: Annotated[bool, option("Run FMUs in this process without a first trial in a separate one.")] = False
+    unit_timeout: Annotated[float | None, time_option("Time limit for one call of a unit, in seconds.")] = None
+    unit_memory: Annotated[float | None, option("Memory limit of an isolated unit, in megabytes.")] = None
     last: ClassVar[bool] = True
 
     @property

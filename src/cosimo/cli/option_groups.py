@@ -50,7 +50,7 @@ def argument(metavar: str, text: str) -> Any:
 Json = Annotated[bool, option("One JSON document on standard output.", "--json")]
 SystemName = Annotated[str, argument("SYSTEM", SYSTEM)]
 TargetError = Annotated[
-    float | None, option("The error that is small enough, a share of the largest value: 0.01 is 1 %.")
+    float | None, option("The acceptable error as a fraction of an output's largest value: 0.01 is 1 %.")
 ]
 StartTime = Annotated[float | None, time_option("When the run begins, in seconds, or as 20ms.")]
 StopTime = Annotated[float | None, time_option("When the run ends, in seconds, or as 2min.")]

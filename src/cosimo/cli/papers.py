@@ -34,12 +34,12 @@ def problems(json_: Json = False) -> None:
 @app.command()
 def reproduce(
     papers: Annotated[
-        list[str] | None, argument("[PAPER]…", "One of the papers, such as tamellin2022; all if none.")
+        list[str] | None, argument("[PAPER]…", "Papers to recompute, such as tamellin2022; default: all.")
     ] = None,
-    figures: Annotated[Path | None, option("Draw the papers' figures into it.", metavar="DIR")] = None,
+    figures: Annotated[Path | None, option("Draw the papers' figures into this folder.", metavar="DIR")] = None,
     json_: Json = False,
 ) -> None:
-    """Print every number of the implemented papers: published, computed, verdict, reason; draw their figures."""
+    """Recompute every number of the implemented papers: published, computed, verdict, reason; draw their figures."""
     from cosimo.papers import reproduce as reproduce_papers
 
     # First: a folder that cannot be written is known before anything long has been computed.

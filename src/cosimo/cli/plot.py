@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @app.command()
 def plot(
     what: Annotated[list[str], argument("RESULT… [VAR]…", "Result files, then signals such as two.x or 'two.*'.")],
-    output: Annotated[Path | None, option("Draw into a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
-    start_time: Annotated[float | None, time_option("Show only from here on, in seconds.")] = None,
-    stop_time: Annotated[float | None, time_option("Show only up to here, in seconds.")] = None,
+    output: Annotated[Path | None, option("Plot to a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
+    start_time: Annotated[float | None, time_option("Start of the plotted time range, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("End of the plotted time range, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
-    """Draw signals of results, in the terminal or into a file; several results are drawn over each other.
+    """Plot signals of results, in the terminal or to a file; several results are overlaid.
 
-    Without signals, list what the results hold.
+    Without signals, list the signals in the results.
     """
     from cosimo.reporting.plotting import curve_fields, draw_figure, gather, signals_text, terminal_text
 

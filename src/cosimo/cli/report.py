@@ -29,19 +29,19 @@ def report(
     isolation: IsolationOptions,
     output_file: Annotated[Path, option("The page to write.", "--output-file", "-o")] = Path("report.html"),
     title: Annotated[str | None, option("The heading; default: the name of the system.")] = None,
-    run: Annotated[bool, option("Run the system, and every alternative that is asked for.")] = False,
-    stop_time: Annotated[float | None, time_option("Until when runs and errors go, in seconds.")] = None,
-    tune: Annotated[bool, option("Search for a better master and show the front.")] = False,
-    evaluations: Annotated[int, option("tune: candidates to try at most.")] = 600,
-    compensate: Annotated[bool, option("Design corrected inputs and show the modes.")] = False,
+    run: Annotated[bool, option("Run the system, and every requested alternative.")] = False,
+    stop_time: Annotated[float | None, time_option("Stop time of runs and errors, in seconds.")] = None,
+    tune: Annotated[bool, option("Search for a better master and show the Pareto front.")] = False,
+    evaluations: Annotated[int, option("tune: maximum number of candidates.")] = 600,
+    compensate: Annotated[bool, option("Design a compensation and show the modes.")] = False,
     target: Annotated[str, option("compensate: monolithic or exact.")] = "monolithic",
     parameter: Annotated[
-        str | None, option("Stability over a parameter of the problem as well.", metavar="NAME=FROM:TO")
+        str | None, option("Also show stability over a parameter of the problem.", metavar="NAME=FROM:TO")
     ] = None,
-    reference: Annotated[Path | None, option("The result that runs are compared with.", metavar="RESULT")] = None,
+    reference: Annotated[Path | None, option("The result file that runs are compared with.", metavar="RESULT")] = None,
     json_: Json = False,
 ) -> None:
-    """Write one HTML page that says whether the coupling can be trusted, and shows why; it needs no network."""
+    """Write one self-contained HTML page that tells whether the coupling can be trusted, and why."""
     from cosimo.reporting.report import report as make
     from cosimo.reporting.report.computation import Asked, prepare, read_runs
 

@@ -43,8 +43,8 @@ class Recording(OptionGroup):
     output_file: Annotated[
         Path | None, option("Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat.", "--output-file", "-o")
     ] = None
-    variable: Annotated[Texts, many("Record only what matches, such as 'a.*'.")] = None
-    every: Annotated[int, option("Record every N-th macro step, and the first and last.")] = 1
+    variable: Annotated[Texts, many("Record only variables that match, such as 'a.*'.")] = None
+    every: Annotated[int, option("Record every N-th macro step, plus the first and the last.")] = 1
 
     def build(self, usual: tuple[str, ...] | None) -> ResultFile | None:
         """The file, None where rows stay in memory; `usual` are the variables that a scenario names."""
@@ -119,9 +119,11 @@ def run(
     isolation: IsolationOptions,
     start_time: StartTime = None,
     stop_time: StopTime = None,
-    power_pair: Annotated[Texts, many("UNIT.INPUT,UNIT.OUTPUT whose product is a power.")] = None,
-    check: Annotated[bool, option("Assess the coupling first; refuse one that cannot be trusted.")] = False,
-    anyway: Annotated[bool, option("check: run it all the same.")] = False,
+    power_pair: Annotated[
+        Texts, many("UNIT.INPUT,UNIT.OUTPUT whose product is a power, watched for energy errors.")
+    ] = None,
+    check: Annotated[bool, option("Analyse the coupling first; do not run one that cannot be trusted.")] = False,
+    anyway: Annotated[bool, option("check: run it anyway.")] = False,
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
@@ -157,16 +159,16 @@ def resume(
     isolation: IsolationOptions,
     json_: Json = False,
 ) -> None:
-    """Go on with an interrupted run from its last checkpoint, as if nothing had happened.
+    """Resume an interrupted run from its last checkpoint; the result is that of an uninterrupted run.
 
-    The macro step after the checkpoint is made again first and must give the same values, bit by bit.
+    The macro step after the checkpoint is repeated first and must give bit-identical values.
     """
     from cosimo.formats.resuming import resumable
 
     found = resumable(file)
     isolate_units(found.system)
     start = found.options.start + found.saved["step"] * found.master.step
-    detail(f"going on from t = {start:g} s to {found.options.stop:g} s")
+    detail(f"resuming from t = {start:g} s to {found.options.stop:g} s")
     span = (start, found.options.stop, found.master.step)
     _run_and_report(lambda progress: found.run(progress=progress), span, found.options.path, json_)
 
@@ -251,7 +253,7 @@ def _report_run(
 def _say_trust(verdict: dict[str, Any] | None, asking: str) -> None:
     """One line: what the verdict says of this run, or how to get one."""
     if verdict is None:
-        print(f"Not assessed: '{asking}' says whether this result can be trusted.")
+        print(f"Not assessed: run '{asking}' to find out whether this result can be trusted.")
         return
     print(f"{verdict['headline']}.")
     advice = verdict["recommendation"]

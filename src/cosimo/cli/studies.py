@@ -35,10 +35,10 @@ def compensate(
     master: MasterChoice,
     isolation: IsolationOptions,
     target: Annotated[str, option("monolithic (the units' own integrator) or exact.")] = "monolithic",
-    stop_time: Annotated[float | None, time_option("Until when the runs go, in seconds.")] = None,
+    stop_time: Annotated[float | None, time_option("Stop time of the runs, in seconds.")] = None,
     json_: Json = False,
 ) -> None:
-    """Correct the exchanged inputs; say what that does to every mode; run without and with it, side by side."""
+    """Correct the exchanged inputs, show the effect on every mode, and run with and without the correction."""
     from cosimo.compensation import compare
     from cosimo.compensation import compensate as compensate_system
     from cosimo.reporting.documents import compensation_document
@@ -57,12 +57,14 @@ def compare(
     isolation: IsolationOptions,
     couplings: Annotated[str | None, option("Separated by commas: {couplings}; default: one of each.")] = None,
     masters: Annotated[str, option("Separated by commas: {masters}.")] = "jacobi,gauss-seidel",
-    step_size: Annotated[float | None, time_option("Macro step in seconds.")] = None,
+    step_size: Annotated[float | None, time_option("Communication step size (macro step) in seconds.")] = None,
     stop_time: StopTime = None,
     reference: Annotated[
         str, option("exact (linear systems), fine, monolithic (fresh exchange, same step), or auto.")
     ] = "auto",
-    figure: Annotated[Path | None, option("Draw error against cost, such as out.png.", metavar="FILE")] = None,
+    figure: Annotated[
+        Path | None, option("Plot error against cost to this file, such as out.png.", metavar="FILE")
+    ] = None,
     target_error: TargetError = None,
     json_: Json = False,
 ) -> None:
@@ -92,12 +94,12 @@ class SweptPoints(OptionGroup):
 
     title: ClassVar[str | None] = "What is varied"
     vary: Annotated[
-        Texts, many("NAME=LOW:HIGH:COUNT (…:log for equal ratios) or NAME=V1,V2,…: all combinations are run.")
+        Texts, many("NAME=LOW:HIGH:COUNT (…:log for logarithmic spacing) or NAME=V1,V2,…: all combinations are run.")
     ] = None
     sample: Annotated[
         Texts, many("NAME=uniform:LOW:HIGH, log-uniform:LOW:HIGH or normal:MEAN:DEVIATION: drawn for each run.")
     ] = None
-    runs: Annotated[int | None, option("How many points are drawn for --sample.")] = None
+    runs: Annotated[int | None, option("Number of points to draw for --sample.")] = None
     seed: Annotated[int, option("Equal seeds draw equal points.")] = 0
     sampling: Annotated[str, option("latin (hypercube: evenly spread) or random (independent).")] = "latin"
 
@@ -142,20 +144,21 @@ def sweep(
     ] = "auto",
     start_time: StartTime = None,
     stop_time: StopTime = None,
-    stop_on_divergence: Annotated[bool, option("End runs that become unstable.")] = False,
+    stop_on_divergence: Annotated[bool, option("Stop runs that become unstable.")] = False,
     workers: Annotated[
-        int | None, option("Local processes; default: one per processor where it pays; 1: this one.")
+        int | None,
+        option("Number of local processes; default: one per processor where that is faster; 1: this process only."),
     ] = None,
     scheduler: Annotated[str | None, option("A Dask cluster, such as tcp://head:8786.", metavar="ADDRESS")] = None,
     output_file: Annotated[
         Path | None, option("One row per run: .parquet, .csv, .arrow, .arrows.", "--output-file", "-o")
     ] = None,
-    resume: Annotated[bool, option("Go on with what --output-file has of the same study.")] = False,
+    resume: Annotated[bool, option("Continue the study whose rows are in --output-file.")] = False,
     json_: Json = False,
 ) -> None:
-    """Run the system at many points (sweep, Monte-Carlo), on all processors or a cluster; keep some numbers of each.
+    """Run many variants (parameter sweep, Monte Carlo) on all processors or a cluster; keep a few numbers of each run.
 
-    What is varied: what --set changes (UNIT.PARAMETER, parameters of a built-in problem), and step, the macro step.
+    What can be varied: what --set changes (UNIT.PARAMETER, parameters of a built-in problem), and step, the step size.
     """
     from cosimo.reporting.documents import study_document
     from cosimo.reporting.progress import StudyProgress, show_on_terminal

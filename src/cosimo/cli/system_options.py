@@ -70,15 +70,15 @@ class MasterChoice(SystemChoice):
     """How a system is run: the macro step, the master with its options, other values of its parameters."""
 
     title: ClassVar[str | None] = "Master"
-    step_size: Annotated[float | None, time_option("Macro step in seconds.")] = None
+    step_size: Annotated[float | None, time_option("Communication step size (macro step) in seconds.")] = None
     master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
-    order: Annotated[str | None, option("Units in order, 'a,b,c'; for groups 'a,b;c'.")] = None
+    order: Annotated[str | None, option("Calling order of the units, 'a,b,c'; for groups 'a,b;c'.")] = None
     coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None
     sweeps: Annotated[int | None, option("iterative: a fixed number of sweeps.")] = None
-    tolerance: Annotated[float | None, option("iterative: sweep until outputs change by less.")] = None
-    sweep_limit: Annotated[int | None, option("iterative: give up, and say so, after this many.")] = None
-    anderson: Annotated[int | None, option("iterative: accelerate with this many earlier sweeps.")] = None
-    multiple: Annotated[Texts, many("multirate: UNIT=N, the unit steps by N base steps.")] = None
+    tolerance: Annotated[float | None, option("iterative: sweep until the outputs change by less than this.")] = None
+    sweep_limit: Annotated[int | None, option("iterative: stop with a warning after this many sweeps.")] = None
+    anderson: Annotated[int | None, option("iterative: Anderson acceleration with this many earlier sweeps.")] = None
+    multiple: Annotated[Texts, many("multirate: UNIT=N, the unit takes steps of N base steps.")] = None
     inputs: Annotated[str | None, option("multirate: held or interpolated.")] = None
     target_error: TargetError = None
 

@@ -40,23 +40,23 @@ class SpaceOptions(OptionGroup):
 
     title: ClassVar[str | None] = "What is searched"
     step_size: Annotated[
-        str | None, option("Macro step: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
+        str | None, option("Step size: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
     ] = None
     masters: Annotated[str, option("Families to try, separated by commas: {tuned masters}.")] = (
         "jacobi,gauss-seidel,iterative"
     )
-    order: Annotated[str | None, option("A fixed calling order, 'a,b,c'; default: all that differ.")] = None
+    order: Annotated[str | None, option("A fixed calling order, 'a,b,c'; default: all distinct orders.")] = None
     groups: Annotated[Texts, many("Also try these groups, 'a,b;c': a and b step together.")] = None
     multiple: Annotated[Texts, many("Also try these multiples of the step, 'UNIT=N,UNIT=N'.")] = None
-    sweeps: Annotated[str, option("Numbers of sweeps of iterative masters.")] = "2,3"
+    sweeps: Annotated[str, option("Numbers of sweeps to try for iterative masters.")] = "2,3"
     couplings: Annotated[
         str | None, option("Couplings to try, separated by commas: {tuned couplings}; default: all.")
     ] = None
     coupling: Annotated[Texts, many("Other couplings for one input, 'UNIT.INPUT=hold0,hold1'.")] = None
-    gains: Annotated[str, option("Range of the gains of nepce.")] = "0:0.95"
+    gains: Annotated[str, option("Range of the nepce gains.")] = "0:0.95"
     cannot_restore: Annotated[Texts, many("A unit that must not be rolled back.", metavar="UNIT")] = None
     compensation: Annotated[bool, option("Also try corrected inputs, as by 'compensate'.")] = False
-    max_cost: Annotated[float | None, option("The most that a simulated second may cost.")] = None
+    max_cost: Annotated[float | None, option("Maximum cost of a simulated second.")] = None
 
     def space(self) -> Space:
         """The space that these options describe."""
@@ -104,20 +104,26 @@ class SearchOptions(OptionGroup):
         "error,robustness,cost"
     )
     target_error: Annotated[
-        float | None, option("The error that is small enough, a share: 0.01 is 1 %.", "--target-error", "--max-error")
+        float | None, option("The acceptable error as a fraction: 0.01 is 1 %.", "--target-error", "--max-error")
     ] = None
-    min_robustness: Annotated[float, option("The change of units that it must bear, a share: 0.25 is ± 25 %.")] = 0.25
-    evaluations: Annotated[int, option("Candidates to try at most.")] = 2000
+    min_robustness: Annotated[
+        float, option("The change of unit dynamics that must stay stable, as a fraction: 0.25 is ± 25 %.")
+    ] = 0.25
+    evaluations: Annotated[int, option("Maximum number of candidates.")] = 2000
     seed: Annotated[int, option("Equal seeds give equal results.")] = 0
     method: Annotated[str, option("auto, nsga2, nsga3 or grid (every point of a grid).")] = "auto"
     weight: Annotated[Texts, many("UNIT=COST of one step of a unit; default 1.")] = None
-    workers: Annotated[int, option("Units that step side by side share the cost.")] = 1
-    measure_cost: Annotated[bool, option("Time the units: cost in seconds per simulated second.")] = False
-    backend: Annotated[str, option("Arrays of the batches: numpy, torch, cupy or auto.")] = "numpy"
+    workers: Annotated[int, option("Number of workers that share the cost of units stepping in parallel.")] = 1
+    measure_cost: Annotated[
+        bool, option("Measure the run time of the units: cost in seconds per simulated second.")
+    ] = False
+    backend: Annotated[str, option("Array library: numpy, torch, cupy or auto.")] = "numpy"
     budget: Annotated[
-        str | None, option("What pilot runs may cost: seconds, or multiples of the run as 50x; see 'analyse'.")
+        str | None, option("Budget of the pilot runs: seconds, or multiples of the run such as 50x; see 'analyse'.")
     ] = None
-    resume: Annotated[Path | None, option("Keep evaluations here and go on from it.", metavar="FILE")] = None
+    resume: Annotated[
+        Path | None, option("Store evaluations in this file and continue from it if it exists.", metavar="FILE")
+    ] = None
 
     def settings(self, scenario: Scenario, step: float | None) -> SearchSettings:
         """For units that are identified at `step`; with `--measure-cost`, they are timed here."""
@@ -149,15 +155,19 @@ def tune(
     space: SpaceOptions,
     search: SearchOptions,
     isolation: IsolationOptions,
-    verify: Annotated[int, option("Run the N best and show predicted beside measured.", metavar="N")] = 0,
-    stop_time: Annotated[float | None, time_option("Horizon of the errors in seconds.")] = None,
-    figure: Annotated[Path | None, option("Draw the front, such as front.png.", metavar="FILE")] = None,
+    verify: Annotated[
+        int, option("Run the N best masters and compare predicted and measured errors.", metavar="N")
+    ] = 0,
+    stop_time: Annotated[float | None, time_option("Time until which errors are evaluated, in seconds.")] = None,
+    figure: Annotated[
+        Path | None, option("Plot the Pareto front to this file, such as front.png.", metavar="FILE")
+    ] = None,
     write: Annotated[
-        bool, option("Put the recommended master into the scenario file; keep the old beside it.")
+        bool, option("Write the recommended master to the scenario file; keep a copy of the old file.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Search masters, steps and couplings: the front of accuracy, robustness and cost, and a recommended master."""
+    """Search masters, step sizes and couplings: the Pareto front of accuracy, robustness and cost; recommend one."""
     from cosimo.reporting.pictures import draw_front
     from cosimo.scenario import Scenario
 
@@ -196,5 +206,5 @@ def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bo
             )
     except KeyboardInterrupt:
         kept = search.resume
-        text = f"all evaluations are kept, the same command goes on from '{kept}'" if kept else "nothing was kept"
+        text = f"all evaluations are kept; the same command continues from '{kept}'" if kept else "nothing was kept"
         raise Interrupted(f"interrupted; {text}{'' if kept else '; --resume FILE keeps evaluations'}.") from None

@@ -113,7 +113,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def require_regular(path: Path) -> None:
     """Refuse what is there but no ordinary file: reading a pipe never ends, and reading a device fills the memory."""
     if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file (a device, a pipe or a socket)"
+        what = "a folder" if path.is_dir() else "not a regular file (a device, a pipe or a socket)"
         raise ConfigurationError(f"'{path}' is {what}; give a file.")
 
 
@@ -128,7 +128,7 @@ def no_such_file(path: Path, suffixes: Iterable[str] = ()) -> ConfigurationError
     near = nearest(path.name, beside)
     return ConfigurationError(
         f"the file '{path}' does not exist; "
-        + (f"did you mean '{path.with_name(near)}'?" if near else "check the path and the folder you are in.")
+        + (f"did you mean '{path.with_name(near)}'?" if near else "check the path and the current folder.")
     )
 
 

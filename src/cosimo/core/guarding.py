@@ -173,7 +173,7 @@ def copies_ended() -> tuple[int, str]:
 def copies_text(count: int) -> str:
     """What is said of the unit that made copies of its process."""
     made = "a copy" if count == 1 else f"{count} copies"
-    return f"made {made} of its process (fork) that came back from its call; the run goes on without"
+    return f"made {made} of its process (fork) that came back from its call; the run continues without"
 
 
 def temporary(folder: Path) -> None:

@@ -193,7 +193,7 @@ class Unit(ABC):
     2. `start`: values of inputs that may stay unconnected (an input in neither is refused);
     3. `input_degree`: the highest power of θ in the input that the unit takes itself; higher ones are cut off by the
        master at the start of each step, and the algebra models the cut;
-    4. `feedthrough()`: which output depends at once on which input, (p, m); say True when in doubt;
+    4. `feedthrough()`: which output has direct feedthrough from which input, (p, m); say True when in doubt;
     5. `instantiate(start_time)`: a fresh `Instance` in its initial state;
     6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`;
     7. `parts()`: where more than the names decides what the unit computes, for checkpoints and memories of results.
@@ -265,7 +265,7 @@ class Unit(ABC):
 
     @abstractmethod
     def feedthrough(self) -> BoolArray:
-        """Which output (row) depends at once on which input (column)."""
+        """Which output (row) has direct feedthrough from which input (column)."""
 
     def derivatives(self) -> Mapping[int, int]:
         """Outputs whose time derivative is an output too: its place, by the place of the first; {} when not known."""

@@ -311,8 +311,8 @@ class Live:
 def non_finite(name: str, variable: str, value: float, time: float) -> NonFiniteError:
     """The error for an output that is not a number any more."""
     return NonFiniteError(
-        f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable at "
-        f"this step size."
+        f"{name}.{variable} became {value} at t = {time:g}; `cosimo analyse` tells whether the coupling is unstable "
+        "at this step size."
     ).locate(unit=name, phase="get", time=time, variable=variable)
 
 

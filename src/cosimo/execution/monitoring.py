@@ -288,8 +288,9 @@ class MonitorReport:
         doubling = math.log(2.0) / math.log(first.factor) * self.h
         message = (
             f"{names[first.output]} of unit '{system.names[self.watch.owners[first.output]]}' grows by the factor "
-            f"{first.factor:.7g} per macro step, doubling every {doubling:.3g} s{also}, as an unstable coupling "
-            f"does{through}; ask 'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative master"
+            f"{first.factor:.7g} per macro step, doubling every {doubling:.3g} s{also}, as in an unstable "
+            f"coupling{through}; check with 'cosimo analyse', and use a smaller step, Gauss–Seidel, or an iterative "
+            "master"
         )
         yield Warned(message, self.time(first.step), grows=True)
 

@@ -61,10 +61,10 @@ class EngineOptions:
     """
 
     kind: Literal["kernel", "reference"] = offered("kernel", "kernel (compiled) or reference (plain Python).", "engine")
-    parallel: bool | None = offered(None, "Step units in threads; default: where it pays.")
+    parallel: bool | None = offered(None, "Step units in parallel threads; default: where it is faster.")
     threads: int | None = None
     monitors: bool = True
-    allow_non_finite: bool = offered(False, "Go on, with a warning, when a unit gives NaN or infinity.")
+    allow_non_finite: bool = offered(False, "Continue with a warning when a unit returns NaN or infinity.")
     interval: float = INTERVAL
 
     def __post_init__(self) -> None:
@@ -90,7 +90,10 @@ class Checkpoint:
 
     path: str | Path | None = None
     every: float = offered(
-        60.0, "Write checkpoints for 'cosimo resume', so many seconds (wall time) apart.", "checkpoint_every", time=True
+        60.0,
+        "Write a checkpoint for 'cosimo resume' every so many seconds of wall time.",
+        "checkpoint_every",
+        time=True,
     )
 
     def __post_init__(self) -> None:
@@ -115,13 +118,17 @@ class Adaptive:
     """
 
     kind: Literal["energy", "doubling"] = offered(
-        "energy", "Choose macro steps by energy (residuals) or doubling (restores states).", "adaptive"
+        "energy",
+        "Adapt the step size by energy (power residuals) or doubling (step doubling; restores states).",
+        "adaptive",
     )
-    relative: float = offered(1e-2, "adaptive: error per step, of the largest value so far.", "tolerance_relative")
-    absolute: float = offered(1e-9, "adaptive: added to the relative one.", "tolerance_absolute")
+    relative: float = offered(
+        1e-2, "adaptive: error per step, relative to the largest value so far.", "tolerance_relative"
+    )
+    absolute: float = offered(1e-9, "adaptive: added to the relative tolerance.", "tolerance_absolute")
     first: float | None = None
-    shortest: float | None = offered(None, "adaptive: in seconds.", "shortest_step", time=True)
-    longest: float | None = offered(None, "adaptive: in seconds.", "longest_step", time=True)
+    shortest: float | None = offered(None, "adaptive: shortest step in seconds.", "shortest_step", time=True)
+    longest: float | None = offered(None, "adaptive: shortest step in seconds.", "longest_step", time=True)
     order: int | None = None
 
     def __post_init__(self) -> None:
@@ -172,7 +179,7 @@ class RunOptions:
     progress: Progress | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     power_pairs: Sequence[tuple[str, str]] = ()
-    stop_on_divergence: bool = offered(False, "End a run that becomes unstable.")
+    stop_on_divergence: bool = offered(False, "Stop a run that becomes unstable.")
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:

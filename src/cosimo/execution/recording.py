@@ -490,7 +490,7 @@ class Stream:
                 found += batch.num_rows
         given = self.written + self._used
         if found == given:
-            return f"all rows are kept in '{self.path}', which can be read as it is"
+            return f"all rows are kept in '{self.path}', which can be read directly"
         return f"{found} of {given} rows can be read from '{self.path}'" if found else "no rows are left"
 
     def sync(self) -> Callable[[], None]:

@@ -153,7 +153,7 @@ class EqualSteps(Session):
     def remedy(self) -> str:
         if self.writer is None or (time := self.writer.wait()) is None:
             return ""
-        return f"'cosimo resume {self.writer.path}' goes on from t = {time:g}"
+        return f"'cosimo resume {self.writer.path}' continues from t = {time:g}"
 
     def _instantiate(self) -> Live:
         options = self.options
@@ -175,7 +175,7 @@ class EqualSteps(Session):
             try:
                 require_states(self.system, self.master, self.options.start, self.system.units, as_bytes=False)
             except ConfigurationError as problem:
-                error.args = (f"{error} (it cannot be made in shorter parts: {problem})", *error.args[1:])
+                error.args = (f"{error} (it cannot be divided into shorter steps: {problem})", *error.args[1:])
                 raise error from None
             self.live, self.engine, self.ready = self._instantiate(), None, None
             self.made, self.iterations = 0, Iterations(self.master)

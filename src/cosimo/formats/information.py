@@ -166,7 +166,7 @@ def _fmu_lines(fmu: Mapping[str, Any]) -> Iterator[str]:
     times = {name: fmu["experiment"].get(key) for name, key in _TIMES.items()}
     head = {
         "model": fmu["model_name"] + (f": {fmu['description']}" if fmu["description"] else ""),
-        "tool": fmu["generation_tool"] or "not told",
+        "tool": fmu["generation_tool"] or "not specified",
         "platforms": ", ".join(fmu["platforms"]) or "none",
         "capabilities": able or "none",
         "experiment": _experiment(times),
@@ -184,7 +184,7 @@ def _fmu_lines(fmu: Mapping[str, Any]) -> Iterator[str]:
         ]
         several = f"{causality} variables" if causality in ("local", "independent") else f"{causality}s"
         yield from _section(several, lines)
-    yield from _section("depends at once", [f"{end} on {start}" for start, end in fmu["feedthrough"]])
+    yield from _section("direct feedthrough", [f"{start} → {end}" for start, end in fmu["feedthrough"]])
     yield from _section("problems", fmu["problems"])
 
 
@@ -202,7 +202,7 @@ def _system_lines(system: Mapping[str, Any]) -> Iterator[str]:
     yield from _section("connections", [_connection(c) for c in system["connections"]])
     yield from _section("external inputs", [f"{name} = {text}" for name, text in system["external_inputs"].items()])
     yield from _section("unconnected inputs", [f"{name} = {value:g}" for name, value in system["unconnected"].items()])
-    yield from _section("depends at once", [f"{end} on {start}" for start, end in system["feedthrough"]])
+    yield from _section("direct feedthrough", [f"{start} → {end}" for start, end in system["feedthrough"]])
     yield from _section("algebraic loops", [" → ".join(loop) for loop in system["loops"]])
     yield from _section("warnings", system["warnings"])
 
@@ -211,7 +211,7 @@ def _experiment(given: Mapping[str, Any]) -> str:
     parts = [f"{name} {given[name]:g} s" for name in ("start", "stop", "step") if given.get(name) is not None]
     if given.get("master"):
         parts.append(f"master {given['master']['name']}")
-    return ", ".join(parts) or "not told"
+    return ", ".join(parts) or "not specified"
 
 
 def _connection(connection: Mapping[str, str | float]) -> str:

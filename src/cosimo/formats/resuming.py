@@ -130,7 +130,7 @@ def _isolate(system: System, stored: Mapping[str, Any], moved: Moved, found: obj
 
 
 def _scenario(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a system came from; empty where that was not told."""
+    """Where a system came from; empty where that is not known."""
     scenario = metadata.get("scenario")
     return scenario if isinstance(scenario, dict) else {}
 

@@ -57,7 +57,7 @@ class TomlTable(BaseModel):
             kebab = key if key in known else key.replace("_", "-")
             name = kebab if kebab in known else key
             if name in taken:
-                message = f"the key is there twice, as '{name}' and as '{name.replace('-', '_')}'; remove one."
+                message = f"the key appears twice, as '{name}' and as '{name.replace('-', '_')}'; remove one."
                 raise PydanticCustomError("twice", "{message}", {"message": message})
             taken[name] = value
         return taken
@@ -75,16 +75,20 @@ class FmuTable(TomlTable):
     parameters: dict[str, Value] = Field({}, description="Values of parameters, by variable name.")
     start: dict[str, Value] = Field({}, description="Values of inputs and other settable variables at the start.")
     exact_difference: bool = Field(
-        False, description="Pass the difference of two communication points as step, for FMUs that add steps up."
+        False,
+        description="Pass the difference of two communication points as the step, for FMUs that "
+        "accumulate time themselves.",
     )
-    logging: bool = Field(False, description="Ask the FMU for all its messages, not only errors.")
-    validate_: bool = Field(True, description="Refuse a description that breaks the FMI standard.")
+    logging: bool = Field(False, description="Switch on debug logging of the FMU.")
+    validate_: bool = Field(True, description="Refuse a model description that violates the FMI standard.")
     isolate: bool | Literal["auto", "all", "none"] = Field(
-        "auto", description="Run the FMU in a process of its own; auto: if it does not get through a first trial there."
+        "auto", description="Run the FMU in a separate process; auto: only if it fails a first trial there."
     )
-    sandbox: bool = Field(False, description="Isolated, and without network, other processes, or files but its own.")
-    timeout: float | None = Field(None, gt=0, description="isolated: seconds that one call of the FMU may take.")
-    memory: float | None = Field(None, gt=0, description="isolated: megabytes that the FMU may take.")
+    sandbox: bool = Field(
+        False, description="Isolate the FMU and deny it network access, new processes and files other than its own."
+    )
+    timeout: float | None = Field(None, gt=0, description="isolated: time limit for one call of the FMU, in seconds.")
+    memory: float | None = Field(None, gt=0, description="isolated: memory limit of the FMU, in megabytes.")
 
 
 class LinearTable(TomlTable):
@@ -105,7 +109,7 @@ class StateSpaceTable(LinearTable):
     A: Matrix = Field(description="System matrix, n × n, as a list of rows.")
     B: Matrix = Field(description="Input matrix, n × m.")
     C: Matrix = Field(description="Output matrix, p × n.")
-    D: Matrix | None = Field(None, description="Feedthrough matrix, p × m; zero if left out.")
+    D: Matrix | None = Field(None, description="Direct feedthrough matrix, p × m; zero if left out.")
 
 
 class MechanicalTable(LinearTable):
@@ -116,10 +120,10 @@ class MechanicalTable(LinearTable):
     C: Matrix = Field(description="Damping matrix, n × n.")
     K: Matrix = Field(description="Stiffness matrix, n × n.")
     B: Matrix = Field(description="Input matrix, n × m.")
-    displacement: Matrix | None = Field(None, description="Part of the displacements in the outputs, p × n.")
-    velocity: Matrix | None = Field(None, description="Part of the velocities in the outputs, p × n.")
-    acceleration: Matrix | None = Field(None, description="Part of the accelerations in the outputs, p × n.")
-    feedthrough: Matrix | None = Field(None, description="Part of the inputs in the outputs, p × m.")
+    displacement: Matrix | None = Field(None, description="Contribution of the displacements to the outputs, p × n.")
+    velocity: Matrix | None = Field(None, description="Contribution of the velocities to the outputs, p × n.")
+    acceleration: Matrix | None = Field(None, description="Contribution of the accelerations to the outputs, p × n.")
+    feedthrough: Matrix | None = Field(None, description="Direct feedthrough of the inputs to the outputs, p × m.")
 
 
 class PythonTable(TomlTable):
@@ -139,18 +143,18 @@ class ConnectionTable(TomlTable):
 
     from_: str = Field(description="The output, as 'unit.variable'.")
     to: str = Field(description="The input, as 'unit.variable'.")
-    gain: float = Field(1.0, description="Factor, applied after conversion of units of measure.")
+    gain: float = Field(1.0, description="Factor, applied after conversion of physical units.")
     offset: float = Field(0.0, description="Added after the factor.")
 
 
 class CsvTable(TomlTable):
     """An external input over time."""
 
-    csv: str = Field(description="Path of a CSV file with a line of column names, relative to this file.")
+    csv: str = Field(description="Path of a CSV file with a header line, relative to this file.")
     column: str = Field(description="The column with the values.")
     time_column: str | None = Field(None, description="The column with the times in seconds; the first if left out.")
     interpolation: Literal["linear", "hold"] = Field(
-        "linear", description="Between rows: linear, or held; two rows of one time are a jump."
+        "linear", description="Between rows: linear or held; two rows at the same time are a jump."
     )
 
 
@@ -172,10 +176,10 @@ class MasterTable(TomlTable):
         [], description=f"{', '.join(coupling_forms())}: for all inputs; 'unit.input=hold1' for one."
     )
     sweeps: int | None = Field(None, description="iterative: a fixed number of sweeps.")
-    tolerance: float | None = Field(None, description="iterative: sweep until outputs change by less.")
-    sweep_limit: int | None = Field(None, description="iterative: give up, and say so, after this many.")
-    anderson: int | None = Field(None, description="iterative: accelerate with this many earlier sweeps.")
-    multiples: dict[str, int] = Field({}, description="multirate: by how many base steps each unit steps.")
+    tolerance: float | None = Field(None, description="iterative: sweep until the outputs change by less than this.")
+    sweep_limit: int | None = Field(None, description="iterative: stop with a warning after this many sweeps.")
+    anderson: int | None = Field(None, description="iterative: Anderson acceleration with this many earlier sweeps.")
+    multiples: dict[str, int] = Field({}, description="multirate: number of base steps in one step of each unit.")
     inputs: Literal["held", "interpolated"] | None = Field(None, description="multirate: inputs between steps.")
 
 
@@ -242,11 +246,11 @@ class ScenarioTable(TomlTable):
         [], description="['unit.input', 'unit.output'] of one unit whose product is the power that enters it."
     )
     master: MasterTable | None = Field(None, description="The master algorithm.")
-    step_size: float | None = Field(None, gt=0, description="Macro step in seconds.")
+    step_size: float | None = Field(None, gt=0, description="Communication step size (macro step) in seconds.")
     start_time: float | None = Field(None, description="Start of the run in seconds.")
     stop_time: float | None = Field(None, description="End of the run in seconds.")
     target_error: float | None = Field(
-        None, gt=0, description="The error that is small enough, a share of the largest value of an output (0.01)."
+        None, gt=0, description="The acceptable error as a fraction of an output's largest value (0.01)."
     )
     outputs: list[str] | None = Field(None, description="What to record: names or patterns such as 'truck.*'.")
 

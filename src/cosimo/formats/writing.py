@@ -129,7 +129,7 @@ def _free_name(path: Path) -> Path:
 STEPS = 1000  # macro steps of a run whose length or step nobody says
 STOP = 10.0  # seconds of a run of which nobody says anything
 PARAMETERS = 6  # parameters that are shown per unit
-SIGN = "check its sign; where each unit counts what acts on itself as positive, write instead"
+SIGN = "check its sign; if each unit counts what acts on it as positive, write instead"
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _times(units: Mapping[str, Fmu]) -> tuple[float, float, float, str]:
         step, step_reason = min(steps.values()), _suggested(steps, "the shortest that")
     else:
         step = float(f"{(stop - start) / STEPS:.1g}")
-        step_reason = "a guess: the FMUs suggest none ('cosimo analyse' says which one would do)"
+        step_reason = "a guess: the FMUs suggest none ('cosimo analyse' recommends one)"
     return start, stop, step, f"step-size: {step_reason}; stop-time: {stop_reason}"
 
 
@@ -231,7 +231,7 @@ def _lines(path: Path, units: Mapping[str, Fmu], found: Proposals) -> Iterator[s
     yield from _inputs(units, found)
     yield ""
     yield "# [master]"
-    yield "# name = \"gauss-seidel\"  # jacobi if left out; 'cosimo tune' finds the one that suits"
+    yield "# name = \"gauss-seidel\"  # default: jacobi; 'cosimo tune' finds a suitable one"
 
 
 def _unit(path: Path, name: str, unit: Fmu) -> Iterator[str]:
@@ -257,7 +257,7 @@ def _inputs(units: Mapping[str, Fmu], found: Proposals) -> Iterator[str]:
     start = {f"{name}.{variable}": value for name, unit in units.items() for variable, value in unit.start.items()}
     needed = [target for target in open_inputs if target not in start]
     yield ""
-    yield '# Inputs from outside: a number, or { csv = "road.csv", column = "height" }.'
+    yield '# External inputs: a number, or { csv = "road.csv", column = "height" }.'
     yield "[inputs]" if needed else "# [inputs]"
     for target in open_inputs:
         note = "the FMU has no start value" if target in needed else "its start value"
@@ -370,7 +370,7 @@ def _once_per_unit(found: Proposals, units: tuple[str, ...]) -> Proposals:
 
 def _choose(target: str, found: list[Proposal]) -> Proposal | Undecided:
     if not found or found[0].score < ENOUGH:
-        return Undecided(target, "no output of another unit has a name or a unit of measure that fits")
+        return Undecided(target, "no output of another unit has a matching name or physical unit")
     near = [one for one in found if one.score > found[0].score - CLEAR]
     if len(near) > 1:
         return Undecided(target, f"{len(near)} outputs fit about equally well", tuple(near[:MENTIONED]))
@@ -411,7 +411,7 @@ def _names(giver: str, output: str, taker: str, entry: str) -> tuple[float, str]
         if set(b) == {*a, *_split(giver)[0]} or set(a) == {*b, *_split(taker)[0]}:
             return 3.5 + numbers, "named after the unit"
         if a == b:
-            return 3.0 + numbers, "same name but for case, digits, 'in' and 'out'"
+            return 3.0 + numbers, "same name except for case, digits, 'in' and 'out'"
         if common := _quantities(output) & _quantities(entry):
             return 2.0 + numbers, f"both stand for a {' or '.join(sorted(common))}"
         if shared := set(a) & set(b):

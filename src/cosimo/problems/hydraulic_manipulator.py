@@ -126,7 +126,7 @@ class PressureHydraulics:
 
 
 class ForceHydraulics(PressureHydraulics):
-    """Returns the force as well, which depends at once on v through the friction."""
+    """Returns the force as well, which has direct feedthrough from v through the friction."""
 
     outputs = ("f", "p1", "p2")
 

@@ -125,7 +125,7 @@ def choose_pool(left: Sequence[int], workers: int | None, scheduler: str | None,
     if importlib.util.find_spec("distributed") is None:
         if workers is not None:
             raise ConfigurationError("several workers need Dask: pip install 'cosimo[cluster]', or use one worker.")
-        return Here("made in one process: several workers need Dask (pip install 'cosimo[cluster]')")
+        return Here("run in one process: several workers need Dask (pip install 'cosimo[cluster]')")
     if workers is None:
         return Sensible(count)
     return Cluster(workers=count)
@@ -280,7 +280,7 @@ class _Work:
         if self._lost:
             many = len(self._lost)
             self._notes.append(
-                f"{many} worker{'s were' if many > 1 else ' was'} lost; what it had begun was made again"
+                f"{many} worker{'s were' if many > 1 else ' was'} lost; its unfinished runs were repeated"
             )
 
     def cancel(self) -> None:

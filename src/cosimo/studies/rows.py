@@ -126,7 +126,7 @@ class Journal:
         if self.path is not None:
             if self._failed is not None:  # what follows a batch that is cut off would not be found
                 raise self._failed
-            remedy = f"free some space and go on with --resume; the rows before are kept in '{self._stream}'"
+            remedy = f"free some space and continue with --resume; the rows so far are kept in '{self._stream}'"
             try:
                 with writing(self.path, remedy):
                     self._write(batch)

@@ -99,7 +99,7 @@ class Runner:
 
     def crashed(self, number: int, why: str = "") -> Row:
         """The row of a run that never came back."""
-        message = why or "the run ended the process it ran in, every time"
+        message = why or "the run crashed its process every time"
         return Row(number, self._values(number), "crashed", "no", message, 0.0, (None,) * len(self.measures))
 
     def _values(self, number: int) -> tuple[float, ...]:
@@ -145,7 +145,7 @@ class Runner:
     def _distrust(self, why: str) -> None:
         self.reserve.distrust()
         self.note = (
-            f"after a reset {why} where fresh FMUs gave another result; FMUs are instantiated anew for every run"
+            f"after a reset {why} where fresh FMUs gave another result; FMUs are instantiated again for every run"
         )
 
     # ---- measuring -----------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def _evaluate(pool: RunPool, runner: Runner, left: Sequence[int], journal: Journ
         if left:
             pool.evaluate(runner, left, take)
     except (KeyboardInterrupt, Interrupted):
-        kept = f" in '{journal.path}.partial'; --resume goes on from there" if journal.path else ""
+        kept = f" in '{journal.path}.partial'; continue with --resume" if journal.path else ""
         raise Interrupted(f"interrupted after {now.done} of {total} runs, which are kept{kept}.") from None
 
 

@@ -25,7 +25,7 @@ ROUNDING = 1e-6
 """Deviations of a prediction below this are shown as none."""
 DOUBTFUL = 0.1
 """Part of a measured error that the reference may be wrong by without a word."""
-KNEE = "the knee of the front: nearest to the best of every objective, each scaled to its range"
+KNEE = "the knee of the Pareto front: closest to the best value of every objective, each scaled to its range"
 
 
 @dataclass(frozen=True)

@@ -231,8 +231,8 @@ class Space:
         scores = (ErrorOfOrders(sequential, horizon=100 * step), RadiusOfOrders(sequential))
         best = [best_order(system, score, limit=0, evaluations=TRIED, start=first).order for score in scores]
         notes.append(
-            f"Of more than {self.orders} calling orders those are tried that a search at the step {step:.3g} s finds "
-            f"best in error and in ρ, and the one with the least weight on stale connections, both ways round."
+            f"Of more than {self.orders} calling orders, only those are tried that a search at the step {step:.3g} s "
+            "rates best in error and in ρ, and the one with the fewest stale connections, in both directions."
         )
         return list(dict.fromkeys([*best, first, tuple(reversed(first))]))
 

@@ -256,8 +256,8 @@ class Finish:
         self.notes = [*self.model.notes, *self.resolved.notes]
         if self.anew:
             self.notes.append(
-                f"Solvers of units depend on the macro step: the search converts maps from {self.model.local.step:.3g} "
-                f"s, and the points shown are identified anew at their own steps."
+                "Solvers of units depend on the macro step: the search converts maps from "
+                f"{self.model.local.step:.3g} s, and the points shown are identified again at their own steps."
             )
         names = {goal.name for goal in pool.goals}
         self.robust = "robustness" in names
@@ -274,17 +274,17 @@ class Finish:
         allowed = [p for p in points if p.stable or self.problem.grows]
         allowed = [p for p in allowed if "error" not in names or p.error <= 1] or allowed
         if self.problem.grows:
-            self.notes.append("The coupled system itself is unstable, whatever the master: stability is not asked for.")
+            self.notes.append("The coupled system itself is unstable, whatever the master: stability is not required.")
         elif not allowed:
-            self.notes.append("No stable master was found in this space; what is shown is unstable.")
+            self.notes.append("No stable master was found in this search space; all masters shown are unstable.")
         points = allowed or points
         points = [p for p, keep in zip(points, nondominated(goal_values(points, self.pool.goals)), strict=True) if keep]
         if self.problem.worst_case and not self.problem.left_out:
             self.notes.append(
-                "The system is at rest and nothing drives it: errors are those of the worst initial state."
+                "The system is at rest and has no external inputs: errors are those of the worst initial state."
             )
         if self.problem.left_out:
-            self.notes.append("External inputs that vary are left out while searching; the errors shown include them.")
+            self.notes.append("The search ignores time-varying external inputs; the errors shown include them.")
         return Tuned.of(
             self.model,
             self.pool.goals,

@@ -23,7 +23,7 @@ class PythonUnit(Unit):
 
     The class has `inputs` and `outputs` (names, or for inputs a mapping to start values) and `step(time, duration)`.
     Before a step the inputs are set as attributes; afterwards the outputs are read as attributes. An output that
-    depends at once on an input is a property: it is computed when read, and counts as feedthrough. `save()` and
+    depends directly on an input is a property: it is computed when read, and counts as direct feedthrough. `save()` and
     `restore(state)` are optional; without them the object's attributes are copied.
 
     >>> class Tank:

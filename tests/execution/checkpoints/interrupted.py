@@ -56,7 +56,7 @@ def interrupt(system: System, master: Master, path: Path, *, at: float, stop: fl
             raise KeyboardInterrupt
 
     output = ResultFile(path, **options.pop("file", {}))
-    with pytest.raises(Interrupted, match="goes on from t = "):
+    with pytest.raises(Interrupted, match="continues from t = "):
         run(
             system, master, stop=stop, output=output, checkpoint=Checkpoint(every=0.0), progress=progress, **options
         )  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_resumed_run_that_is_interrupted_before_its_own_first_checkpoint(suffi
     change(Path(f"{cut}.checkpoint"), every=3600.0)
     step = read_checkpoint(cut)["step"]
     for _ in range(2):
-        with pytest.raises(Interrupted, match=rf"goes on from t = {step * 0.01:g}\."):
+        with pytest.raises(Interrupted, match=rf"continues from t = {step * 0.01:g}\."):
             resume(cut, system, master, progress=stop_at_once)
         assert read_checkpoint(cut)["step"] == step
     resume(cut, system, master)

@@ -411,7 +411,7 @@ def test_a_step_that_goes_back_in_time_is_said(tmp_path: Path) -> None:
 
     result = same_results(make, lambda system: jacobi(system, 0.5), stop=2.0)
     (told,) = [warned for warned in result.warnings if "last successful time" in warned.message]
-    assert told.message == "unit 'back' gave -1 as the last successful time of its step from t = 0 on; it was ignored"
+    assert told.message == "unit 'back' reported -1 as the last successful time of its step from t = 0; it was ignored"
 
 
 @pytest.mark.parametrize("isolate", [False, True])

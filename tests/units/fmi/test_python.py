@@ -51,5 +51,5 @@ def test_exception_inside_the_unit(tmp_path: Path) -> None:
     assert caught.value.result is not None
     assert caught.value.result.time[-1] == 1.0
     quiet = System({"lag": Fmu(path)})
-    with pytest.raises(UnitError, match=r"FmuOptions\(logging=True\) makes it say more"):
+    with pytest.raises(UnitError, match=r"set FmuOptions\(logging=True\) for more detail"):
         run(quiet, jacobi(quiet, 0.0625), stop=2.0)

@@ -242,10 +242,10 @@ def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | Com
     if angle > FEW:
         yield (
             f"the fastest oscillation has {2 * np.pi / angle:.1f} steps per period and may be an alias of a faster "
-            f"one; the continuous model is to be trusted only at this step"
+            "one; trust the continuous model only at this step"
         )
     if gone:
-        yield f"{gone} mode(s) are gone after one step; in the continuous model they are instantaneous lags"
+        yield f"{gone} mode(s) decay completely within one step; the continuous model treats them as instantaneous"
 
 
 def _split(A: Array) -> tuple[Array, int]:

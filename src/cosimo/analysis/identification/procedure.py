@@ -135,7 +135,10 @@ class Identification:
                 B = with_powers(seen, rig, pulses.free_motion(FIRST), pulses.amplitudes())
                 whole = basis.shape[1] == basis.shape[0]
                 yield _Candidate(model, B, initial if whole else None, own if whole else None, reasons)
-            reasons = (*reasons, "its visible states do not explain its outputs; they were realised from answers")
+            reasons = (
+                *reasons,
+                "its visible states do not explain its outputs; the states were identified from responses",
+            )
         first = FIRST_AGAIN if self._manner else FIRST
         found = realise_locally(pulses) if local else realise(pulses, self._longest(pulses), first)
         columns = len(self.unit.inputs)
@@ -186,12 +189,12 @@ class Identification:
         wrong = [
             f"{what}: {value:.2g} where {BOUND:g} is the bound"
             for what, value in (
-                ("it does not predict an answer that was not used for it", errors["fit"]),
-                ("the unit does not answer linearly (two amplitudes, two signs)", pulses.linear),
-                (f"the unit answers differently {SHIFT} steps later, the model is local", errors["steady"]),
+                ("it does not predict a response it was not fitted to", errors["fit"]),
+                ("the response of the unit is not linear (two amplitudes, two signs)", pulses.linear),
+                (f"the unit responds differently {SHIFT} steps later: the model is local", errors["steady"]),
                 ("two equal runs of the unit differ", errors["repeat"]),
-                ("its free motion is not that of the unit", motion.error),
-                ("a record half as long predicts the rest otherwise", best.unsettled),
+                ("its free response is not that of the unit", motion.error),
+                ("a model from half the record predicts the rest differently", best.unsettled),
             )
             if not value <= BOUND
         ]

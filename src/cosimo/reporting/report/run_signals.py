@@ -117,7 +117,7 @@ def watched(contents: Contents, pack: Pack) -> list[dict[str, Any]]:
         series = pack.signal(run.result.time, values, buckets)
         return {"name": label, "colour": colour, "dash": dash, "series": series}
 
-    title = "energy made by the coupling" + (" / J" if all("force" in bond.why for bond in bonds) else "")
+    title = "energy created by the coupling" + (" / J" if all("force" in bond.why for bond in bonds) else "")
     lines = [
         line(one, one[0].label if len(bonds) == 1 else f"{one[0].label}: {bond}", found)
         for one in runs

@@ -319,7 +319,7 @@ def opening(contents: Contents) -> Document | None:
         known, key=lambda verdict: ["yes", "not assessed", "with care", "no"].index(verdict.trust), default=None
     )
     if worst is None or (len(known) < len(verdicts) and worst.trust == "yes"):
-        advice = "A result alone does not say whether it can be trusted; 'cosimo analyse SYSTEM' does."
+        advice = "A result file alone does not tell whether it can be trusted; run 'cosimo analyse SYSTEM'."
         return Document("Results", "open", "Not assessed", sentences, (Section("verdict", "", figures),), (), advice)
     return Document("Results", worst.judgement.mark, worst.headline, sentences, (Section("verdict", "", figures),))
 
@@ -341,6 +341,6 @@ def _states(run: Run) -> Iterator[str]:
     yield f"reached {end} in {len(result):,} rows" if result.complete else f"is incomplete: it ended at {end}"
     growing = (result.info.get("monitors") or {}).get("growing") or ()
     if growing:
-        yield f"{growing[0]['output']} grows as an unstable coupling does"
+        yield f"{growing[0]['output']} grows as in an unstable coupling"
     count = len(result.warnings)
     yield f"{'no' if count == 0 else count} warning{'' if count == 1 else 's'}"

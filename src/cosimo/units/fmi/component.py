@@ -376,7 +376,7 @@ class Component:
     def went_back(self, begin: float, last: float) -> None:
         """A step from `begin` on gave a last successful time before it, or none although it returned early."""
         self.tell(
-            "time", f"gave {last:g} as the last successful time of its step from t = {begin:g} on; it was ignored"
+            "time", f"reported {last:g} as the last successful time of its step from t = {begin:g}; it was ignored"
         )
 
     def fail(self, function: str, status: int, doing: str) -> NoReturn:
@@ -426,7 +426,7 @@ class Component:
         """What the FMU said about its trouble, or how to make it talk."""
         if self.log.last:
             return f"; it says: {self.log.last.rstrip('.')}"
-        return "" if self._talks else "; FmuOptions(logging=True) makes it say more"
+        return "" if self._talks else "; set FmuOptions(logging=True) for more detail"
 
 
 # ---- messages of FMI 2.0 components in this process, kept by compiled code where there is some -----------------------

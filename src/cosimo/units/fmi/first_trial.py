@@ -67,7 +67,7 @@ def _refusal(name: str, unit: Fmu, isolation: Isolation, start: float, step: flo
         _try(unit, isolation, start, step)
     except (UnitCrashed, UnitTimeout) as error:
         cause = str(error.fields()["cause"]).rstrip(".")
-        return f"is isolated after a first trial ({cause}); --trust-units would keep it in the master's process"
+        return f"is isolated after a first trial ({cause}); --trust-units would run it in the master's process"
     except CosimoError:
         return ""
     finally:

@@ -244,14 +244,14 @@ class FmuInstance(Instance):
         write_values(self._component, self._version.number, given)
 
     def serialise(self) -> bytes:
-        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        self._require(self._unit.can_serialise, "serialise its state", "canSerializeFMUstate")
         state = self.save()
         # The values are a view of the polynomial; as bytes they are two.
         beside = [part.copy() if isinstance(part, np.ndarray) else part for part in state.beside]
         return to_bytes((self._states.serialise(state), [*beside, self._derivatives.highest]))
 
     def deserialise(self, data: bytes) -> None:
-        self._require(self._unit.can_serialise, "turn its state into bytes", "canSerializeFMUstate")
+        self._require(self._unit.can_serialise, "serialise its state", "canSerializeFMUstate")
         self.finish_initialisation()
         own, beside = from_bytes(data)
         self._states.restore(self._states.deserialise(own))

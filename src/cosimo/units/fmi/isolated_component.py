@@ -202,7 +202,7 @@ class IsolatedComponent(Component):
                 "--isolate, which contains crashes but does not protect files and network."
             )
         if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
-            reason += "; it uses the Python of the process that loads it, so that it cannot be isolated"
+            reason += "; it uses the Python of the process that loads it, so it cannot be isolated"
         return ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.")
 
     def _failure(self, state: State) -> RunError:
@@ -219,8 +219,8 @@ class IsolatedComponent(Component):
             else f"did not answer {where} for {round(state.waited):g} s after it was let go and was ended"
             if during != "load"
             else f"did not load its library within {round(state.waited):g} s and was ended",
-            End.MEMORY: f"memory limit: the unit wanted more than {limits.memory or 0:g} MB {where}",
-            End.BROKEN: f"wrote over the memory that it shares with the master {where}",
+            End.MEMORY: f"memory limit: the unit requested more than {limits.memory or 0:g} MB {where}",
+            End.BROKEN: f"overwrote the memory that it shares with the master {where}",
             End.NOT_STARTED: f"did not start: {state.text('problem')}",
         }
         cause = causes[state.end] + (f"; it says: {self.log.last.rstrip('.')}" if self.log.last else "")

@@ -228,9 +228,9 @@ def _reason(source: str, target: str) -> str:
     if "String" in (source, target):
         return "a text can be connected only to a text"
     if target in INTEGERS and source in MANTISSA:
-        return "fractions would be lost; round in a unit of its own"
+        return "fractions would be lost; round in a separate unit"
     if target in ("Boolean", "Enumeration"):
-        return "not every value of the source is one of the target; choose in a unit of its own"
+        return "not every value of the source is one of the target; convert in a separate unit"
     return "values outside the range of the target would be lost; connect to a wider type"
 
 
