@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -303,3 +304,21 @@ def test_every_function_of_the_standard_is_there(tmp_path, fmi):
     live = Exported(oscillator(), tmp_path, fmi=fmi)
     library = ctypes.CDLL(str(next(live.folder.glob("binaries/*/*.so"))))
     assert [name for name in sorted(functions) if not hasattr(library, name)] == []
+
+
+@BOTH
+def test_every_function_has_the_signature_of_the_standard(tmp_path, fmi):
+    """The compiler sees the official declarations, which FMPy carries, in the place of ours."""
+    sources = Path(__file__).parents[2] / "src" / "fmu"
+    ours = [
+        line
+        for line in (sources / f"fmi{fmi}.h").read_text().splitlines()
+        if re.match(r"#define EXPORT|\w+ \w+\(", line)
+    ]
+    assert len(ours) == 3
+    header = tmp_path / "official.h"
+    header.write_text("\n".join([f'#include "fmi{fmi}Functions.h"', *ours, ""]))
+    official = Path(fmpy.__file__).parent / "c-code"
+    for source in (f"fmi{fmi}.c", f"fmi{fmi}_unsupported.c"):
+        command = ["cc", "-fsyntax-only", f"-DCOSIMO_FMI{fmi}_H", "-include", header, "-I", official, sources / source]
+        subprocess.run(command, check=True)
