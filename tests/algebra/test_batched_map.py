@@ -16,8 +16,8 @@ from cosimo.algebra.backends import Backend
 from cosimo.algebra.batch import BatchTable, Consistency, SpectralRadius
 from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.analysis import Spectrum
-from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.cost import Cost
+from cosimo.analysis.error_norms import consistency
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce

@@ -18,8 +18,8 @@ from cosimo.core.schedule import Restore, Save
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.couplings import Hold
+from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live
-from cosimo.execution.reference import Interpreter
 from cosimo.units import StateSpace
 
 

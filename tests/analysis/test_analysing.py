@@ -18,7 +18,7 @@ from command_line import cosimo
 
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Spectrum, Verdict, analyse, critical_step, side_by_side
+from cosimo.analysis import Spectrum, Verdict, analyse, critical_step, pilot_runs
 from cosimo.analysis.connections import Delayed
 from cosimo.analysis.pilots import Budget
 from cosimo.core.errors import ConfigurationError
@@ -531,7 +531,7 @@ def test_masters_of_units_with_an_internal_step_are_run_before_they_are_recommen
     system = room()
     kinds = []
     for internal in ({}, {"heater": 0.01}):
-        monkeypatch.setattr(side_by_side, "internal_steps", lambda *_, seen=internal: seen)
+        monkeypatch.setattr(pilot_runs, "internal_steps", lambda *_, seen=internal: seen)
         advice = analyse(system, jacobi(system, 0.2), horizon=10.0).recommendation
         assert advice.point is not None
         kinds.append(advice.point.errors.kind)

@@ -17,8 +17,8 @@ from cosimo.algebra import LinearSystem
 from cosimo.analysis import pilots as piloting
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.linearisation import LocalSystem
+from cosimo.analysis.pilot_runs import goes_on, internal_steps
 from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
-from cosimo.analysis.side_by_side import goes_on, internal_steps
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import Truth, exact_truth, output_errors
 from cosimo.core.arrays import Array

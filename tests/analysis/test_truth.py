@@ -13,7 +13,7 @@ from scipy.linalg import expm
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import linearisation as locally
-from cosimo.analysis.accuracy import global_error
+from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.truth import (
     MOST_STEPS,

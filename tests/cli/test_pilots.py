@@ -18,7 +18,7 @@ import os, signal, sys, time
 def in_a_pilot_run():
     frame = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_filename.endswith("side_by_side.py"):
+        if frame.f_code.co_filename.endswith("pilot_runs.py"):
             return True
         frame = frame.f_back
     return False

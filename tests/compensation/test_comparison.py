@@ -13,7 +13,7 @@ import pytest
 
 import processes
 from cosimo import masters
-from cosimo.analysis.accuracy import nrms
+from cosimo.analysis.error_norms import nrms
 from cosimo.compensation import compare, compensate
 from cosimo.compensation.comparison import observed
 from cosimo.compensation.target import rebuild, require_linear

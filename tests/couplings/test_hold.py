@@ -163,7 +163,7 @@ def test_with_fewer_samples_the_degree_drops() -> None:
 def test_declarations() -> None:
     for order in (0, 1, 2):
         hold = Hold(order)
-        assert (hold.degree, hold.history, hold.order, str(hold)) == (order, order + 1, order + 1, f"hold{order}")
+        assert (hold.degree, hold.history, hold.error_order, str(hold)) == (order, order + 1, order + 1, f"hold{order}")
     assert Hold() == Hold(0)
     assert len({Hold(0), Hold(1), Hold(1)}) == 2
 

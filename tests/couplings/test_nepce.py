@@ -60,4 +60,4 @@ def test_gains_outside_the_unit_interval_are_refused(alpha: float) -> None:
 
 
 def test_declarations() -> None:
-    assert (Nepce(0.5).history, Nepce(0.5).degree, Nepce(0.5).order, str(Nepce(0.5))) == (1, 0, 1, "nepce:0.5")
+    assert (Nepce(0.5).history, Nepce(0.5).degree, Nepce(0.5).error_order, str(Nepce(0.5))) == (1, 0, 1, "nepce:0.5")

@@ -72,8 +72,8 @@ def errors(coupling: Coupling, exact: Array, kind: str) -> Array:
 def test_measured_order_is_the_declared_one(coupling: Coupling, kind: str, exact: Array) -> None:
     found = errors(coupling, exact, kind)
     orders = np.log2(found[:-1] / found[1:])
-    assert orders[-1] == pytest.approx(coupling.order, abs=0.1)
-    assert orders == pytest.approx(coupling.order, abs=0.4)
+    assert orders[-1] == pytest.approx(coupling.error_order, abs=0.1)
+    assert orders == pytest.approx(coupling.error_order, abs=0.4)
 
 
 def test_higher_orders_are_more_accurate_here(exact: Array) -> None:

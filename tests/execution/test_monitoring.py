@@ -16,7 +16,7 @@ import processes
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.analysis.accuracy import nrms
+from cosimo.analysis.error_norms import nrms
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, NonFiniteError, UnknownNameError
 from cosimo.core.result import Result

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cosimo as co
-from cosimo.analysis.accuracy import nrms
+from cosimo.analysis.error_norms import nrms
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.formats.results import ResultFile
 from cosimo.masters.words import MasterOptions

@@ -14,7 +14,7 @@ from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.algebra.backends import Backend
 from cosimo.algebra.batched_map import MasterNumbers, SharedSchedule
-from cosimo.analysis.accuracy import global_error
+from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.model import Model
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.masters.words import command_options, describe

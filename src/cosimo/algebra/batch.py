@@ -49,7 +49,7 @@ class SpectralRadius(Objective):
 
 @dataclass(frozen=True)
 class Consistency(Objective):
-    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.accuracy`)."""
+    """`consistency` δ = ‖(S_u − L S_y) Φ^k E‖ (glumac2018, Eq. 59; see `cosimo.analysis.error_norms`)."""
 
     k: int = 2
     norm: Norm = 2

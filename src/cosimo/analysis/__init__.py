@@ -13,7 +13,7 @@ from typing import Any
 _HOMES = {
     "Budget": "pilots",
     "CriticalStep": "critical",
-    "GlobalError": "accuracy",
+    "GlobalError": "error_norms",
     "Mode": "spectrum",
     "Model": "model",
     "OutputErrors": "truth",
@@ -21,10 +21,10 @@ _HOMES = {
     "Spectrum": "spectrum",
     "Verdict": "verdict",
     "analyse": "analysing",
-    "consistency": "accuracy",
-    "convergence_order": "accuracy",
+    "consistency": "error_norms",
+    "convergence_order": "error_norms",
     "critical_step": "critical",
-    "global_error": "accuracy",
+    "global_error": "error_norms",
     "sweep_factor": "spectrum",
 }
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.accuracy import consistency, convergence_order
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.critical import critical_step
+from cosimo.analysis.error_norms import consistency, convergence_order
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments

@@ -50,7 +50,7 @@ class Delayed(Coupling):
         return self.inner.degree
 
     @property
-    def order(self) -> int:  # type: ignore[override]
+    def error_order(self) -> int:  # type: ignore[override]
         return 1  # a delay is an error of first order
 
     def matrices(self, sampling: Sampling) -> CouplingMatrices:

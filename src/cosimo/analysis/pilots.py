@@ -20,7 +20,7 @@ from itertools import pairwise, takewhile
 import numpy as np
 
 from cosimo.analysis.critical import CriticalStep
-from cosimo.analysis.side_by_side import Job, Ran, Workers, make_run
+from cosimo.analysis.pilot_runs import Job, Ran, Workers, make_run
 from cosimo.analysis.truth import OutputErrors, Truth, count_steps, output_errors
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
@@ -55,8 +55,8 @@ ALIKE = 0.25
 """By how much the shapes of two successive changes may differ, relative, to be extrapolated."""
 FAR = 0.1
 """Change from one run to the next, relative, beyond which an observed order may still be another one."""
-ROUNDING = 1e-9
-"""Relative errors below this are rounding."""
+LEAST_ERROR = 1e-9
+"""Relative errors below this are rounding: units' own solvers and sums over a run leave about so much."""
 GROWS = 2.0
 """By what the deviation grows from the third to the last quarter of a run that is called growing."""
 OFF = 1.0
@@ -607,7 +607,7 @@ def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: flo
     good = {
         name: e
         for name, e in errors.outputs.items()
-        if e == math.inf or own[name] <= max(min(share * e, MOST), ROUNDING)
+        if e == math.inf or own[name] <= max(min(share * e, MOST), LEAST_ERROR)
     }
     return replace(errors, outputs=good, unsettled=tuple(name for name in errors.outputs if name not in good))
 
@@ -636,7 +636,7 @@ def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> b
     middle = begin + (len(run) - begin) // 2
     before, after = slice(begin, middle), slice(middle, None)
     missed = np.abs(off[after]).max(axis=0)
-    fades = [np.ptp(x[after], axis=0) <= np.maximum(FADES * np.ptp(x[before], axis=0), ROUNDING) for x in (run, off)]
+    fades = [np.ptp(x[after], axis=0) <= np.maximum(FADES * np.ptp(x[before], axis=0), LEAST_ERROR) for x in (run, off)]
     goes_on = np.ptp(true[after], axis=0) >= GOES_ON * np.ptp(true[before], axis=0)
     wider = np.maximum(
         run[after].max(axis=0) - run[before].max(axis=0), run[before].min(axis=0) - run[after].min(axis=0)

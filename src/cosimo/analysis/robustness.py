@@ -25,7 +25,7 @@ from cosimo.algebra.batched_map import BatchedMap, MasterNumbers, SharedSchedule
 from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.stability import NEAR_ONE, ROUNDING, find_rest, is_stable, moving_radii
+from cosimo.analysis.stability import LARGEST_STABLE, NEAR_ONE, find_rest, is_stable, moving_radii
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
@@ -64,7 +64,7 @@ class RescaledRadii:
         variation = MasterNumbers(steps, rates=of["rate"], strengths=of["gain"])
         with self.backend.quiet():
             Phi = BatchedMap(self.schedule, variation, self.backend).cycle
-        rho: Array = spectral_radii(Phi, self.backend, limit=1.0 + ROUNDING).value
+        rho: Array = spectral_radii(Phi, self.backend, limit=LARGEST_STABLE).value
         if self.rest.count and (near := np.abs(rho - 1) < NEAR_ONE).any():
             rho[near] = moving_radii(np.moveaxis(Phi[:, :, near], -1, 0), self.rest, steps[near])
         return rho

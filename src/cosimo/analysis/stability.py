@@ -28,6 +28,8 @@ from cosimo.core.arrays import Array, ComplexArray
 ROUNDING = 1e-10
 """How far ρ may exceed 1 by rounding alone: eigenvalues of Φ with some ten rows are computed to about 1e-13, those of
 badly scaled ones a thousand times worse."""
+LARGEST_STABLE = 1.0 + ROUNDING
+"""ρ up to which a master is stable."""
 GROWTH = 1e-8
 """Growth rates below this share of |λ|max are rounding: a double pole 0 is computed to the root of the precision."""
 IDENTIFIED = 1e-7
@@ -49,7 +51,7 @@ def is_stable(radius: Any, *, identified: bool = False) -> Any:
     >>> bool(is_stable(1.0)), bool(is_stable(1.001)), bool(is_stable(np.nan))
     (True, False, False)
     """
-    return np.asarray(radius) <= 1.0 + ROUNDING + (IDENTIFIED if identified else 0.0)
+    return np.asarray(radius) <= LARGEST_STABLE + (IDENTIFIED if identified else 0.0)
 
 
 def grows(poles: ComplexArray, *, slack: float = 0.0) -> bool:

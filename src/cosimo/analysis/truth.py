@@ -188,7 +188,7 @@ def output_errors(
 
 def worst_start_errors(linear: LinearSystem, horizon: float) -> OutputErrors:
     """The same for the worst initial state, where nothing moves from the given one: rows of matrices, in the 2-norm."""
-    from cosimo.analysis.accuracy import OPERATOR_UP_TO, global_error
+    from cosimo.analysis.error_norms import OPERATOR_UP_TO, global_error
 
     found = global_error(linear, steps=count_steps(horizon, linear.master.step))
     if not found.worst_case:

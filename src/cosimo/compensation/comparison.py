@@ -15,7 +15,7 @@ import numpy as np
 
 from cosimo import masters
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.accuracy import nrms
+from cosimo.analysis.error_norms import nrms
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import (

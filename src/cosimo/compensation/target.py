@@ -26,7 +26,7 @@ SOLVED = 1e-9
 """Relative residual below which an equation counts as solved."""
 SMALL = 1e-11
 """Relative size of singular values that are cut off."""
-ROUNDING = 1e-13
+NOTHING = 1e-13
 """Relative size of what is nothing but rounding."""
 
 Gains = tuple[Array, ...]
@@ -119,7 +119,7 @@ class TargetMotion:
             U: Array = np.vstack(series[: degree + 1])
             # What the inputs must bring is a small difference of large numbers; below their rounding it is nothing.
             scale = max(float(np.abs(B @ U).max(initial=0.0)), float(np.abs(needed).max(initial=0.0)))
-            enough = max(SOLVED * scale, ROUNDING * float(np.abs(free).max(initial=0.0)))
+            enough = max(SOLVED * scale, NOTHING * float(np.abs(free).max(initial=0.0)))
             missing = needed - B @ U
             if np.abs(missing).max(initial=0.0) <= enough:
                 return U

@@ -98,7 +98,7 @@ class Coupling(ABC):
 
     1. `history`: how many samples (or other numbers) it remembers, d;
     2. `degree`: the degree q of the polynomial it yields;
-    3. `order`: the power of h with which its error vanishes for smooth signals (one test measures it);
+    3. `error_order`: the power of h with which its error vanishes for smooth signals (one test measures it);
     4. `matrices(sampling)`: its matrices, given when the samples were taken;
     5. `__str__`: its word in files and on the command line, and where that rounds, `word` with all digits.
 
@@ -107,7 +107,7 @@ class Coupling(ABC):
 
     history: int
     degree: int
-    order: int
+    error_order: int
 
     @property
     def word(self) -> str:

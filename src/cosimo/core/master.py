@@ -154,7 +154,7 @@ class JointCoupling(Coupling):
 
     history = 2
     degree = 1
-    order = 1
+    error_order = 1
 
     @abstractmethod
     def predictor(self, joint: Joint, period: float) -> Predictor:

@@ -8,6 +8,7 @@ step; the start is made to fit it by taking signals as constant before the begin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,6 +30,15 @@ from cosimo.core.schedule import (
     flatten,
 )
 from cosimo.core.system import System
+
+ULPS = 8
+"""Units in the last place by which two times may differ and still be one instant: masters count steps, k·h, and
+components add them up."""
+
+
+def time_rounding(begin: float, end: float, step: float = math.inf) -> float:
+    """By how much a time in a step from `begin` to `end` may miss the end and still have reached it."""
+    return min(ULPS * math.ulp(max(abs(begin), abs(end))), 0.01 * step)
 
 
 @dataclass(frozen=True)

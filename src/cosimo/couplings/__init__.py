@@ -47,7 +47,7 @@ class Hold(Coupling):
         return self.degree + 1
 
     @property
-    def order(self) -> int:  # type: ignore[override]
+    def error_order(self) -> int:  # type: ignore[override]
         """The error of the input, and with it the global error, is O(h^(degree + 1))."""
         return self.degree + 1
 
@@ -87,7 +87,7 @@ class Nepce(Coupling):
     alpha: float
     history = 1
     degree = 0
-    order = 1
+    error_order = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.alpha, int | float) or not 0 <= self.alpha < 1:

@@ -11,11 +11,11 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, StepDiscarded
+from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live, Signals, end_requested, named, non_finite, unit_failed
 from cosimo.execution.lowering import Lowering
 from cosimo.execution.monitoring import Findings, Monitor, Watch
 from cosimo.execution.options import EngineOptions
-from cosimo.execution.reference import Interpreter
 from cosimo.units.native import BadStatus
 
 OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)  # what the kernel returns

@@ -29,12 +29,10 @@ from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here
 from cosimo.core.master import Joint, Master, input_degree, joints, segment
 from cosimo.core.result import Warned
 from cosimo.core.system import Source, System
-from cosimo.core.timing import TimedCouple, timeline
+from cosimo.core.timing import TimedCouple, time_rounding, timeline
 from cosimo.core.unit import Instance
 
 SAME = 1e-12  # relative change of an output by the end of initialisation mode that is rounding
-ROUNDING = 8
-"""Units in the last place by which a unit may stay before the end of a macro step, and still have reached it."""
 
 
 class Signals(NamedTuple):
@@ -227,7 +225,7 @@ class Live:
         It has the outputs of this unit then; all else is as it was. None where the unit got no further than `row`.
         """
         unit = asked.unit
-        if unit is None or asked.end - row[0] <= ROUNDING * math.ulp(max(abs(asked.end), abs(row[0]))):
+        if unit is None or asked.end - row[0] <= time_rounding(row[0], asked.end):
             return None
         outputs = self.system.units[unit].outputs
         try:

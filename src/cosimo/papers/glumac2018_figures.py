@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from cosimo import masters
 from cosimo.algebra.batch import Batch, Consistency
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.accuracy import consistency, global_error
+from cosimo.analysis.error_norms import consistency, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.target import rebuild, require_linear
 from cosimo.core.arrays import Array

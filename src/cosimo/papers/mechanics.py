@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cosimo.analysis.accuracy import nrms as nrms
+from cosimo.analysis.error_norms import nrms as nrms
 from cosimo.compensation.comparison import observed
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master

@@ -199,7 +199,7 @@ class Runner:
     def _errors(self, system: System, master: Master, result: Result) -> dict[str, dict[str, float]]:
         """Per kind and output: the error, and NRMS (tamellin2022, Eq. 42), against the true solution or a file."""
         # Not before it is needed: it takes a worker longer to load this than to make hundreds of runs.
-        from cosimo.analysis.accuracy import nrms
+        from cosimo.analysis.error_norms import nrms
         from cosimo.analysis.truth import Truth, output_errors
         from cosimo.studies.trials import reference
 

@@ -21,7 +21,7 @@ from cosimo.algebra.product import LinearSystem, dense
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
-from cosimo.analysis.stability import ROUNDING, Rest, find_rest, is_stable
+from cosimo.analysis.stability import LARGEST_STABLE, Rest, find_rest, is_stable
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
@@ -167,7 +167,7 @@ class CandidatePool:
     def _measured(self, groups: list[BatchedMap], free: list[BatchedMap]) -> Array:
         """The columns of all groups, one after the other."""
         backend, names = self._backend, self.names
-        radii = spectral_radii(joined([g.cycle for g in groups], backend), backend, limit=1.0 + ROUNDING)
+        radii = spectral_radii(joined([g.cycle for g in groups], backend), backend, limit=LARGEST_STABLE)
         radius, ends = backend.host(radii.value), np.cumsum([group.count for group in groups]).tolist()
         found = np.full((len(radius), len(COLUMNS)), np.nan)
         parts = [slice(end - group.count, end) for group, end in zip(groups, ends, strict=True)]
@@ -300,7 +300,7 @@ def _flush(pending: list[Stack], backend: Backend) -> Array:
     """ρ of all maps that were made, in one call."""
     if not pending:
         return np.zeros(0)
-    radii = spectral_radii(joined(pending, backend), backend, limit=1.0 + ROUNDING)
+    radii = spectral_radii(joined(pending, backend), backend, limit=LARGEST_STABLE)
     pending.clear()
     value: Array = backend.host(radii.value)
     return value

@@ -21,7 +21,7 @@ from cosimo.algebra.backends import Backend, Stack
 from cosimo.algebra.batch import Columns, Objective
 from cosimo.algebra.batched_map import BatchedMap
 from cosimo.algebra.spectral_radius import Radii, spectral_radii
-from cosimo.analysis.stability import NEAR_ONE, ROUNDING, Rest, find_rest, is_stable, moving_radius
+from cosimo.analysis.stability import LARGEST_STABLE, NEAR_ONE, Rest, find_rest, is_stable, moving_radius
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.formatting import MOST_ROBUST
@@ -91,7 +91,7 @@ class Stability(Objective):
     accuracy: float = 1e-10
 
     def compute(self, maps: BatchedMap) -> Columns:
-        radii = spectral_radii(maps.cycle, maps.backend, accuracy=self.accuracy, limit=1.0 + ROUNDING)
+        radii = spectral_radii(maps.cycle, maps.backend, accuracy=self.accuracy, limit=LARGEST_STABLE)
         rests = [find_rest(linear.coupled.A) for linear in maps.schedule.linear]
         which = np.zeros(maps.count, dtype=int) if maps.variation.which is None else maps.variation.which
         stable = without_rest(maps, radii, [rests[int(number)] for number in which])

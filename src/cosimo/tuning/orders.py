@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from cosimo.algebra.product import CoupledModel, LinearSystem
-from cosimo.analysis.accuracy import OPERATOR_UP_TO, global_error
+from cosimo.analysis.error_norms import OPERATOR_UP_TO, global_error
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling

@@ -21,7 +21,7 @@ from cosimo.core.master import Master
 from cosimo.tuning.goals import Goal, knee, normalised
 
 SHOWN = 12
-ROUNDING = 1e-6
+SHOWN_AS_NONE = 1e-6
 """Deviations of a prediction below this are shown as none."""
 DOUBTFUL = 0.1
 """Part of a measured error that the reference may be wrong by without a word."""
@@ -214,7 +214,7 @@ class Tuned:
         columns = (
             Column("predicted", "predicted", percent),
             Column("measured", "measured", percent),
-            Column("deviation", "off by", lambda value: "0 %" if value <= ROUNDING else percent(value)),
+            Column("deviation", "off by", lambda value: "0 %" if value <= SHOWN_AS_NONE else percent(value)),
             Column("seconds", "stepping", lambda value: f"{value:.3g} s"),
             Column("words", "master", str, False, aside=True),
             *(Column(key) for key in ("diverged_at", "reference_error", "errors", "master", "step_size")),

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.accuracy import consistency
 from cosimo.analysis.cost import Cost
+from cosimo.analysis.error_norms import consistency
 from cosimo.analysis.model import Model
 from cosimo.analysis.pilots import Budget
 from cosimo.analysis.recommendation import (

@@ -19,9 +19,9 @@ from cosimo.core.errors import ConfigurationError, EndRequested, Interrupted, St
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
+from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live
 from cosimo.execution.options import Adaptive, EngineOptions
-from cosimo.execution.reference import Interpreter
 from cosimo.execution.running import run
 from cosimo.formats.resuming import resume
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate

@@ -33,7 +33,7 @@ FIRST, FIRST_AGAIN = 48, 24
 """Rows of the first record; of the first one at a further macro step. Each further one is twice as long."""
 PREDICTED = 1e-9
 """A relative error of prediction over the second half of the record that is good enough, where noise allows it."""
-ROUNDING = 1e-11
+REPRODUCED = 1e-11
 """Answers reproduced so well leave nothing for further states."""
 LOCAL, SHARE = 8, 0.03
 """Rows of a local record, and how well its model need reproduce them."""
@@ -61,13 +61,13 @@ def realise(pulses: Pulses, longest: int, first: int = FIRST) -> Found:
     if not pulses.straight:
         pulses.answers(LONG)  # to see how far answers reach
     length = min(first, longest, pulses.reach)
-    found = _attempt(pulses, length, free_motion, ROUNDING)
+    found = _attempt(pulses, length, free_motion, REPRODUCED)
     while length < longest and not pulses.still:
         length = min(2 * length, longest)
         pulses.answers(length)
         if pulses.reach < length:
             return found  # beyond, the unit no longer answers as linearised
-        before, found = found, _attempt(pulses, length, free_motion, ROUNDING)
+        before, found = found, _attempt(pulses, length, free_motion, REPRODUCED)
         tolerance = max(PREDICTED, 30 * noise_level(found.answers))
         if found.error <= tolerance and _moved(before.model, found.model) <= max(SETTLED, tolerance):
             break
@@ -91,7 +91,7 @@ def _attempt(pulses: Pulses, length: int, free_motion: bool, enough: float) -> F
     if not np.abs(h[1:]).max(initial=0.0) > 0:
         return Found(_at_once(h), answers, 0.0)
     half, whole = Candidates(h[: length // 2], noise), Candidates(h, noise)
-    least = 1 if enough > ROUNDING else max(whole.order - 3, 1)
+    least = 1 if enough > REPRODUCED else max(whole.order - 3, 1)
     models = {n: whole.realise(n) for n in range(least, min(whole.order + 2, whole.most) + 1)}
     errors = {n: error_of(model, h, noise) for n, model in models.items()}
     # The smallest order that is nearly the best one: further states would only model rounding.

@@ -176,4 +176,4 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
 
 def order_of(system: System, master: Master) -> int:
     """The order of the master for exact units: the least of its couplings."""
-    return min((master.coupling_of(link.connection.target).order for link in system.links), default=1)
+    return min((master.coupling_of(link.connection.target).error_order for link in system.links), default=1)

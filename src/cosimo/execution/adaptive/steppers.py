@@ -23,7 +23,7 @@ from cosimo.execution.adaptive.stepping import (
     Tolerances,
 )
 from cosimo.execution.adaptive.variable import VariableInterpreter
-from cosimo.execution.reference import Saved
+from cosimo.execution.interpreter import Saved
 
 # ---- energy: steps chosen by what is exchanged alone; nothing is repeated and no state is needed ---------------------
 # Let link a carry s_a = g y + o, the sample its source has at the end of the step, while the unit behind it was given

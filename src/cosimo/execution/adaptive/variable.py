@@ -25,9 +25,9 @@ from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedRead
+from cosimo.execution.interpreter import Action, Interpreter, Saved
 from cosimo.execution.live import Live
 from cosimo.execution.options import Adaptive
-from cosimo.execution.reference import Action, Interpreter, Saved
 
 SHORTEST, LONGEST, FIRST = 1 / 128, 16.0, 1 / 16
 """The shortest, longest and first step, in macro steps of the master. Where nothing is repeated, steps get as short as

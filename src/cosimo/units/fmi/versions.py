@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from cosimo.core.errors import EndRequested, StepDiscarded, UnitError
+from cosimo.core.timing import time_rounding
 from cosimo.units.fmi.component import DISCARD, WARNING, Component
 from cosimo.units.fmi.fmu import Capabilities, Experiment
 
@@ -16,9 +17,6 @@ LAST_SUCCESSFUL_TIME, TERMINATED = 2, 3
 """Kinds of status that an FMI 2.0 component can be asked for after it discarded a step."""
 EVENT_ITERATIONS = 1000
 """Updates of discrete states at one instant, and returns without progress, before a component counts as stuck."""
-ROUNDING = 8
-"""Units in the last place by which the end of a step and the time of an event may differ and still be one instant:
-masters count steps, k·h, and components add them up."""
 
 
 class Version(ABC):
@@ -196,7 +194,7 @@ class Fmi3(Version):
         which begins at a time of its own rounding, would go past it.
         """
         end, now = time + duration, time
-        near = min(ROUNDING * math.ulp(max(abs(time), abs(end))), 0.01 * duration)
+        near = time_rounding(time, end, duration)
         if self.next_event <= now:
             self.handle_event(now)
         stuck = 0

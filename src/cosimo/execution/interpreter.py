@@ -16,8 +16,8 @@ from cosimo.core.coupling import Sampling
 from cosimo.core.master import Joint, Segment, input_degree, mixer_of, segment
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.system import Inlet
-from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
-from cosimo.execution.live import ROUNDING, Live, Signals, end_requested
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, time_rounding
+from cosimo.execution.live import Live, Signals, end_requested
 
 RANK = 1e-12  # a difference of residuals that is this close to the span of newer ones is left out of an acceleration
 Action = Callable[[int], None]  # one operation with its constants worked out; called with the number of the macro step
@@ -245,8 +245,7 @@ class Interpreter:
     def _end(self, name: str, end: float, k: int) -> None:
         """A unit that got to the end of the macro step, but for rounding, lets it be finished; as in the kernel."""
         begin, over = self.time(k, 0.0), self.time(k, 1.0)
-        near = min(ROUNDING * math.ulp(max(abs(begin), abs(over))), 0.01 * self.master.step)
-        if end < over - near:
+        if end < over - time_rounding(begin, over, self.master.step):
             raise end_requested(name, end)
         self.ends[name] = end
 

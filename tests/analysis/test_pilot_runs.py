@@ -16,8 +16,8 @@ from fmu_builder import build
 
 from cosimo.analysis import Budget, analyse
 from cosimo.analysis import pilots as piloting
+from cosimo.analysis.pilot_runs import Job, Workers, internal_steps, make_run
 from cosimo.analysis.pilots import Pilots
-from cosimo.analysis.side_by_side import Job, Workers, internal_steps, make_run
 from cosimo.core.errors import UnitError
 from cosimo.core.guarding import guard_options
 from cosimo.core.result import Result

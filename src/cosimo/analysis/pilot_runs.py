@@ -37,7 +37,7 @@ MOVES = 10
 """Changes of outputs from which a fixed internal step can be told."""
 PATIENCE = 5.0
 """Seconds that a process may take to end; a unit may not return for longer."""
-SERVE = "import sys; sys.path[:] = {path!r}; from cosimo.analysis.side_by_side import serve; serve()"
+SERVE = "import sys; sys.path[:] = {path!r}; from cosimo.analysis.pilot_runs import serve; serve()"
 
 
 @dataclass(frozen=True)

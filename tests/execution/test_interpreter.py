@@ -15,8 +15,8 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
+from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live
-from cosimo.execution.reference import Interpreter
 from cosimo.units import ForwardEuler, PythonUnit, StateSpace
 
 H, STEPS = 0.2, 12
