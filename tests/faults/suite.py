@@ -56,9 +56,12 @@ or in a unit written in Python, happens in the master's process.
 A unit that is not isolated shares all of the process, and what it does there can only be noticed where it asks the C
 library for it. `_exit`, `quick_exit`, `exec`, signal handlers and copies of the process (`fork`) are noticed when the
 libraries in the FMU's archive call them by name. Not noticed are system calls of their own, the same calls made by
-libraries of the system on behalf of the FMU, SIGKILL, and daemons that the unit leaves. Signal handlers that a unit in
-Python sets are put back at most a quarter of a second later. `--isolate` has none of these limits; only the daemon
-of a unit that kills its own worker with SIGKILL stays.
+libraries of the system on behalf of the FMU, SIGKILL, and daemons that the unit leaves.
+
+Of a unit in Python, `sys.exit`, copies of the process and handlers set by `signal.signal` are noticed. `os._exit` and
+`os.exec…` are not: the command ends with the exit code that the unit chose, and the rows that were flushed are in
+`.partial`. `--isolate`, which is for FMUs, has none of these limits; only the daemon of a unit that kills its own
+worker with SIGKILL stays.
 
 ## How it is measured
 

@@ -25,6 +25,7 @@ from tests.units.fmi import test_peculiar
 BOTH = (IN_PROCESS, ISOLATED)
 NOWHERE = ("–",)
 SAME = "both correct, to the last bit"
+DEAF = test_process.test_a_unit_in_python_does_not_take_the_signals
 CANNOT_RESTORE = {' canGetAndSetFMUstate="true" canSerializeFMUstate="true"': ""}
 
 
@@ -156,11 +157,9 @@ OTHERS: tuple[Row, ...] = (
     *rows("Ctrl-C, and the unit ignores it", BOTH, case.deaf(signal.SIGINT, 130), 130),
     *rows("termination, and the unit ignores it", BOTH, case.deaf(signal.SIGTERM, 143), 143),
     *rows("hang-up, and the unit ignores it", BOTH, case.deaf(signal.SIGHUP, 129), 129),
-    *rows(
-        "termination, and a unit in Python ignored it",
-        (IN_PROCESS,),
-        by_test(test_process.test_a_unit_in_python_does_not_take_the_signals),
-        143,
+    *(
+        Row(f"{what}, and a unit in Python ignores it", IN_PROCESS, by_test(DEAF, number, code), code)
+        for what, (number, code) in zip(("Ctrl-C", "termination", "hang-up"), test_process.SIGNALS, strict=True)
     ),
     *rows("working directory removed, then Ctrl-C", BOTH, case.without_folder, 130),
     *rows(

@@ -26,18 +26,19 @@ def test_a_unit_does_not_take_the_signals(number: signal.Signals, code: int, tmp
 DEAF = """
 import signal
 class Deaf:
-    inputs, outputs = {}, ("x",)
+    inputs, outputs = (), ("x",)
     def __init__(self):
         self.x = 0.0
     def step(self, now, duration):
-        if now == 0.0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal({number}, signal.SIG_IGN)
+        assert signal.signal(signal.SIGUSR1, signal.SIG_IGN) in (signal.SIG_DFL, signal.SIG_IGN)
         self.x += duration
 """
 
 
-def test_a_unit_in_python_does_not_take_the_signals(tmp_path: Path) -> None:
-    (tmp_path / "deaf.py").write_text(DEAF)
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_unit_in_python_does_not_take_the_signals(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    (tmp_path / "deaf.py").write_text(DEAF.format(number=int(number)))
     (tmp_path / "s.toml").write_text(
         'step-size = 1e-3\nstop-time = 1e6\n[units.deaf]\nkind = "python"\nclass = "deaf.py:Deaf"\n'
     )
@@ -45,10 +46,10 @@ def test_a_unit_in_python_does_not_take_the_signals(tmp_path: Path) -> None:
 
     def disturb(process: subprocess.Popen[str]) -> None:
         ready(process)
-        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, number)
 
     outcome, *_ = observe(tmp_path, "--output-file", "rows.arrows", disturb=disturb)
-    require_contract(outcome, code=143, names=["interrupted at t = "])
+    require_contract(outcome, code=code, names=["interrupted at t = "])
     require_rows(tmp_path / "rows.arrows")
 
 

@@ -25,6 +25,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, 
 """What ends a run from outside."""
 
 Handler = Callable[[int, FrameType | None], Any]
+set_handler = signal.signal
+"""For ours: while anything is guarded, `signal.signal` leaves `SIGNALS` as they are."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def guarded(path: Path | None) -> Iterator[None]:
         number = kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue)
         _Present.kernel = kernel
         _Present.runs += 1
+        vars(signal)["signal"] = _leave_ours
         rescue = _Present.rescue
         for folder, process in list(_Present.folders.items()):
             if process == os.getpid():
@@ -96,8 +99,15 @@ def guarded(path: Path | None) -> Iterator[None]:
         go_back(begun_in)
         with _Present.lock:
             _Present.runs -= 1
+            if not _Present.runs:
+                vars(signal)["signal"] = set_handler
             _Present.rescue = rescue
             kernel.unguard(number, _rescue)
+
+
+def _leave_ours(number: int, handler: Any, /) -> Any:
+    """What a unit in Python calls as `signal.signal`: as one in an FMU, it does not take the run's signals."""
+    return signal.getsignal(number) if number in SIGNALS else set_handler(number, handler)
 
 
 def rescue_with(action: Callable[[], object]) -> None:
@@ -213,22 +223,6 @@ def leave() -> None:
         _Present.kernel.leave()
 
 
-@contextmanager
-def own_handlers() -> Iterator[None]:
-    """Undo that a unit in Python changes how signals are handled, as when it is made."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        changed = {number: handler for number, handler in before.items() if signal.getsignal(number) != handler}
-        for number, handler in changed.items():
-            signal.signal(number, handler)
-        if changed:
-            _count_again()
-
-
 def interrupt() -> NoReturn:
     """Raise what ends a run from outside. Where it gets lost, as in what is called by the garbage collector, the run
     raises it again.
@@ -262,14 +256,14 @@ class Interrupts:
                 handler = signal.getsignal(number)
                 if callable(handler):
                     self._before[number] = handler
-                    signal.signal(number, self._arrive)
+                    set_handler(number, self._arrive)
             _count_again()
         return self
 
     def __exit__(self, *_: object) -> None:
         _Present.interrupted = False
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            set_handler(number, handler)
         if self._before:
             _count_again()
 
@@ -284,7 +278,7 @@ class Interrupts:
         """Handle signals again where a unit has put a handler of its own in the place of ours."""
         changed = [number for number in self._before if signal.getsignal(number) != self._arrive]
         for number in changed:
-            signal.signal(number, self._arrive)
+            set_handler(number, self._arrive)
         if changed:
             _count_again()
 

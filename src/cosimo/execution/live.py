@@ -25,7 +25,7 @@ from cosimo.core.errors import (
     UnitCrashed,
     UnitError,
 )
-from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave, own_handlers
+from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
 from cosimo.core.master import Joint, Master, input_degree, joints, segment
 from cosimo.core.result import Warned
 from cosimo.core.system import Source, System
@@ -61,7 +61,7 @@ class Live:
         self._notices = {f"unit '{name}' {u.notice}": start_time for name, u in system.units.items() if u.notice}
         try:
             for name, unit in system.units.items():
-                with self.guard(name, "instantiated", start_time), own_handlers():
+                with self.guard(name, "instantiated", start_time):
                     self.instances[name] = unit.instantiate(start_time)
         except BaseException:
             self.close()

@@ -23,7 +23,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cosimo.core.guarding import SIGNALS, guard_options
+from cosimo.core.guarding import SIGNALS, guard_options, set_handler
 from cosimo.studies.rows import Row
 from cosimo.studies.runner import Runner
 from cosimo.units.fmi.archive import remove_left_behind
@@ -129,8 +129,8 @@ def _serve(runner: Runner, runs: Sequence[int], to_rows: Any, to_report: int) ->
     try:
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
         for number in SIGNALS:  # a terminal sends them to all processes at once
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, _stop)
+            set_handler(number, signal.SIG_IGN)
+        set_handler(signal.SIGTERM, _stop)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         # The line that tells of a crash is for the row. What Python writes still goes where it went.
         if sys.stderr is not None:
