@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import cosimo
+import cosimo.algebra
+import cosimo.analysis
 
 NAMES = [
     "Connection",
@@ -55,3 +60,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import cosimo, sys; print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", [cosimo, cosimo.algebra, cosimo.analysis], ids=lambda package: package.__name__)
+def test_type_checkers_see_what_is_loaded_when_first_used(package: ModuleType) -> None:
+    """A name that stands in the table only would be Any to them."""
+    (block,) = (node for node in ast.parse(inspect.getsource(package)).body if isinstance(node, ast.If))
+    seen = {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert set(seen) == set(package.__all__)
+    for name, module in seen.items():
+        assert getattr(sys.modules[f"{module}"], name) is getattr(package, name)

@@ -7,7 +7,17 @@ From the bottom up: `operations` (one matrix per operation), `product` (Φ of on
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosimo.algebra.batch import Batch as Batch
+    from cosimo.algebra.operations import Operations as Operations
+    from cosimo.algebra.operations import Update as Update
+    from cosimo.algebra.product import CoupledModel as CoupledModel
+    from cosimo.algebra.product import LinearSystem as LinearSystem
+    from cosimo.algebra.product import OneStepMap as OneStepMap
+    from cosimo.algebra.product import connection_matrix as connection_matrix
+    from cosimo.algebra.product import coupled_model as coupled_model
 
 _HOMES = {
     "Batch": "batch",

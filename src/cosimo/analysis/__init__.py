@@ -8,7 +8,24 @@ Where each word is defined: *stable* in `stability`; *horizon*, *true solution* 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosimo.analysis.analysing import analyse as analyse
+    from cosimo.analysis.critical import CriticalStep as CriticalStep
+    from cosimo.analysis.critical import critical_step as critical_step
+    from cosimo.analysis.error_norms import GlobalError as GlobalError
+    from cosimo.analysis.error_norms import consistency as consistency
+    from cosimo.analysis.error_norms import convergence_order as convergence_order
+    from cosimo.analysis.error_norms import global_error as global_error
+    from cosimo.analysis.model import Model as Model
+    from cosimo.analysis.pilots import Budget as Budget
+    from cosimo.analysis.recommendation import Recommendation as Recommendation
+    from cosimo.analysis.spectrum import Mode as Mode
+    from cosimo.analysis.spectrum import Spectrum as Spectrum
+    from cosimo.analysis.spectrum import sweep_factor as sweep_factor
+    from cosimo.analysis.truth import OutputErrors as OutputErrors
+    from cosimo.analysis.verdict import Verdict as Verdict
 
 _HOMES = {
     "Budget": "pilots",

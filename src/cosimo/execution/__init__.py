@@ -1,7 +1,7 @@
 """Executing a schedule on real units: `run` and all that it is made of.
 
-From the bottom up: `options` (what a run takes), `live` (instances and their initialisation), `reference` (the
-interpreter in plain Python, the oracle), `lowering` and `engines` (the compiled kernel), `recording` (rows),
+From the bottom up: `options` (what a run takes), `live` (instances and their initialisation), `interpreter` (plain
+Python, the oracle), `lowering` and `engines` (the compiled kernel), `recording` (rows),
 `checkpoints`, `monitoring`, `session` (one run while it goes on), `adaptive` (one whose steps vary), `running` (`run`).
 Names are loaded when first used.
 """
