@@ -128,7 +128,7 @@ class Adaptive:
     absolute: float = offered(1e-9, "adaptive: added to the relative tolerance.", "tolerance_absolute")
     first: float | None = None
     shortest: float | None = offered(None, "adaptive: shortest step in seconds.", "shortest_step", time=True)
-    longest: float | None = offered(None, "adaptive: shortest step in seconds.", "longest_step", time=True)
+    longest: float | None = offered(None, "adaptive: longest step in seconds.", "longest_step", time=True)
     order: int | None = None
 
     def __post_init__(self) -> None:
