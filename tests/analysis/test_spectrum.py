@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.spectrum import Mode, Spectrum, converges, sweep_factor
+from cosimo.analysis.spectrum import Mode, Spectrum, converges, match, sweep_factor
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.problems import two_mass
@@ -231,3 +232,14 @@ def test_when_an_iteration_converges() -> None:
     assert converges(plain, 3.0) is False
     assert converges(helped, 3.0) is True
     assert converges(masters.iterative(system, 0.1, sweeps=2), 3.0) is False
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 7), (7, 3), (0, 3), (3, 0)])
+def test_pairs_have_the_smallest_sum(shape: tuple[int, int]) -> None:
+    """Also where several have the same nearest one."""
+    random = np.random.default_rng(sum(shape))
+    for crowded in (1.0, 5.0):
+        cost = random.random(shape) * np.linspace(1.0, crowded, shape[1])
+        rows, columns = match(cost)
+        assert cost[rows, columns].sum() == pytest.approx(cost[scipy.optimize.linear_sum_assignment(cost)].sum())
+        assert len(set(columns.tolist())) == len(rows) == min(shape)

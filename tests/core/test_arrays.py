@@ -1,4 +1,4 @@
-"""What passes as a matrix."""
+"""What passes as a matrix, and what is computed with small ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
-from cosimo.core.arrays import matrix, require_finite
+from cosimo.core.arrays import balancing, block_diagonal, exponential, matrix, require_finite
 from cosimo.core.errors import ConfigurationError, DimensionError
 
 
@@ -77,3 +78,63 @@ def test_non_finite_numbers_are_located(bad: float) -> None:
         matrix("X", value, (2, 3))
     with pytest.raises(ConfigurationError, match=r"index \(1,\)"):
         require_finite("X", np.array([0.0, bad]))
+
+
+# ---- what SciPy has as well ------------------------------------------------------------------------------------------
+
+SIZES, SCALES = (1, 2, 5, 16), (1e-8, 0.1, 1.0, 30.0, 1e3)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_exponentials_are_those_of_scipy(n: int, scale: float) -> None:
+    random = np.random.default_rng(n).standard_normal((3, 4, n, n))
+    matrices = scale * (random - (2 * n**0.5 + 2) * np.eye(n))
+    np.testing.assert_allclose(exponential(matrices), scipy.linalg.expm(matrices), rtol=0, atol=1e-14)
+
+
+def test_exponentials_of_one_stack_do_not_depend_on_each_other() -> None:
+    slow, fast = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([[-400.0, 3.0], [0.0, -1.0]])
+    both = exponential(np.array([slow, fast]))
+    np.testing.assert_array_equal(both[0], exponential(slow))
+    np.testing.assert_allclose(both[0], [[np.cos(1), np.sin(1)], [-np.sin(1), np.cos(1)]], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(both[1], scipy.linalg.expm(fast), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_what_integrates_does_so_exactly(size: float) -> None:
+    chain = np.array([[0.0, size, 0.0], [0.0, 0.0, size], [0.0, 0.0, 0.0]])
+    found = exponential(chain)
+    assert np.diag(found).tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(found[0], [1.0, size, size**2 / 2], rtol=1e-15)
+
+
+def test_stiff_matrices_lose_no_accuracy_by_scaling() -> None:
+    """Entries of 10⁶ whose powers are small: scaled by its own size alone, ten digits would be gone."""
+    matrix = np.array([[1.0, 1e6], [0.0, -1.0]])
+    np.testing.assert_allclose(exponential(matrix), scipy.linalg.expm(matrix), rtol=1e-14)
+
+
+def test_no_exponential_of_nothing() -> None:
+    assert exponential(np.zeros((0, 0))).shape == (0, 0)
+    assert exponential(np.zeros((0, 2, 2))).shape == (0, 2, 2)
+
+
+def test_blocks_without_rows_or_columns_keep_their_place() -> None:
+    blocks = [np.ones((2, 1)), np.zeros((0, 3)), 2 * np.ones((1, 0)), 3 * np.ones((1, 2))]
+    np.testing.assert_array_equal(block_diagonal(blocks), scipy.linalg.block_diag(*blocks))
+
+
+def test_balanced_matrices_have_rows_and_columns_of_one_size() -> None:
+    even = np.random.default_rng(7).standard_normal((2, 5, 5))
+    units = np.array([[1.0, 1e3, 1e-4, 7.0, 1e6], [1e-5, 1.0, 1e5, 1.0, 2.0]])
+    uneven = even * units[:, :, None] / units[:, None, :]
+    scale = balancing(uneven)
+    balanced = np.abs(uneven / scale[:, :, None] * scale[:, None, :])
+    ratio = balanced.sum(axis=2) / balanced.sum(axis=1)
+    assert ratio.min() > 0.5
+    assert ratio.max() < 2
+
+
+def test_what_is_not_fed_keeps_its_units() -> None:
+    np.testing.assert_array_equal(balancing(np.array([[[1.0, 0.0], [5.0, 1.0]]])), [[1.0, 1.0]])

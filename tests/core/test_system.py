@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
+import scipy.sparse.csgraph
 
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
-from cosimo.core.system import Connection, System, Table, Variable
+from cosimo.core.system import Connection, System, Table, Variable, components
 from cosimo.units import Mechanical, PythonUnit, StateSpace
 
 
@@ -235,3 +237,22 @@ def test_python_units_declare_feedthrough_by_property() -> None:
 
     system = System({"a": PythonUnit(Through), "b": gain(0.1)}, [("a.y", "b.u1"), ("b.y1", "a.u")])
     assert system.loops() == [("a.y", "b.y1")]
+
+
+@pytest.mark.parametrize("count", [1, 4, 30, 120])
+def test_components_are_those_of_scipy(count: int) -> None:
+    random = np.random.default_rng(count)
+    for edges in (random.integers(0, count, (m, 2)) for m in (0, 1, count // 2, count, 2 * count)):
+        graph = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(count, count))
+        labels = scipy.sparse.csgraph.connected_components(graph, directed=True, connection="strong")[1]
+        met = np.unique(edges)
+        wanted = {tuple(np.flatnonzero(labels == label).tolist()) for label in labels[met]}
+        found = components([(int(i), int(j)) for i, j in edges])
+        assert {tuple(group) for group in found} == wanted
+        assert found == sorted(found)
+
+
+def test_components_of_a_long_chain_need_no_recursion() -> None:
+    ring = [(i, (i + 1) % 5000) for i in range(5000)]
+    assert components(ring) == [list(range(5000))]
+    assert len(components(ring[:-1])) == 5000

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cosimo.algebra.backends import SINGULAR
 from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
-from cosimo.core.arrays import Array, loop_is_singular, value_row
+from cosimo.core.arrays import Array, block_diagonal, exponential, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import ONE, Block, Master
 from cosimo.core.system import Constant, Source, System
@@ -326,10 +326,7 @@ class CoupledModel:
 
     def flow(self, h: float) -> Array:
         """exp(A h), the exact one-step map of the states."""
-        import scipy.linalg
-
-        flow: Array = scipy.linalg.expm(dense(self.A) * h)
-        return flow
+        return exponential(dense(self.A) * h)
 
     def dense(self) -> CoupledModel:
         """The same model with plain arrays."""
@@ -345,9 +342,7 @@ def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: 
         A, B, C, D = (sp.block_diag([sp.csr_array(part) for part in own], format="csr") for own in parts.values())
         loop: Any = sp.csc_array(sp.eye_array(D.shape[0]) - D @ L)
     else:
-        import scipy.linalg
-
-        A, B, C, D = (scipy.linalg.block_diag(*own) for own in parts.values())
+        A, B, C, D = map(block_diagonal, parts.values())
         loop = np.eye(len(D)) - D @ L
     place = {name: i for i, name in enumerate(system.outputs)}
     for group in system.loops():

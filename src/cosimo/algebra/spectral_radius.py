@@ -30,7 +30,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cosimo.algebra.backends import Backend, Stack
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, balancing
 from cosimo.core.errors import ConfigurationError
 
 Norm = Literal[1, 2]
@@ -137,10 +137,8 @@ class _Search:
         """One diagonal similarity with powers of two for all, from their mean: units of measure should not matter."""
         if self.n < 2 or P.shape[2] == 0:
             return P
-        from scipy.linalg import matrix_balance
-
         mean = self.backend.host(self.xp.abs(P).mean(2))
-        _, (scale, _) = matrix_balance(mean, permute=False, separate=True)
+        scale = 2.0 ** np.round(np.log2(balancing(mean[None])[0]))
         if (scale != 1).any():
             P *= self.backend.array((scale[None, :] / scale[:, None])[:, :, None])
         return P

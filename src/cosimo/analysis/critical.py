@@ -29,6 +29,9 @@ growth that vanishes with a power of h: motion that is neither damped nor fed, u
 sought, relative."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
+CROSSING, SECTIONS = 1e-12, 32
+"""How near a crossing is sought, relative, and into how many parts each round divides: maps of many steps at once cost
+little more than of one."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,13 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
             low, high = (middle, high) if stable else (low, middle)
         return CriticalStep(low, searched)
 
-    from scipy.optimize import brentq
-
-    def excess(h: float) -> float:
-        return float(search.without(search.sizes(np.array([h])), neutral)[0]) - 1
-
-    return CriticalStep(float(brentq(excess, grid[decaying[-1]], grid[first], rtol=1e-12)), searched)
+    low, high = float(grid[decaying[-1]]), float(grid[first])
+    while high / low > 1 + CROSSING:
+        within = np.geomspace(low, high, SECTIONS + 1)
+        beyond = search.without(search.sizes(within[1:-1]), neutral) >= 1
+        place = int(beyond.argmax()) if beyond.any() else SECTIONS - 1
+        low, high = float(within[place]), float(within[place + 1])
+    return CriticalStep(low, searched)
 
 
 class EigenvalueSizes:

@@ -197,6 +197,9 @@ def nearest_pole(mu: complex, step: float, near: complex) -> complex:
 
 def match(cost: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Rows and columns of the pairs, one to one, whose costs have the smallest sum."""
+    nearest = cost.argmin(axis=1) if cost.size else np.zeros(len(cost), dtype=np.intp)
+    if len(np.unique(nearest)) == len(cost):  # each at its own best
+        return np.arange(len(cost)), nearest
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(cost)

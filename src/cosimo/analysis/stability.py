@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array, ComplexArray, balancing
 
 ROUNDING = 1e-10
 """How far ρ may exceed 1 by rounding alone: eigenvalues of Φ with some ten rows are computed to about 1e-13, those of
@@ -39,8 +39,6 @@ AT_REST = 1e-9
 """Singular values of A_c below this share of the largest belong to poles 0; identified models are known no better."""
 EXACTLY = 1e-12
 """Singular values of Φ − I up to which an eigenvalue is 1, where the poles 0 of the coupled system are exact."""
-ROUNDS = 12
-"""Rounds of balancing."""
 NEAR_ONE = 1e-3
 """Radii less than this above 1 may be multiple eigenvalues 1 that rounding drove apart; beyond, they grow."""
 
@@ -100,19 +98,9 @@ def _largest(maps: Array) -> Array:
 
 
 def _balance(matrices: Array) -> Array:
-    """The same eigenvalues of each of (N, n, n) in units of measure that make rows and columns alike in size: D⁻¹ M D.
-
-    A few rounds only: what feeds others and is not fed would be scaled for ever.
-    """
-    balanced, diagonal = matrices.copy(), np.arange(matrices.shape[1])
-    for _ in range(ROUNDS):
-        sizes = np.abs(balanced)
-        sizes[:, diagonal, diagonal] = 0.0
-        rows, columns = sizes.sum(axis=2), sizes.sum(axis=1)
-        both = (rows > 0) & (columns > 0)
-        # The fourth root, as rows and columns change at once.
-        scale = np.divide(rows, columns, out=np.ones_like(rows), where=both) ** 0.25
-        balanced = balanced / scale[:, :, None] * scale[:, None, :]
+    """The same eigenvalues of each of (N, n, n) in units in which rows and columns are alike in size: D⁻¹ M D."""
+    scale = balancing(matrices)
+    balanced: Array = matrices / scale[:, :, None] * scale[:, None, :]
     return balanced
 
 

@@ -27,7 +27,7 @@ from cosimo.compensation.target import (
     require_linear,
     state_places,
 )
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, block_diagonal
 from cosimo.core.errors import ConfigurationError, NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.system import System
@@ -228,9 +228,7 @@ def _energy_matrix(system: System, A: Array) -> Array | None:
     if len(masses) < len(system.units):
         return None
     positions, velocities = state_places(map(len, masses))
-    import scipy.linalg
-
-    M = scipy.linalg.block_diag(*masses)
+    M = block_diagonal(masses)
     K = -M @ A[np.ix_(velocities, positions)]
     if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max(initial=1e-300):
         return None  # forces that depend on positions without a potential

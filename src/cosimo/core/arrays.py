@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import comb
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,92 @@ def require_finite(name: str, value: Array) -> None:
     if not np.isfinite(value).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
         raise ConfigurationError(f"{name} holds a non-finite number at index {where}; give a finite value.")
+
+
+# ---- what SciPy has as well: loading that takes longer than all that is computed for a small system ------------------
+
+
+PADE = [factorial(26 - k) * comb(13, k) / factorial(13) for k in range(14)]
+THETA, LEADING = 4.25, 1 / (comb(26, 13) * factorial(27))
+"""The size up to which the Padé approximant of order 13 (its coefficients: PADE) gives the exponential to rounding, and
+the first coefficient of its backward error (Al-Mohy, Higham 2009, SIAM J. Matrix Anal. Appl. 31, Eqs. 3.1 and 5.1)."""
+ROUNDS = 12
+"""Rounds of balancing: what feeds others and is not fed would be scaled for ever."""
+
+
+def exponential(matrices: Array) -> Array:
+    """e^M of each of the matrices (…, n, n), by scaling and squaring (Al-Mohy, Higham 2009, Algorithm 5.1).
+
+    How far M is scaled down follows from the sizes of its powers, not from its own: a stiffness of 10⁹ whose square is
+    0 costs no accuracy.
+
+    >>> exponential(np.array([[0.0, 1e9], [0.0, 0.0]])).tolist()
+    [[1.0, 1000000000.0], [0.0, 1.0]]
+    """
+    if not matrices.size:
+        return matrices.copy()
+    M = matrices.reshape(-1, *matrices.shape[-2:])
+    M2 = M @ M
+    M4, one = M2 @ M2, np.eye(M.shape[-1])
+    M6 = M4 @ M2
+    size = _size(M)
+    if size.max() > THETA:
+        d4, d6, d8, d10 = (_size(power) ** (1 / k) for k, power in ((4, M4), (6, M6), (8, M4 @ M4), (10, M4 @ M6)))
+        size = np.minimum(size, np.minimum(np.maximum(d4, d6), np.maximum(d8, d10)))
+    halvings = np.ceil(np.log2(np.maximum(size / THETA, 1.0)))
+    halvings += _more_halvings(M * 0.5 ** halvings[:, None, None])
+    if halvings.any():
+        scale = 0.5 ** halvings[:, None, None]
+        M, M2, M4, M6 = M * scale, M2 * scale**2, M4 * scale**4, M6 * scale**6
+    b = PADE
+    odd = M @ (M6 @ (b[13] * M6 + b[11] * M4 + b[9] * M2) + b[7] * M6 + b[5] * M4 + b[3] * M2 + b[1] * one)
+    even = M6 @ (b[12] * M6 + b[10] * M4 + b[8] * M2) + b[6] * M6 + b[4] * M4 + b[2] * M2 + b[0] * one
+    change: Array = np.linalg.solve(even - odd, 2 * odd)  # e^M − I, so that what does not change does not
+    for done in range(int(halvings.max())):
+        left = halvings > done
+        change[left] = 2 * change[left] + change[left] @ change[left]
+    return (one + change).reshape(matrices.shape)
+
+
+def _size(matrices: Array) -> Array:
+    """The 1-norm of each of (N, n, n)."""
+    largest: Array = np.abs(matrices).sum(axis=-2).max(axis=-1)
+    return largest
+
+
+def _more_halvings(M: Array) -> Array:
+    """By how many powers of two more (N, n, n) must be scaled, by a bound of the backward error from |M|²⁷."""
+    absolute, sums, own = np.abs(M), np.ones((len(M), 1, M.shape[-1])), _size(M)
+    if own.max() <= THETA:
+        return np.zeros(len(M))
+    for _ in range(27):
+        sums = sums @ absolute
+    error = LEADING * sums.max(axis=(1, 2)) / np.where(own > 0, own, 1.0) / np.finfo(float).eps * 2
+    return np.maximum(np.ceil(np.log2(np.maximum(error, 1e-300)) / 26), 0.0)
+
+
+def block_diagonal(blocks: Sequence[Array]) -> Array:
+    """The matrix with these blocks on its diagonal; blocks may have no rows or no columns."""
+    rows, columns = (np.cumsum([0, *(block.shape[axis] for block in blocks)]) for axis in (0, 1))
+    whole = np.zeros((rows[-1], columns[-1]))
+    for block, row, column in zip(blocks, rows[:-1], columns[:-1], strict=True):
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+    return whole
+
+
+def balancing(matrices: Array) -> Array:
+    """Units of measure d (N, n) in which rows and columns of each of (N, n, n), M_ij d_j / d_i, are alike in size."""
+    sizes, diagonal = np.abs(matrices), np.arange(matrices.shape[-1])
+    sizes[:, diagonal, diagonal] = 0.0
+    total = np.ones(sizes.shape[:2])
+    for _ in range(ROUNDS):
+        rows, columns = sizes.sum(axis=2), sizes.sum(axis=1)
+        both = (rows > 0) & (columns > 0)
+        # The fourth root, as rows and columns change at once.
+        scale = np.divide(rows, columns, out=np.ones_like(rows), where=both) ** 0.25
+        sizes = sizes / scale[:, :, None] * scale[:, None, :]
+        total *= scale
+    return total
 
 
 # ---- polynomials c_0 + c_1 σ + … + c_q σ^q as coefficient columns: shift, evaluate, interpolate, all as small --------

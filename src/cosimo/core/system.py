@@ -156,8 +156,45 @@ class Inlet:
     start: float = 0.0
 
 
-PRUNED = 3
-"""Rounds in which dependencies that are in no loop are left out before the graph is built: most systems have none."""
+def components(edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The strongly connected components of a directed graph, by their smallest numbers (Tarjan 1972).
+
+    >>> components([(0, 1), (1, 2), (2, 1), (3, 3)])
+    [[0], [1, 2], [3]]
+    """
+    following: dict[int, list[int]] = {}
+    for source, target in edges:
+        following.setdefault(source, []).append(target)
+        following.setdefault(target, [])
+    met: dict[int, int] = {}
+    low: dict[int, int] = {}
+    waiting: list[int] = []
+    done: set[int] = set()
+    found = []
+    for root in following:
+        path = [] if root in met else [(root, iter(following[root]))]
+        while path:
+            node, ahead = path[-1]
+            if node not in met:
+                met[node] = low[node] = len(met)
+                waiting.append(node)
+            for other in ahead:
+                if other not in met:
+                    path.append((other, iter(following[other])))
+                    break
+                if other not in done:
+                    low[node] = min(low[node], low[other])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == met[node]:
+                    group = [waiting.pop()]
+                    while group[-1] != node:
+                        group.append(waiting.pop())
+                    found.append(sorted(group))
+                    done.update(group)
+    return sorted(found)
 
 
 @checked
@@ -271,21 +308,9 @@ class System:
             for unit in (self.units[link.target.unit],)
             for row in np.flatnonzero(through[link.target.unit][:, link.target.index])
         ]
-        for _ in range(PRUNED):  # what comes from nowhere, or leads nowhere, is in no loop
-            ends = {target for _, target in edges} & {source for source, _ in edges}
-            edges = [(source, target) for source, target in edges if source in ends and target in ends]
-        if not edges:
-            return []
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import connected_components
-
-        sources, targets = np.array(edges).T
-        graph = coo_matrix((np.ones(len(edges)), (sources, targets)), shape=(len(number),) * 2)
-        count, label = connected_components(graph, directed=True, connection="strong")
-        own = {label[s] for s, t in edges if s == t}
-        names = list(number)
-        groups = [tuple(names[i] for i in np.flatnonzero(label == g)) for g in range(count)]
-        return [group for g, group in enumerate(groups) if len(group) > 1 or g in own]
+        names, own = list(number), {source for source, target in edges if source == target}
+        groups = [group for group in components(edges) if len(group) > 1 or group[0] in own]
+        return [tuple(names[i] for i in group) for group in groups]
 
     def link(self, number: int, connection: Connection) -> Link:
         """The ends of a connection, and gain and offset with the conversion; refuses ends that do not fit together."""

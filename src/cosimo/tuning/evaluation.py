@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-import scipy.linalg
 
 from cosimo import masters
 from cosimo.algebra.backends import Backend, Stack, find_backend
@@ -22,7 +21,7 @@ from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.stability import LARGEST_STABLE, Rest, find_rest, is_stable
-from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.arrays import Array, BoolArray, exponential
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.system import Connection, Constant, System
@@ -361,7 +360,7 @@ class TuningProblem:
         A, C = dense(coupled.A), dense(coupled.C)
         # Enough moments for the slow motion; what is faster shows at some of them too, as they are no multiples of it.
         count = GRID
-        flow, x = scipy.linalg.expm(A * (self.horizon / count)), self.columns
+        flow, x = exponential(A * (self.horizon / count)), self.columns
         found, lacking = np.zeros(len(C)), np.zeros((len(C), 1))
         lacking[len(C) - len(self.system.outputs) :, 0] = self.model.local.offsets
         for _ in range(count + 1):

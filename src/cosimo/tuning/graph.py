@@ -20,9 +20,7 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Literal
 
-import numpy as np
-
-from cosimo.core.system import System
+from cosimo.core.system import System, components
 
 Order = tuple[str, ...]
 Stages = tuple[tuple[str, ...], ...]
@@ -134,13 +132,8 @@ def coupling_graph(system: System, equal: Equal = "map") -> CouplingGraph:
     """
     number = {name: i for i, name in enumerate(system.names)}
     pairs = [(number[link.source.unit], number[link.target.unit]) for link in system.links]
-    label = np.zeros(len(number), dtype=int)
-    if equal == "radius" and pairs:
-        from scipy.sparse.csgraph import connected_components
-
-        matrix = np.zeros((len(number), len(number)))
-        matrix[tuple(np.array(pairs).T)] = 1.0
-        label = connected_components(matrix, directed=True, connection="strong")[1]
+    groups = components(pairs) if equal == "radius" else [list(range(len(number)))]
+    label = {i: group for group, members in enumerate(groups) for i in members}
     neighbours = [0] * len(number)
     for i, j in pairs:
         if i != j and label[i] == label[j]:

@@ -16,12 +16,11 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 
 from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.analysis.error_norms import OPERATOR_UP_TO, global_error
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, block_diagonal
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
@@ -292,7 +291,7 @@ class Sequential:
         coupled = LinearSystem(self.system, gauss_seidel(self.system, self.step)).coupled.dense()
         units = [(unit.discrete(self.step), unit.linear(), len(unit.inputs)) for unit in self.system.units.values()]
         own = [(step.A, step.B[:, :m], model.C) for step, model, m in units if model is not None]
-        A, B, C = (scipy.linalg.block_diag(*matrices) for matrices in zip(*own, strict=True))
+        A, B, C = map(block_diagonal, zip(*own, strict=True))
         return coupled, A, B, C
 
     def maps(self, orders: Sequence[Order]) -> Array:

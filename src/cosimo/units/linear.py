@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arguments import checked
-from cosimo.core.arrays import Array, BoolArray, matrix, product, shift_matrix
+from cosimo.core.arrays import Array, BoolArray, exponential, matrix, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 
@@ -39,15 +39,13 @@ class Exact(Integrator):
 
     def advance(self, model: LinearModel, x: Array, u: Signal, step: Array) -> Array:
         """The augmented system [x, u, u', u''] in θ has constant coefficients, so its flow is one exponential."""
-        from scipy.linalg import expm  # loaded where it is needed: it takes longer than all of cosimo
-
         n, m = model.B.shape
         top = np.concatenate([model.A, model.B, np.zeros((n, DEGREE * m))], axis=1) * step
         size = n + (DEGREE + 1) * m
         generator = np.zeros((*np.shape(step)[:-2], size, size))
         generator[..., :n, :] = top
         generator[..., n : n + DEGREE * m, n + m :] = np.eye(DEGREE * m)
-        flow = expm(generator)[..., :n, :]
+        flow = exponential(generator)[..., :n, :]
         # The derivatives at the start of a quadratic signal, from its values at three points.
         start, middle, end = u(0.0), u(0.5), u(1.0)
         derivatives = [start, 4 * middle - 3 * start - end, 4 * (start - 2 * middle + end)]

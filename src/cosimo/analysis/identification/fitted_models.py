@@ -25,6 +25,7 @@ from cosimo.analysis.identification.models import (
     without_idle_modes,
 )
 from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
+from cosimo.analysis.spectrum import match
 from cosimo.core.arrays import Array
 from cosimo.core.unit import DiscreteModel, LinearModel
 from cosimo.units.linear import Exact, discretise
@@ -149,11 +150,8 @@ def _moved(before: Realisation, after: Realisation) -> float:
     """The largest distance between the eigenvalues of two models, matched; infinite when their numbers differ."""
     if len(before.A) != len(after.A):
         return np.inf
-    from scipy.optimize import linear_sum_assignment
-
     distance = np.abs(before.poles[:, None] - after.poles[None, :])
-    rows, columns = linear_sum_assignment(distance)
-    return float(distance[rows, columns].max(initial=0.0))
+    return float(distance[match(distance)].max(initial=0.0))
 
 
 # ---- what the higher powers of the input polynomial do over one step: B_1 … B_q, by one trial that excites the -------

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array, ComplexArray, exponential
 from cosimo.core.errors import IdentificationError
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit
 from cosimo.units.linear import Exact, LinearUnit, discretise
@@ -233,9 +233,7 @@ def _logarithm(matrix: Array) -> Array | ComplexArray:
 
 
 def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | ComplexArray) -> Iterator[str]:
-    import scipy.linalg
-
-    back = float(np.abs(scipy.linalg.expm(logarithm.real) - whole).max(initial=0.0))
+    back = float(np.abs(exponential(logarithm.real) - whole).max(initial=0.0))
     if back > 1e-6 * max(1.0, float(np.abs(whole).max(initial=0.0))):
         yield f"the continuous model returns the one-step map only to {back:.1g}"
     angle = float(np.abs(np.angle(values)).max(initial=0.0))
