@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import inspect
 import subprocess
 import sys
@@ -70,3 +71,7 @@ def test_type_checkers_see_what_is_loaded_when_first_used(package: ModuleType) -
     assert set(seen) == set(package.__all__)
     for name, module in seen.items():
         assert getattr(sys.modules[f"{module}"], name) is getattr(package, name)
+
+
+def test_results_name_the_version_that_is_installed() -> None:
+    assert cosimo.__version__ == importlib.metadata.version("cosimo")

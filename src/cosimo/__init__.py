@@ -26,6 +26,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cosimo.core import __version__ as __version__
+
 if TYPE_CHECKING:
     from cosimo import couplings, masters, problems
     from cosimo.analysis.analysing import analyse
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from cosimo.scenario import Scenario, load
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Connection": "cosimo.core.system",

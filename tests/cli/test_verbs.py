@@ -266,3 +266,48 @@ print([m for m in ("numpy", "scipy", "pyarrow", "fmpy", "pydantic", "cosimo._ker
     assert (
         subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        ("analyse two-mass --step-size 2ms", "scipy pydantic pandas pyarrow fmpy cosimo.cli.tune"),
+        ("run two-mass --stop-time 0.1 -o rows.parquet", "scipy pydantic pandas fmpy cosimo.cli.tune"),
+        ("run two-mass --stop-time 0.1 -o rows.csv", "scipy pydantic pandas fmpy pyarrow.parquet"),
+        ("plot rows.csv two.x", "scipy pydantic pandas fmpy cosimo.analysis cosimo.cli.run"),
+        ("problems", "scipy pydantic pandas pyarrow fmpy cosimo.analysis cosimo.cli.run"),
+    ],
+)
+def test_a_verb_loads_only_what_it_uses(tmp_path: Path, words: str, unused: str) -> None:
+    """Loading scipy, pydantic or pandas takes longer than each of these takes to compute."""
+    (tmp_path / "rows.csv").write_text("time,two.x\n0.0,1.0\n0.5,2.0\n")
+    probe = f"""
+import sys
+sys.argv = ["cosimo", *{words.split()!r}]
+from cosimo.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+print([m for m in {unused.split()!r} if m in sys.modules], file=sys.stderr)
+"""
+    command = [sys.executable, "-c", probe]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_options_that_are_given_are_converted() -> None:
+    given = ["--step-size", "3ms", "--target-error", "2e-2", "--coupling", "hold1", "--coupling", "one.v2=hold0"]
+    fields = json.loads(cosimo("analyse", "two-mass", *given, "--json").stdout)
+    assert (fields["step_size"], fields["target"]) == (0.003, 0.02)
+    assert "one.v2" in fields["description"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(["--sweeps", "two"], "valid integer"), (["--tolerance", "little"], "valid number")]
+)
+def test_options_that_do_not_fit_are_refused_by_typer(given: list[str], said: str) -> None:
+    done = cosimo("analyse", "two-mass", *given)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert given[0] in done.stderr

@@ -8,10 +8,10 @@ outputs of this system, and does not contradict itself (`Verdict.from_brief`).
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cosimo.core import __version__
 from cosimo.core.document import plain
 from cosimo.core.master import Master
 from cosimo.core.storage import Remembered
@@ -61,7 +61,7 @@ def _key(system: System, master: Master, start: float, horizon: float, target: f
     except Exception:  # a unit of somebody else's may raise whatever it likes
         return None
     numbers = [float(number).hex() for number in (start, horizon, target)]
-    return {"cosimo": version("cosimo"), "format": FORMAT, "content": content, "numbers": numbers}
+    return {"cosimo": __version__, "format": FORMAT, "content": content, "numbers": numbers}
 
 
 def _is_about(verdict: Verdict, system: System, master: Master, horizon: float, target: float) -> bool:

@@ -17,7 +17,17 @@ from cosimo.core.guarding import SIGNALS
 
 __all__ = ["app", "main"]
 
-_MODULES = ("analyse", "files", "papers", "plot", "report", "run", "studies", "tune")
+_MODULES = {
+    "analyse": ("analyse", "analyze"),
+    "files": ("new", "info", "validate", "export"),
+    "papers": ("problems", "reproduce"),
+    "plot": ("plot",),
+    "report": ("report",),
+    "run": ("run", "resume"),
+    "studies": ("compensate", "compare", "sweep"),
+    "tune": ("tune",),
+}
+"""The verbs that each module of this package has."""
 
 
 class Interruption:
@@ -36,7 +46,7 @@ def main() -> None:
             signal.signal(number, _end)
     sys.unraisablehook = _say_nothing_of_interrupts
     atexit.register(_keep_code)  # the first to be registered is called last
-    _load().main()
+    _load(*sys.argv[1:2]).main()
 
 
 def _say_nothing_of_interrupts(found: Any) -> None:
@@ -65,9 +75,9 @@ def _end(number: int, frame: object) -> NoReturn:
     os._exit(code)
 
 
-def _load() -> Any:
-    """The application with all verbs."""
-    for name in _MODULES:
+def _load(word: str = "") -> Any:
+    """The application: with the verb that the command line begins with, or with all where it begins otherwise."""
+    for name in [name for name, verbs in _MODULES.items() if word in verbs] or _MODULES:
         import_module(f"cosimo.cli.{name}")
     application: Any = import_module("cosimo.cli.application")
     order = list(application.EXAMPLES)

@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -45,10 +46,36 @@ EXAMPLES = {
 """The verbs in the order of the help, and what follows 'cosimo VERB' in their examples."""
 
 
+class _Converter:
+    """Converts what is given to an option; typer, which loads pydantic for it (0.1 s), only says what does not fit."""
+
+    PLAIN: ClassVar[dict[Any, Callable[[str], Any]]] = {str: str, int: int, float: float, Path: Path}
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        described = param.type_descriptor
+        convert = described.parameter_info.parser or self.PLAIN.get(described.annotation)
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if isinstance(value, str) and convert is not None:
+            with suppress(ValueError):
+                return convert(value)
+        if isinstance(value, list | tuple) and described.annotation == list[str]:
+            return list(value)
+        if convert is not None and isinstance(value, described.annotation):
+            return value  # a default
+        return import_module("typer._coercion").build_runtime_param(described).coerce(value, param, ctx)
+
+
+def _convert_plainly(parameters: list[Any]) -> None:
+    for one in parameters:
+        one._runtime_param = _Converter()  # where typer looks for its own
+
+
 class _Verb(TyperCommand):
     """Reads options that may stand alone, and fills the words of masters and couplings into its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_plainly(self.get_params(ctx))
         return super().parse_args(ctx, spell_out(args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -80,6 +107,10 @@ def spell_out(words: list[str]) -> list[str]:
 
 class _Verbs(TyperGroup):
     """Says what an interrupt means, wherever it comes; typer itself would end without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_plainly(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

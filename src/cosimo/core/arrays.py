@@ -137,7 +137,8 @@ def exponential(matrices: Array) -> Array:
     b = PADE
     odd = M @ (M6 @ (b[13] * M6 + b[11] * M4 + b[9] * M2) + b[7] * M6 + b[5] * M4 + b[3] * M2 + b[1] * one)
     even = M6 @ (b[12] * M6 + b[10] * M4 + b[8] * M2) + b[6] * M6 + b[4] * M4 + b[2] * M2 + b[0] * one
-    change: Array = np.linalg.solve(even - odd, 2 * odd)  # e^M − I, so that what does not change does not
+    # e^M − I, so that what does not change does not.
+    change = np.asarray(np.linalg.solve(even - odd, 2 * odd), dtype=np.float64)
     for done in range(int(halvings.max())):
         left = halvings > done
         change[left] = 2 * change[left] + change[left] @ change[left]
@@ -158,7 +159,7 @@ def _more_halvings(M: Array) -> Array:
     for _ in range(27):
         sums = sums @ absolute
     error = LEADING * sums.max(axis=(1, 2)) / np.where(own > 0, own, 1.0) / np.finfo(float).eps * 2
-    return np.maximum(np.ceil(np.log2(np.maximum(error, 1e-300)) / 26), 0.0)
+    return np.asarray(np.maximum(np.ceil(np.log2(np.maximum(error, 1e-300)) / 26), 0.0))
 
 
 def block_diagonal(blocks: Sequence[Array]) -> Array:

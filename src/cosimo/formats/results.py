@@ -31,12 +31,14 @@ from cosimo.core.result import Result, Warned, quote_cell
 from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
     METADATA_KEY,
+    NUMBERS,
     STREAM_SUFFIX,
     DamagedRows,
     Position,
     Recorder,
     checked_batches,
     dump,
+    numbers_of,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +204,9 @@ def _rows(batches: Batches, width: int) -> Array:
     start = 0
     for batch in kept:
         for number, column in enumerate(batch.columns):
-            rows[start : start + batch.num_rows, number] = column.to_numpy(zero_copy_only=False)
+            plain = str(column.type) in NUMBERS and not column.null_count
+            values = numbers_of(column) if plain else column.to_numpy(zero_copy_only=False)
+            rows[start : start + batch.num_rows, number] = values
         start += batch.num_rows
     return rows
 

@@ -22,10 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from cosimo.core import __version__
 from cosimo.core.errors import CheckpointError, CosimoError, OutputError
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
 from cosimo.core.storage import bring_to_disk, replacing, writing
@@ -46,7 +46,7 @@ def beside(output: str | Path) -> Path:
 
 def versions() -> dict[str, str]:
     """What must be the same for bytes to mean the same."""
-    return {"cosimo": version("cosimo"), "machine": platform.machine()}
+    return {"cosimo": __version__, "machine": platform.machine()}
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
