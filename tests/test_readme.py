@@ -37,6 +37,7 @@ from cosimo.reporting.documents import compensation_document, run_fields, study_
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.trials import MasterComparison, combinations, reference, try_masters
 from cosimo.tuning import Space
+from thinning import mostly_slow
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,11 +45,13 @@ EXECUTED = [
     "README.md",
     *(f"docs/{name}.md" for name in ("theory", "command-line", "kernel", "fmus", "export", "compensation")),
     *(f"docs/{name}.md" for name in ("prediction", "monitors", "analysing-fmus", "tuning", "studies", "report")),
-    *(f"docs/{name}.md" for name in ("checkpoints", "coming-from", "tutorial")),
+    *(f"docs/{name}.md" for name in ("checkpoints", "coming-from", "tutorial", "results")),
 ]
 CONTINUED = ["docs/tutorial.md"]
-"""Pages whose blocks of commands follow each other in one folder; elsewhere each begins in an empty one."""
+"""Pages whose blocks of commands all follow each other in one folder; elsewhere each section begins in an empty one."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$|^#+ [^\n]*$", re.MULTILINE | re.DOTALL)
+"""A block, or a heading."""
 FILE = re.compile(r"^(?:#|//|/\*) ([\w-]+\.\w+)\b")
 
 
@@ -60,7 +63,7 @@ runpy.run_module("cosimo.cli", run_name="__main__", alter_sys=True)
 
 
 class Session(NamedTuple):
-    """A block of commands, with the files that the page shows above it."""
+    """Blocks of commands, each with the output shown below it, and the files that the page shows above them."""
 
     page: str
     files: dict[str, str]
@@ -88,16 +91,22 @@ def python_blocks() -> Iterator[tuple[str, dict[str, str], str, str]]:
 
 
 def sessions() -> Iterator[Session]:
-    """All blocks of commands; the commands of a block follow each other in one folder."""
+    """All blocks of commands; those under one heading follow each other in one folder, as one session."""
     for name in EXECUTED:
-        found = []
-        for place, (language, text) in enumerate(blocks(name)):
-            if language == "console":
-                parts = [part.partition("\n") for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
-                commands = [(command, output) for command, _, output in parts]
-                found.append(Session(name, files_above(name, place), commands))
-        if name in CONTINUED:
-            found = [Session(name, {}, [command for session in found for command in session.commands])]
+        found: list[Session] = []
+        place, begins, shown = 0, True, blocks(name)
+        for part in PART.finditer((ROOT / name).read_text(encoding="utf-8")):
+            if part["language"] is None:
+                begins = name not in CONTINUED or not found
+                continue
+            if part["language"] == "bash":
+                if begins:
+                    found.append(Session(name, {}, []))
+                below, output = shown[place + 1] if place + 1 < len(shown) else ("", "")
+                found[-1].files.update(files_above(name, place))
+                found[-1].commands.append((part["text"], output if below == "output" else ""))
+                begins = False
+            place += 1
         yield from found
 
 
@@ -155,7 +164,7 @@ LONG = ("cosimo export quarter-truck --output fmus", "cosimo sweep quarter-truck
 
 def session_parameters() -> Iterator[object]:
     for session in sessions():
-        first = session.commands[0][0]
+        first = session.commands[0][0].splitlines()[0]
         slow = session.page != "docs/command-line.md" and first.startswith(LONG)
         yield pytest.param(session, id=f"{session.page}: {first}", marks=[pytest.mark.slow] if slow else [])
 
@@ -163,11 +172,22 @@ def session_parameters() -> Iterator[object]:
 @pytest.mark.parametrize("session", list(session_parameters()))
 def test_commands_print_what_is_shown(session: Session, tmp_path: Path) -> None:
     write(session.files, tmp_path)
-    for command, output in session.commands:
-        program, *arguments = shlex.split(command)
-        assert program == "cosimo"
-        done = cosimo(*arguments, cwd=tmp_path)
-        assert matches(output, done.stdout + done.stderr), done.stdout + done.stderr
+    for commands, output in session.commands:
+        printed = ""
+        for command in commands.splitlines():
+            program, *arguments = shlex.split(command)
+            assert program == "cosimo"
+            done = cosimo(*arguments, cwd=tmp_path)
+            printed += done.stdout + done.stderr
+        assert matches(output, printed), printed
+
+
+def test_commands_can_be_copied_alone() -> None:
+    """No prompt, and no output in a block of commands."""
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        assert "```console" not in text, path.name
+        assert not re.search(r"^ *\$ ", text, re.MULTILINE), path.name
 
 
 def test_the_ten_lines_are_ten() -> None:
@@ -194,13 +214,24 @@ def test_errors_named_in_the_readme() -> None:
     assert [error.outputs["two.x"] for error in told] == pytest.approx(errors, rel=1e-6)
 
 
-def test_the_picture_is_the_one_the_script_draws(tmp_path: Path) -> None:
-    script = runpy.run_path(str(ROOT / "docs" / "images" / "make.py"))
-    script["main"](tmp_path)
-    drawn, kept = ((folder / "two-mass.svg").read_text() for folder in (tmp_path, ROOT / "docs" / "images"))
+PICTURES = runpy.run_path(str(ROOT / "docs" / "images" / "make.py"))
+
+
+@pytest.mark.parametrize("name", mostly_slow(PICTURES["PICTURES"], {"two-mass", "results", "isolation", "structure"}))
+def test_pictures_are_those_the_script_draws(name: str, tmp_path: Path) -> None:
+    PICTURES["main"](tmp_path, (name,))
+    drawn, kept = ((folder / f"{name}.svg").read_text() for folder in (tmp_path, ROOT / "docs" / "images"))
     # Fonts and renderers differ a little between versions; the drawing has the same number of parts.
     assert drawn.count("<path") == kept.count("<path")
     assert abs(len(drawn) - len(kept)) < 0.1 * len(kept)
+
+
+def test_every_page_that_answers_a_question_has_a_picture() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("- How-to:")[1].split("- Symptoms:")[0]
+    pages = re.findall(r": ([\w-]+\.md)$", navigation, re.MULTILINE)
+    assert len(pages) > 10
+    without = [name for name in pages if "](images/" not in (ROOT / "docs" / name).read_text(encoding="utf-8")]
+    assert without == ["coming-from.md"]  # a table of other tools
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
@@ -208,6 +239,8 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text(encoding="utf-8")):
         if not target.startswith(("https://", "#")):
             assert (path.parent / target.split("#")[0]).exists(), target
+    named = re.findall(r"\[([^\]]*\.md`?)\]\(", path.read_text(encoding="utf-8"))
+    assert not named, f"a link is called by the title of its page, not {named}"
 
 
 @pytest.mark.parametrize("path", [ROOT / "CONTRIBUTING.md", ROOT / "README.md"], ids=lambda path: path.name)

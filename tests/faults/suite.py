@@ -50,8 +50,8 @@ row where it does not say more.
 
 ## What is not promised of a unit in the master's process
 
-An FMU that fails a first trial is isolated ([isolation.md](isolation.md)). What goes wrong later, with `--trust-units`,
-or in a unit written in Python, happens in the master's process.
+An FMU that fails a first trial is isolated ([My FMU crashes](isolation.md)). What goes wrong later, with
+`--trust-units`, or in a unit written in Python, happens in the master's process.
 
 A unit that is not isolated shares all of the process, and what it does there can only be noticed where it asks the C
 library for it. `_exit`, `quick_exit`, `exec`, signal handlers and copies of the process (`fork`) are noticed when the
@@ -71,9 +71,9 @@ A trial counts as reached when all of the promises hold, and what else the row s
 the fault to the end of the command, on the clock on the wall, the longest of all trials; where there is none, the
 fault has no moment, or the run goes to its end. After a kill −9 nobody is left to remove the extracted FMU; the next
 process that extracts one removes it, and that is what is judged there. *In-process* units live in the master's
-process, *isolated* ones in their own ([isolation.md](isolation.md)), those in a *sandbox* also without network and
-files ([security.md](security.md)). In-process rows are measured with `--trust-units`; *auto* is what happens without an
-option, a first trial ([isolation.md](isolation.md#the-first-trial)).
+process, *isolated* ones in their own ([My FMU crashes](isolation.md)), those in a *sandbox* also without network and
+files ([Security](security.md)). In-process rows are measured with `--trust-units`; *auto* is what happens without an
+option, a first trial ([My FMU crashes](isolation.md#the-first-trial)).
 
 Measured on {machine}; load while measuring {load}. {summary}
 
