@@ -60,7 +60,7 @@ FAULTS = {
     "no library": (lambda path: edited(path, library=None), (2,), "holds no library for this platform"),
     "not a library": (lambda path: edited(path, library=b"hello"), (2,), "cannot be loaded"),
     "cut library": (lambda path: edited(path, library=compiled("minimal2")[:2000]), (2,), "cannot be loaded"),
-    "missing symbol": (without_symbol, (2,), "no function fmi2DoStep"),
+    "missing symbol": (without_symbol, (2,), "lacks the function fmi2DoStep"),
     "missing dependency": (of_a_library_that_is_not_there, (2,), "libc.so.X"),
 }
 
