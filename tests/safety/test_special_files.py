@@ -17,7 +17,7 @@ from cosimo.formats.results import read_result
 def test_a_pipe_is_refused_before_it_is_read(name: str, tmp_path: Path) -> None:
     pipe = tmp_path / name
     os.mkfifo(pipe)
-    with pytest.raises(ConfigurationError, match="is no regular file"):
+    with pytest.raises(ConfigurationError, match="is not a regular file"):
         co.Fmu(pipe) if name.endswith("fmu") else co.load(pipe)
 
 
@@ -25,7 +25,7 @@ def test_a_pipe_is_refused_before_it_is_read(name: str, tmp_path: Path) -> None:
 def test_a_device_is_no_fmu(target: str, tmp_path: Path) -> None:
     link = tmp_path / "linked.fmu"
     link.symlink_to(target)
-    with pytest.raises(ConfigurationError, match=r"is no regular file|is not a zip archive"):
+    with pytest.raises(ConfigurationError, match=r"is not a regular file|is not a zip archive"):
         co.Fmu(link)
 
 
@@ -33,13 +33,13 @@ def test_a_scenario_that_names_a_pipe_is_refused_with_file_and_line(tmp_path: Pa
     os.mkfifo(tmp_path / "a.fmu")
     scenario = tmp_path / "case.toml"
     scenario.write_text('step-size = 0.1\nstop-time = 1.0\n[units.a]\nfmu = "a.fmu"\n')
-    with pytest.raises(ConfigurationError, match=r"case.toml:\d+: .*is no regular file"):
+    with pytest.raises(ConfigurationError, match=r"case.toml:\d+: .*is not a regular file"):
         co.load(scenario)
 
 
 def test_a_pipe_is_no_result(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows.csv")
-    with pytest.raises(ConfigurationError, match="is no regular file"):
+    with pytest.raises(ConfigurationError, match="is not a regular file"):
         read_result(tmp_path / "rows.csv")
 
 
