@@ -59,7 +59,7 @@ def draw_runs(axes: Axes, system: System, jacobi: Master, seidel: Master) -> Non
     runs = [co.run(system, master, stop=STOP) for master in (jacobi, seidel)]
     axes.plot(runs[0].time, runs[0]["two.x"], color=RED, linewidth=0.9, label="Jacobi")
     axes.plot(runs[0].time, exact, color=GREY, linewidth=4, alpha=0.5, label="exact")
-    axes.plot(runs[1].time, runs[1]["two.x"], color=BLUE, linewidth=0.9, label="Gauss–Seidel, hold 1")
+    axes.plot(runs[1].time, runs[1]["two.x"], color=BLUE, linewidth=0.9, label="Gauss–Seidel, linear extrapolation")
     axes.set(
         title="run at 4 ms", xlabel="time / s", ylabel="displacement of mass 2 / m", xlim=(0, STOP), ylim=(-8.8, 8)
     )
@@ -87,7 +87,9 @@ def draw_radius(axes: Axes, system: System, jacobi: Master, seidel: Master) -> N
     )
     axes.axvline(1e3 * STEP, color=GREY, linewidth=0.8, linestyle="--")
     axes.annotate("4 ms", (1e3 * STEP, 0.9985), xytext=(4, 0), textcoords="offset points")
-    axes.set(title="known before running", xlabel="macro step / ms", ylabel="spectral radius of Φ", xscale="log")
+    axes.set(
+        title="known before running", xlabel="communication step size / ms", ylabel="spectral radius of Φ", xscale="log"
+    )
     axes.set(ylim=(0.998, 1.004), xlim=(0.2, 20), xticks=[0.2, 0.5, 1, 2, 5, 10, 20])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
