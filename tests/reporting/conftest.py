@@ -28,6 +28,7 @@ def whole() -> Report:
         *ready.things,
         reference=ready.reference,
         seconds=ready.seconds,
+        model=ready.model,
         variation=variation,
         horizon=5.0,
         command="cosimo report two-mass",

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cosimo as co
+from cosimo.analysis.critical import EigenvalueSizes
 from cosimo.analysis.trust import MARKS
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
@@ -31,6 +32,7 @@ from cosimo.reporting.report.run_signals import Pack, watched
 from cosimo.reporting.report.sections import opening
 from cosimo.reporting.report.step_sweeps import RadiusCurve, curves, radius_map
 from cosimo.tuning import Space
+from testbed.build import Options, export_linear
 
 
 def keys(report: Report) -> list[str]:
@@ -146,7 +148,7 @@ def test_large_systems_are_not_drawn_but_listed() -> None:
     system = co.System(units, [(f"u{n}.y", f"u{(n + 1) % 60}.u") for n in range(60)])
     assert draw(system) == ""
     page = co.report(system).html()
-    assert "too many units to be drawn" in page
+    assert "too many units to draw" in page
     assert "u59.y" in page
 
 
@@ -174,8 +176,10 @@ def test_stable_ranges_need_not_be_connected() -> None:
 
 
 def test_the_whole_report_has_all_parts(whole: Report) -> None:
-    parts = ["verdict", "system", "modes", "steps", "front", "compensation"]
-    assert keys(whole) == [*parts, "runs", "monitors", "timing", "provenance"]
+    parts = ["verdict", "runs", "steps", "system", "front", "compensation"]
+    folded = ["modes", "monitors", "timing", "provenance"]
+    assert keys(whole) == [*parts, *folded]
+    assert [section.key for section in whole.sections if section.folded] == folded
     page = whole.html()
     found = opening(whole.contents)
     assert found
@@ -195,7 +199,7 @@ def test_the_whole_report_has_all_parts(whole: Report) -> None:
     assert [run["name"].split(":")[0] for run in figures["runs"]["runs"]] == [
         "exact solution",
         "given",
-        "tuned",
+        "nearest",
         "compensated",
     ]
     poles = figures["modes"]["figure"]["data"]
@@ -207,9 +211,9 @@ def test_the_whole_report_has_all_parts(whole: Report) -> None:
 
 def test_alternatives_are_compared_by_their_runs(whole: Report) -> None:
     rows = {row["role"]: row for row in data(whole, "verdict")["alternatives"].rows}
-    assert list(rows) == ["given", "tuned", "compensated"]
+    assert list(rows) == ["given", "nearest", "compensated"]
     assert rows["given"]["verdict"] == "Do not trust: unstable"
-    assert rows["tuned"]["verdict"].startswith(("Trust", "Trust with care", "Do not trust: "))
+    assert rows["nearest"]["verdict"].startswith(("Trust", "Trust with care", "Do not trust: "))
     assert rows["compensated"]["verdict"].startswith("Do not trust: "), "the units' own solver, which it follows"
     for role in rows:
         assert rows[role]["measured"] == pytest.approx(rows[role]["error"], rel=1e-6), (
@@ -243,15 +247,79 @@ def test_the_parameter_map_agrees_with_the_analysis(whole: Report) -> None:
 def test_only_parts_with_content_appear() -> None:
     system = co.problems.two_mass()
     verdict = co.analyse(system, co.masters.gauss_seidel(system, 1e-3))
-    assert keys(co.report(verdict)) == ["verdict", "modes", "steps", "provenance"]
+    assert keys(co.report(verdict)) == ["verdict", "steps", "modes", "provenance"]
     result = Result(("a.x",), np.array([0.0, 1.0]), np.array([[1.0], [2.0]]))
     assert keys(co.report(result)) == ["verdict", "runs", "provenance"]
-    assert keys(co.report(co.compensate(system, co.masters.jacobi(system, 4e-3))))[:4] == [
-        "verdict",
-        "system",
-        "modes",
-        "steps",
+    assert keys(co.report(co.compensate(system, co.masters.jacobi(system, 4e-3))))[:3] == ["verdict", "steps", "system"]
+
+
+def advised(**asked: Any) -> Report:
+    """Two masses at a step that is unstable, and what is recommended instead."""
+    system = co.problems.two_mass()
+    master = co.masters.jacobi(system, 4e-3)
+    ready = prepare(Asked(system, master, stop=2.0, **asked))
+    return co.report(system, master, *ready.things, reference=ready.reference, model=ready.model)
+
+
+def test_what_is_recommended_stands_beside_what_was_given_with_its_price() -> None:
+    made = advised()
+    advice, shown = made.contents.verdict.recommendation, data(made, "verdict")
+    rows = {row["role"]: row for row in shown["alternatives"].rows}
+    assert list(rows) == ["given", "recommended"]
+    assert rows["recommended"]["error"] == advice.error
+    for row in rows.values():
+        assert row["measured"] == pytest.approx(row["error"], rel=1e-6)
+    assert rows["recommended"]["cost"] / rows["given"]["cost"] == pytest.approx(advice.cost / advice.cost_before)
+    assert "× as many unit steps" in shown["price"]
+    assert "; the run took" in shown["price"]
+    page = made.html()
+    for text in (advice.options, advice.lines):
+        assert f"<code>{text}</code>" in unescape(page)
+    # One picture first: the worst output, given, recommended and true.
+    assert data(made, "runs")["shown"] == [made.contents.verdict.error.output]
+    assert [run["name"].split(":")[0] for run in data(made, "runs")["runs"]] == [
+        "exact solution",
+        "given",
+        "recommended",
     ]
+
+
+def test_runs_that_nobody_asked_for_are_made_only_where_they_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "runs" not in keys(advised(run=False))
+    monkeypatch.setattr("cosimo.reporting.report.computation.WORTH", 0.0)
+    assert "runs" not in keys(advised())
+    assert "runs" in keys(advised(run=True))
+
+
+def test_a_run_that_leaves_the_picture_is_cut_off() -> None:
+    time = np.linspace(0.0, 1.0, 11)
+    true, away = Result(("x",), time, np.sin(time)[:, None]), Result(("x",), time, np.exp(40 * time)[:, None])
+    near = Result(("x",), time, 1.1 * np.sin(time)[:, None])
+    assert data(co.report(("near", near), reference=true), "runs")["ranges"] == {}
+    low, high = data(co.report(("near", near), ("away", away), reference=true), "runs")["ranges"]["x"]
+    assert low < 0 < np.sin(1.0) < high < 3.0
+
+
+def test_units_that_were_identified_have_curves_over_the_step_too(tmp_path: Path) -> None:
+    """Two FMUs with solvers that follow the step are identified at every step: the curves of their equations."""
+    known = co.problems.two_mass()
+    files = export_linear(known, tmp_path, Options())
+    system = co.System({name: co.Fmu(path) for name, path in files.items()}, known.connections)
+    shown = co.report(system, co.masters.jacobi(system, 4e-3), horizon=1.0).contents
+    found = curves(shown)
+    assert len(found) > 2
+    assert all(curve.identified for curve in found)
+    true = EigenvalueSizes(known, co.masters.jacobi(known, 4e-3)).sizes(found[0].steps)[:, 0]
+    told = np.isfinite(found[0].radii)
+    assert told[:-1].all(), "at the longest step the units cannot be identified"
+    np.testing.assert_allclose(found[0].radii[told], true[told], rtol=1e-6)
+
+
+def test_a_summary_is_the_verdict_and_the_runs() -> None:
+    system = co.problems.two_mass()
+    result = co.run(system, co.masters.jacobi(system, 1e-3), stop=1.0)
+    made = co.report(system, co.masters.jacobi(system, 1e-3), result, horizon=1.0, summary=True)
+    assert keys(made) == ["verdict", "runs"]
 
 
 def test_a_system_that_is_not_linear_gets_a_verdict() -> None:
@@ -332,7 +400,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     system = co.problems.two_mass()
     with pytest.raises(ConfigurationError, match="cannot show 3; it takes systems"):
         co.report(3)
-    with pytest.raises(ConfigurationError, match="two things of the kind System"):
+    with pytest.raises(ConfigurationError, match="remove one of the two arguments of the kind System"):
         co.report(system, system)
     with pytest.raises(ConfigurationError, match="something to show"):
         co.report()
@@ -362,8 +430,8 @@ def test_the_verb_writes_a_page_about_a_system(
     verb(*arguments)
     fields = json.loads(capsys.readouterr().out)
     assert fields["output_file"] == "report.html"
-    parts = ["verdict", "system", "modes", "steps", "compensation"]
-    assert fields["sections"] == [*parts, "runs", "monitors", "timing", "provenance"]
+    parts = ["verdict", "runs", "steps", "system", "compensation"]
+    assert fields["sections"] == [*parts, "modes", "monitors", "timing", "provenance"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert fields["bytes"] == len(page.encode())
     assert "cosimo report two-mass --step-size 4e-3" in page
@@ -375,7 +443,7 @@ def test_tuning_does_without_the_optimisation_library(monkeypatch: pytest.Monkey
     system = co.problems.two_mass()
     space = Space(steps=(1e-3, 4e-3), families=("jacobi",), kinds=(0, 1))
     asked = Asked(system, co.masters.jacobi(system, 4e-3), stop=1.0, tune=True, space=space, evaluations=20)
-    (tuned,) = prepare(asked).things
+    _, tuned = prepare(replace(asked, run=False)).things
     assert tuned.chosen.stable
 
 

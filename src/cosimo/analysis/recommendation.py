@@ -167,6 +167,11 @@ class Recommendation:
         """The master to use; None where none was found, or where this was read from a file."""
         return self.point.master if self.point is not None else None
 
+    @property
+    def better(self) -> Point | None:
+        """What to use instead of the present master; None where that is kept, or nothing was found."""
+        return None if self.keep else self.point
+
     def fields(self) -> dict[str, object]:
         """For JSON."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "point"}

@@ -29,7 +29,10 @@ def report(
     isolation: IsolationOptions,
     output_file: Annotated[Path, option("The page to write.", "--output-file", "-o")] = Path("report.html"),
     title: Annotated[str | None, option("The heading; default: the name of the system.")] = None,
-    run: Annotated[bool, option("Run the system, and every requested alternative.")] = False,
+    run: Annotated[
+        bool | None,
+        option("Run the system and its alternatives; default: if that takes a few seconds.", "--run/--no-run"),
+    ] = None,
     stop_time: Annotated[float | None, time_option("Stop time of runs and errors, in seconds.")] = None,
     tune: Annotated[bool, option("Search for a better master and show the Pareto front.")] = False,
     evaluations: Annotated[int, option("tune: maximum number of candidates.")] = 600,
@@ -39,9 +42,11 @@ def report(
         str | None, option("Also show stability over a parameter of the problem.", metavar="NAME=FROM:TO")
     ] = None,
     reference: Annotated[Path | None, option("The result file that runs are compared with.", metavar="RESULT")] = None,
+    summary: Annotated[bool, option("Only what fits on one sheet: the verdict and the runs.")] = False,
     json_: Json = False,
 ) -> None:
     """Write one self-contained HTML page that tells whether the coupling can be trusted, and why."""
+    from cosimo.reporting.progress import PilotProgress, show_on_terminal
     from cosimo.reporting.report import report as make
     from cosimo.reporting.report.computation import Asked, prepare, read_runs
 
@@ -53,9 +58,11 @@ def report(
         wanted: Any = {"tune": tune, "evaluations": evaluations, "compensate": compensate, "aim": target, "run": run}
         of: Any = {"start": start, "target": described.target}
         asked = Asked(described.system, described.master, stop=stop, metadata=described.provenance, **of, **wanted)
-        ready, source = prepare(asked), described.provenance["scenario"]
+        with show_on_terminal(PilotProgress(), shown=not json_) as progress:
+            ready, source = prepare(asked, progress=progress), described.provenance["scenario"]
         shown = {
             "horizon": asked.horizon,
+            "model": ready.model,
             "reference": ready.reference,
             "seconds": ready.seconds,
             "source": source,
@@ -67,7 +74,7 @@ def report(
         raise ConfigurationError("--run, --tune, --compensate and --parameter need a system; give one as well.")
     if reference:
         shown["reference"] = replace(read_runs([str(reference)])[0], role="reference")
-    page = make(*things, title=title, command=shlex.join(["cosimo", *sys.argv[1:]]), **shown)
+    page = make(*things, title=title, command=shlex.join(["cosimo", *sys.argv[1:]]), summary=summary, **shown)
     written = page.write(output_file)
     size, parts = written.stat().st_size, [section.key for section in page.sections]
     if json_:

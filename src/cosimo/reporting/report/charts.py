@@ -26,7 +26,8 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon")
 ROLES = {
     "given": (ORANGE, "solid"),
-    "tuned": (GREEN, "dash"),
+    "recommended": (GREEN, "dash"),
+    "nearest": (GREEN, "dash"),
     "compensated": (BLUE, "dashdot"),
     "reference": (GREY, "solid"),
 }

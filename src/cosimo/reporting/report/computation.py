@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from cosimo.analysis.analysing import analyse
+from cosimo.analysis.model import AnalysisOptions, Model
+from cosimo.analysis.recommendation import Wanted
 from cosimo.analysis.trust import TARGET
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
-from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.formats.results import read_result
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
-from cosimo.reporting.report.contents import Role, Run, Variation
+from cosimo.reporting.report.contents import Role, Run, Variation, alternative
 
 if TYPE_CHECKING:
-    from cosimo.analysis.model import Model
+    from cosimo.analysis.pilots import Standing
     from cosimo.analysis.truth import OutputErrors
-    from cosimo.compensation import Compensation
     from cosimo.tuning import Space, Tuned
 
 FINER = 4
 """Rows of an exact reference per shortest macro step of the runs that are compared with it."""
 MOST_ROWS = 400_000
+WORTH = 10.0
+"""Seconds that runs may take which nobody has asked for: as many as pilot runs may."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A system under a master from `start` to `stop`, and what is to be worked out for it."""
+    """A system under a master from `start` to `stop`, and what is to be worked out for it.
+
+    With `run` None it is run where that takes a few seconds.
+    """
 
     system: System
     master: Master
@@ -44,7 +50,7 @@ class Asked:
     compensate: bool = False
     aim: Literal["monolithic", "exact"] = "monolithic"
     target: float = TARGET
-    run: bool = False
+    run: bool | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -54,57 +60,77 @@ class Asked:
 
 
 class Prepared(NamedTuple):
-    """All of it, ready for `report`: what it takes, the run to compare with, and seconds per step of each unit."""
+    """Ready for `report`: what it takes, what is known of the units, the run to compare with, seconds per step."""
 
     things: list[Any]
+    model: Model
     reference: Run | None = None
     seconds: Mapping[str, float] = MappingProxyType({})
 
 
-def prepare(asked: Asked) -> Prepared:
-    """Work out what is asked for."""
-    tuned = design = None
-    if asked.tune:
-        from cosimo.tuning import Settings, Wanted, tune
-
-        # Without the optimisation library every point of a grid is tried instead.
-        settings = Settings(method="auto" if find_spec("pymoo") else "grid")
-        with show_on_terminal(SearchProgress(asked.evaluations)) as bar:
-            tuned = tune(
-                asked.system,
-                asked.space,
-                evaluations=asked.evaluations,
-                horizon=asked.horizon,
-                start=asked.start,
-                settings=replace(settings, wanted=Wanted(asked.target), identify_at=asked.master.step),
-                progress=bar,
-                present=asked.master,
-            )
+def prepare(asked: Asked, *, progress: Callable[[Standing], None] | None = None) -> Prepared:
+    """Judge the system, and work out what is asked for; `progress` hears of pilot runs."""
+    options = AnalysisOptions(asked.horizon, asked.start, asked.target, progress=progress)
+    model = Model(asked.system, step=asked.master.step, options=options)
+    verdict = analyse(asked.system, asked.master, model=model, options=options)
+    things: list[Any] = [verdict]
+    tuned = _tuned(asked) if asked.tune else None
+    things += [tuned] if tuned is not None else []
+    masters: dict[Role, Master] = {"given": asked.master}
+    if other := alternative(tuned.recommendation if tuned is not None else verdict.recommendation, tuned):
+        masters[other[0]] = other[1].master
     if asked.compensate:
         from cosimo.compensation import compensate
 
-        design = compensate(asked.system, asked.master, target=asked.aim)
-    found = [thing for thing in (tuned, design) if thing is not None]
-    if not asked.run:
-        return Prepared(found)
-    if asked.stop is None:
-        raise ConfigurationError("the system does not specify a stop time; give --stop-time.")
-    runs = _runs(asked, asked.stop, tuned, design)
-    return Prepared([*found, *runs], _reference(asked, asked.stop, tuned), _seconds(asked))
+        things.append(compensate(asked.system, asked.master, target=asked.aim))
+        masters["compensated"] = things[-1].master
+    if asked.run is False:
+        return Prepared(things, model)
+    stop = asked.start + model.horizon if asked.stop is None else asked.stop
+    seconds = _seconds(asked)
+    if asked.run is None and _expected(seconds, masters, stop - asked.start) > WORTH:
+        return Prepared(things, model, seconds=seconds)
+    runs = [_run(asked, role, master, stop, model) for role, master in masters.items()]
+    return Prepared([*things, *runs], model, _reference(asked, stop, list(masters.values())), seconds)
 
 
-def _runs(asked: Asked, stop: float, tuned: Tuned | None, design: Compensation | None) -> Iterator[Run]:
-    from cosimo.analysis.model import Model
+def _tuned(asked: Asked) -> Tuned:
+    from cosimo.tuning import Settings, tune
 
-    model = Model(asked.system, step=asked.master.step, horizon=asked.horizon, start=asked.start, identify=False)
-    masters: list[tuple[Role, Master]] = [("given", asked.master)]
-    masters += [("tuned", tuned.recommended)] if tuned is not None else []
-    masters += [("compensated", design.master)] if design is not None else []
-    for role, master in masters:
-        # A tuned step need not divide the time: the last step that fits ends the run, and nobody need be warned.
-        whole = asked.start + int((stop - asked.start) / master.step * (1 + 1e-12)) * master.step
-        result = _run(asked, master, stop if role == "given" else whole)
-        yield Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master))
+    # Without the optimisation library every point of a grid is tried instead.
+    settings = Settings(method="auto" if find_spec("pymoo") else "grid")
+    with show_on_terminal(SearchProgress(asked.evaluations)) as bar:
+        return tune(
+            asked.system,
+            asked.space,
+            evaluations=asked.evaluations,
+            horizon=asked.horizon,
+            start=asked.start,
+            settings=replace(settings, wanted=Wanted(asked.target), identify_at=asked.master.step),
+            progress=bar,
+            present=asked.master,
+        )
+
+
+def _expected(seconds: Mapping[str, float], masters: Mapping[Role, Master], horizon: float) -> float:
+    """Seconds that the runs will take, about; 0 where the units could not be timed."""
+    return sum(seconds.values()) * sum(horizon / master.step for master in masters.values())
+
+
+def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) -> Run:
+    """A run with its measured errors; one that left the range of numbers has the rows before."""
+    from cosimo.execution.running import run
+
+    # A step that was found need not divide the time: the last step that fits ends the run, and nobody need be warned.
+    whole = asked.start + int((stop - asked.start) / master.step * (1 + 1e-12)) * master.step
+    end = stop if role == "given" else whole
+    try:
+        result = run(asked.system, master, start=asked.start, stop=end, record="all", metadata=asked.metadata)
+    except RunError as error:
+        if error.result is None:
+            raise
+        result = error.result
+    return Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master))
 
 
 def _measured(model: Model, master: Master) -> OutputErrors | None:
@@ -115,25 +141,13 @@ def _measured(model: Model, master: Master) -> OutputErrors | None:
     return errors if errors.outputs else None
 
 
-def _run(asked: Asked, master: Master, stop: float) -> Result:
-    """The rows; a run that left the range of numbers has those before."""
-    from cosimo.execution.running import run
-
-    try:
-        return run(asked.system, master, start=asked.start, stop=stop, record="all", metadata=asked.metadata)
-    except RunError as error:
-        if error.result is None:
-            raise
-        return error.result
-
-
-def _reference(asked: Asked, stop: float, tuned: Tuned | None) -> Run | None:
+def _reference(asked: Asked, stop: float, masters: Sequence[Master]) -> Run | None:
     from cosimo.studies.trials import reference as reference_of
 
-    steps = [asked.master.step, *([tuned.recommended.step] if tuned else [])]
+    steps = {master.step for master in masters}
     linear = all(unit.linear() is not None for unit in asked.system.units.values())
     step = min(steps)
-    if linear and len(set(steps)) > 1:
+    if linear and len(steps) > 1:
         step = max(step / FINER, (stop - asked.start) / MOST_ROWS)
     try:
         found = reference_of(asked.system, step=step, start=asked.start, stop=stop)

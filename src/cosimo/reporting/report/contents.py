@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,8 @@ from cosimo.core.result import Result
 from cosimo.core.system import System
 
 if TYPE_CHECKING:
+    from cosimo.analysis.model import Model
+    from cosimo.analysis.recommendation import Point, Recommendation
     from cosimo.analysis.truth import OutputErrors
     from cosimo.analysis.verdict import Verdict
     from cosimo.compensation import Compensation
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 VALUES = 41
 """Values of a parameter that is varied: rows of a map that the eye cannot tell apart."""
-Role = Literal["given", "tuned", "compensated", "reference", "other"]
+Role = Literal["given", "recommended", "nearest", "compensated", "reference", "other"]
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,14 @@ class Contents:
     """All that was given or worked out; what there is not is None or empty.
 
     `seconds` are those that one step of each unit takes; `reference` is the run that the others are compared with;
-    `corrected` the verdict on the compensated master.
+    `corrected` the verdict on the compensated master; `model` what is known of units without equations.
     """
 
     title: str
     system: System | None = None
     master: Master | None = None
     verdict: Verdict | None = None
+    model: Model | None = None
     tuned: Tuned | None = None
     compensation: Compensation | None = None
     corrected: Verdict | None = None
@@ -87,11 +91,46 @@ class Contents:
     source: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def linear(self) -> System | None:
+        """The system by equations: those of its units, or of models that hold at all steps; None without."""
+        system, model = self.system, self.model
+        if system is None or all(unit.linear() is not None for unit in system.units.values()):
+            return system
+        return model.local.linear if model is not None and model.valid and model.local.exact else None
+
+    @property
+    def own_growth(self) -> float:
+        """The largest real part of the poles of the system itself, in 1/s."""
+        from cosimo.algebra.product import LinearSystem
+        from cosimo.analysis.spectrum import Spectrum
+
+        linear = self.linear or (self.model.local.linear if self.model else None)
+        if linear is None or self.master is None:
+            return math.nan
+        return float(Spectrum(LinearSystem(linear, self.master)).poles.real.max(initial=-math.inf))
+
+    @property
+    def alternative(self) -> tuple[Role, Point] | None:
+        """The master to use instead of the given one, as `alternative`."""
+        return alternative(self.verdict.recommendation if self.verdict else None, self.tuned)
+
+    def run_of(self, role: Role) -> Run | None:
+        """The run that is there for something."""
+        return next((run for run in self.runs if run.role == role), None)
+
+    @property
     def loops(self) -> tuple[tuple[str, ...], ...]:
         """The algebraic loops, as far as they are known."""
         if self.system is not None:
             return tuple(self.system.loops())
         return self.verdict.loops if self.verdict else ()
+
+
+def alternative(advice: Recommendation | None, tuned: Tuned | None) -> tuple[Role, Point] | None:
+    """What is recommended instead of the given master, or what a search that found nothing good enough came nearest."""
+    if advice is not None and advice.better is not None:
+        return "recommended", advice.better
+    return None if tuned is None or (advice is not None and advice.keep) else ("nearest", tuned.chosen)
 
 
 KNOWN = "systems, masters, verdicts, tuned fronts, compensations, results, and runs (a name and a result)"
@@ -105,6 +144,7 @@ def collect(
     target: float,
     title: str | None,
     reference: Result | Run | None,
+    model: Model | None = None,
     **more: Any,
 ) -> Contents:
     """Sort the things by kind; a system and a master without a verdict are analysed.
@@ -112,6 +152,7 @@ def collect(
     `horizon` in seconds bounds the errors; `more` are fields of `Contents` as they are.
     """
     from cosimo.analysis.analysing import analyse
+    from cosimo.analysis.model import AnalysisOptions, Model
 
     found, runs = _sorted(things)
     system, master = found.get("System"), found.get("Master")
@@ -120,7 +161,9 @@ def collect(
         system, master = system or compensation.path.system, master or compensation.path.master
     verdict = found.get("Verdict")
     if verdict is None and system is not None and master is not None:
-        verdict = analyse(system, master, horizon=horizon, start=start, target=target)
+        options = AnalysisOptions(horizon, start, target)
+        model = Model(system, step=master.step, options=options)
+        verdict = analyse(system, master, model=model, options=options)
     if verdict is not None and "Tuned" in found:
         # One page, one recommendation: the search that looked at more.
         verdict = replace(verdict, recommendation=found["Tuned"].recommendation)
@@ -134,6 +177,7 @@ def collect(
         system=system,
         master=master,
         verdict=verdict,
+        model=model,
         tuned=found.get("Tuned"),
         compensation=compensation,
         corrected=corrected,

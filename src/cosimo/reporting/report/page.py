@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError
@@ -16,7 +16,10 @@ from cosimo.core.result import TARGET, Result
 from cosimo.core.storage import writing
 from cosimo.reporting.report.contents import Contents, Run, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
-from cosimo.reporting.report.sections import PageSection, sections
+from cosimo.reporting.report.sections import SUMMARY, PageSection, origin, sections
+
+if TYPE_CHECKING:
+    from cosimo.analysis.model import Model
 
 FIGURES = ("figure", "figures", "panels", "values")
 """Data of a section that is drawn."""
@@ -29,12 +32,13 @@ class Report:
     >>> from cosimo import analyse, masters, problems
     >>> system = problems.two_mass()
     >>> [section.key for section in report(analyse(system, masters.jacobi(system, 4e-3))).sections]
-    ['verdict', 'modes', 'steps', 'provenance']
+    ['verdict', 'steps', 'modes', 'provenance']
     """
 
     contents: Contents
     sections: tuple[PageSection, ...]
     numbers: str
+    summary: bool = False
 
     def html(self) -> str:
         """The whole page."""
@@ -47,6 +51,8 @@ class Report:
         page = _environment().get_template("page.html.j2")
         text: str = page.render(
             title=self.contents.title,
+            origin=origin(self.contents),
+            summary=self.summary,
             sections=self.sections,
             style=_text("style.css"),
             script=_text("report.js"),
@@ -76,6 +82,8 @@ def report(
     seconds: Mapping[str, float] | None = None,
     command: str = "",
     source: Mapping[str, Any] | None = None,
+    model: Model | None = None,
+    summary: bool = False,
 ) -> Report:
     """A report about `things`: a system, a master, a verdict, a tuned front, a compensation, results.
 
@@ -83,7 +91,8 @@ def report(
     over `horizon` seconds from `start` on, judged by the `target`. Runs are compared with `reference`; `variation` asks
     for the stability over a parameter;
     `seconds` are those that a step of each unit takes (`cosimo.tuning.measured_weights`). `command` and `source` say
-    where it all comes from.
+    where it all comes from; `model` is what the verdict was made from, for curves over the step size. A `summary` is
+    what fits on one sheet: the verdict and the runs.
 
         co.report(system, master, result).write("report.html")
     """
@@ -98,13 +107,14 @@ def report(
         seconds=seconds or {},
         command=command,
         source=source or {},
+        model=model,
     )
     pack = Pack()
-    found = tuple(sections(contents, pack))
-    return Report(contents, found, pack.text())
+    found = tuple(part for part in sections(contents, pack) if not summary or part.key in SUMMARY)
+    return Report(contents, found, pack.text(), summary)
 
 
-RUNS = ("signals", "shown", "runs", "values", "differences", "reference", "marks")
+RUNS = ("signals", "shown", "runs", "values", "ranges", "differences", "reference", "marks")
 
 
 def _drawn(section: PageSection) -> list[str]:

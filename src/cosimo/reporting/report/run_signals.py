@@ -26,6 +26,8 @@ SHOWN = 3
 WATCHED = 2
 """Connections whose defect is drawn over time."""
 MOST_MARKS = 30
+CUT = 2.0
+"""Runs that go twice as far beyond the true solution as this many of its ranges are cut off there."""
 
 
 def styled(contents: Contents) -> list[tuple[Run, str, str, float]]:
@@ -60,9 +62,13 @@ def signals(contents: Contents, pack: Pack) -> dict[str, Any]:
                 off = difference(run.result, reference.result, name) if has and run is not reference else None
                 apart[name].append(pack.signal(*off, buckets) if off else None)
     first = [name for name in kept if sum(entry is not None for entry in values[name]) == len(runs)] or kept
+    worst = contents.verdict.error.output if contents.verdict and contents.verdict.error else ""
+    ranges = {name: range_ for name in kept if (range_ := _range(contents, name)) is not None}
     return {
         "signals": kept,
-        "shown": first[:SHOWN],
+        "shown": [worst] if worst in first else first[:SHOWN],
+        "ranges": ranges,
+        "cut": bool(ranges),
         "left_out": len(names) - len(kept),
         "runs": [{"name": run.label, "colour": c, "dash": d, "width": w} for run, c, d, w in runs],
         "values": values,
@@ -71,6 +77,18 @@ def signals(contents: Contents, pack: Pack) -> dict[str, Any]:
         "marks": marks(contents),
         "whole": all(entry["all"] for entries in values.values() for entry in entries if entry),
     }
+
+
+def _range(contents: Contents, name: str) -> list[float] | None:
+    """What of a signal is drawn at first where a run leaves the true solution far behind; None: all of it."""
+    true = contents.reference
+    if true is None or name not in true.result.names or not len(true.result):
+        return None
+    low, high = float(true.result[name].min()), float(true.result[name].max())
+    room = CUT * (high - low)
+    runs = [run.result[name] for run in contents.runs if name in run.result.names]
+    far = any((values < low - 2 * room).any() or (values > high + 2 * room).any() for values in runs)
+    return [low - room, high + room] if room > 0 and far else None
 
 
 def marks(contents: Contents) -> list[dict[str, Any]]:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.trust import Grounds, judge
 from cosimo.core.document import SIGNS, Column, Document, Section, Table
 from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.formatting import cost_text, percent, pole, step_text
+from cosimo.core.formatting import amount, cost_text, percent, pole, step_text
 from cosimo.masters.words import describe
 from cosimo.reporting.report import charts, diagram, run_signals, step_sweeps
 from cosimo.reporting.report.step_sweeps import COLUMNS, radius_map
@@ -31,11 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part: `key` names its template and its place on the page, `data` is what the template shows."""
+    """A part: `key` names its template and its place on the page, `data` is what the template shows.
+
+    What only a specialist asks for is `folded`.
+    """
 
     key: str
     title: str
     data: dict[str, Any]
+    folded: bool = False
 
 
 def sections(contents: Contents, pack: Pack) -> list[PageSection]:
@@ -43,41 +46,74 @@ def sections(contents: Contents, pack: Pack) -> list[PageSection]:
     design = contents.compensation
     made: list[tuple[str, str, Callable[[], dict[str, Any] | None]]] = [
         ("verdict", "Verdict", lambda: _verdict(contents)),
-        ("system", "System", lambda: _system(contents)),
-        ("modes", "Modes", lambda: _modes(contents)),
+        ("runs", "Runs", lambda: run_signals.signals(contents, pack) if contents.runs else None),
         ("steps", "Step size", lambda: _steps(contents)),
+        ("system", "System", lambda: _system(contents)),
         ("front", "Tuning", lambda: _front(contents)),
         ("compensation", "Compensation", lambda: {"document": design.document} if design else None),
-        ("runs", "Runs", lambda: run_signals.signals(contents, pack) if contents.runs else None),
+        ("modes", "Modes", lambda: _modes(contents)),
         ("monitors", "Monitors", lambda: monitors(contents, pack)),
         ("timing", "Timing", lambda: timing(contents)),
         ("units", "Units", lambda: _units(contents)),
         ("provenance", "Provenance", lambda: provenance(contents)),
     ]
-    return [PageSection(key, title, data) for key, title, make in made if (data := make())]
+    return [PageSection(key, title, data, key in FOLDED) for key, title, make in made if (data := make())]
+
+
+FOLDED = ("modes", "monitors", "timing", "units", "provenance")
+SUMMARY = ("verdict", "runs")
+"""What fits on one sheet."""
 
 
 def _verdict(contents: Contents) -> dict[str, Any] | None:
     found = opening(contents)
-    return (
-        None
-        if found is None
-        else {"document": found, "sign": SIGNS[found.mark], "alternatives": _alternatives(contents)}
-    )
+    if found is None:
+        return None
+    advice = contents.verdict.recommendation if contents.verdict else None
+    return {
+        "document": found,
+        "sign": SIGNS[found.mark],
+        "lines": advice.lines if advice is not None else "",
+        "price": _price(contents),
+        "alternatives": _alternatives(contents),
+    }
+
+
+def _price(contents: Contents) -> str:
+    """What the recommended master costs beside the given one."""
+    advice = contents.verdict.recommendation if contents.verdict else None
+    if advice is None or advice.better is None or not advice.cost or not advice.cost_before:
+        return ""
+    factor = advice.cost / advice.cost_before
+    more = f"{amount(factor)} × as many" if factor >= 1 else f"{amount(1 / factor)} × fewer"
+    now, before = (_stepping(contents.run_of(role)) for role in ("recommended", "given"))
+    spent = f"; the run took {_brief(now)} instead of {_brief(before)}" if now and before else ""
+    steps = f"{cost_text(advice.cost)} per simulated second instead of {cost_text(advice.cost_before)}"
+    return f"It takes {more} unit steps ({steps}){spent}."
+
+
+def _brief(seconds: float) -> str:
+    """Two digits: the next time it is another."""
+    return step_text(float(f"{seconds:.2g}"))
+
+
+def _stepping(run: Run | None) -> float | None:
+    """Seconds that the steps of a whole run took."""
+    return run.result.info.get("stepping_time") if run is not None and run.result.complete else None
 
 
 def _alternatives(contents: Contents) -> Table | None:
-    """The given master and what would do instead, side by side."""
-    verdict, tuned, compensation = contents.verdict, contents.tuned, contents.compensation
-    if verdict is None or not (tuned or compensation):
+    """The given master and what would do instead, side by side: what was predicted, and what runs showed."""
+    verdict, other, compensation = contents.verdict, contents.alternative, contents.compensation
+    if verdict is None or not (other or compensation or contents.run_of("given")):
         return None
-    units = len(contents.system.units) if contents.system else math.nan
-    rows = [_row(contents, "given", verdict.description, verdict.headline, verdict.error, units / verdict.step_size)]
-    if tuned is not None:
-        point = tuned.chosen
-        found = judge(Grounds(point.stable, point.errors, "proved", tuned.wanted.error, horizon=tuned.horizon))
-        name = describe(point.master, point.system)
-        rows.append(_row(contents, "tuned", name, found.headline, point.errors, point.cost))
+    units, advice = len(contents.system.units) if contents.system else math.nan, verdict.recommendation
+    cost = advice.cost_before if advice is not None and advice.cost_before else units / verdict.step_size
+    rows = [_row(contents, "given", verdict.description, verdict.headline, verdict.error, cost)]
+    if other is not None:
+        role, point = other
+        grounds = Grounds(point.stable, point.errors, verdict.evidence, verdict.target, horizon=verdict.horizon)
+        rows.append(_row(contents, role, point.name, judge(grounds).headline, point.errors, point.cost))
     if compensation is not None:
         master, judged = compensation.master, contents.corrected
         word = judged.headline if judged is not None else compensation.document.headline
@@ -97,13 +133,16 @@ def _alternatives(contents: Contents) -> Table | None:
 def _row(
     contents: Contents, role: Role, name: str, verdict: str, errors: OutputErrors | None, cost: float
 ) -> dict[str, Any]:
-    run = next((run for run in contents.runs if run.role == role), None)
+    run, predicted = contents.run_of(role), errors is not None and errors.kind == "predicted"
+    measured = run.measured if run is not None else None
+    if measured is None and not predicted:
+        measured = errors
     return {
         "role": role,
         "name": name,
         "verdict": verdict,
-        "error": errors.worst if errors is not None else None,
-        "measured": run.measured.worst if run is not None and run.measured is not None else None,
+        "error": errors.worst if errors is not None and predicted else None,
+        "measured": measured.worst if measured is not None else None,
         "cost": cost,
     }
 
@@ -159,9 +198,8 @@ def _steps(contents: Contents) -> dict[str, Any] | None:
     found = step_sweeps.curves(contents)
     section = contents.verdict.document.section("stability") if contents.verdict else None
     drawn = []
-    if found and contents.system is not None and contents.master is not None:
-        spectrum = Spectrum(LinearSystem(contents.system, contents.master))
-        drawn.append(charts.steps(found, float(spectrum.poles.real.max(initial=-math.inf))))
+    if found:
+        drawn.append(charts.steps(found, contents.own_growth))
         if contents.variation is not None:
             drawn.append(_map(contents))
     elif contents.variation is not None:
@@ -174,7 +212,8 @@ def _steps(contents: Contents) -> dict[str, Any] | None:
     if len(shown) > 1 and contents.verdict is not None:
         step = contents.verdict.step_size
         drawn.append(charts.along([m.time for m in shown], [m.critical_step for m in shown], step))
-    return {"figures": drawn, "section": section} if drawn or section else None
+    identified = contents.linear is not contents.system
+    return {"figures": drawn, "section": section, "identified": identified} if drawn or section else None
 
 
 def _map(contents: Contents) -> Figure:
@@ -238,14 +277,22 @@ def timing(contents: Contents) -> dict[str, Any] | None:
             rows.append((run.label, steps, seconds, simulated))
     whole = sum(contents.seconds.values())
     slowest = sorted(contents.seconds.items(), key=lambda item: -item[1])[:MOST_ROWS]
-    alone = [(name, seconds, seconds / whole) for name, seconds in slowest]
+    alone = [(name, seconds / whole) for name, seconds in slowest]
     return {"runs": rows, "units": alone} if rows or alone else None
 
 
 # ---- where a report comes from: what was asked, which versions answered, and fingerprints of what was read -----------
 
 
+MOST_FILES = 4
 PACKAGES = ("cosimo", "numpy", "scipy", "fmpy", "plotly")
+
+
+def origin(contents: Contents) -> list[str]:
+    """Date, version and files, for the head of the page."""
+    files = [Path(str(contents.source["system"])).name] if contents.source.get("system") else []
+    named = [run.label for run in contents.runs if run.role == "other"]
+    return [datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), *_versions()[:1], *files, *named[:MOST_FILES]]
 
 
 def provenance(contents: Contents) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
-from cosimo.core.system import System
 
 if TYPE_CHECKING:
     from cosimo.reporting.report.contents import Contents, Variation
 
 POINTS = 241
+IDENTIFIED = 13
+"""Steps at which units are identified for a picture."""
 DECADES = 1.5
 """How far the picture goes below and above the steps that matter."""
 SWEEPS = 2
@@ -35,6 +36,7 @@ class RadiusCurve:
     steps: Array
     radii: Array
     now: tuple[float, float] | None = None
+    identified: bool = False
 
     @property
     def growth(self) -> Array:
@@ -45,29 +47,46 @@ class RadiusCurve:
 
     def stable_ranges(self) -> Iterator[tuple[float, float]]:
         """The runs of steps at which ρ ≤ 1: there may be several."""
-        stable = is_stable(self.radii)
+        stable = is_stable(self.radii, identified=self.identified)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], stable, [False]]).astype(int)))
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             yield float(self.steps[begin]), float(self.steps[end - 1])
 
 
 def curves(contents: Contents) -> tuple[RadiusCurve, ...]:
-    """Of linear systems that are not large; none otherwise."""
-    system, master = contents.system, contents.master
-    if system is None or master is None or any(unit.linear() is None for unit in system.units.values()):
+    """Of systems that are not large, by equations, or by models that are believed; none otherwise."""
+    system, master, linear = contents.system, contents.master, contents.linear
+    if system is None or master is None or (linear is None and not (contents.model and contents.model.valid)):
         return ()
-    found = []
+    found, identified = [], linear is not system
     try:
-        if LinearSystem(system, master).sparse:
+        if linear is not None and LinearSystem(linear, master).sparse:
             return ()
-        grid = step_grid(contents)
-        for name, other, now in _candidates(contents, system, master):
-            radii = EigenvalueSizes(system, other)
-            here = (other.step, float(radii.sizes(np.array([other.step]))[0, 0])) if now else None
-            found.append(RadiusCurve(name, grid, radii.sizes(grid)[:, 0], here))
+        grid = step_grid(contents, POINTS if linear is not None else IDENTIFIED)
+        for name, other, now in _candidates(contents, master):
+            here = (other.step, float(_radii(contents, other, np.array([other.step]))[0])) if now else None
+            found.append(RadiusCurve(name, grid, _radii(contents, other, grid), here, identified))
     except ConfigurationError:
         return tuple(found)  # couplings that learn while running have no matrices
     return tuple(found)
+
+
+def _radii(contents: Contents, master: Master, steps: Array) -> Array:
+    """ρ(Φ) (N,) at macro steps; units whose solvers follow the step are identified at each, NaN where that fails."""
+    if contents.linear is not None:
+        return np.array(EigenvalueSizes(contents.linear, master).sizes(steps)[:, 0])
+    return np.array([_radius(contents, master.with_step(step)) for step in steps.tolist()])
+
+
+def _radius(contents: Contents, master: Master) -> float:
+    assert contents.model is not None
+    try:
+        local = contents.model.linearisation.at(master.step)
+        if all(unit.valid for unit in local.units.values()):
+            return float(EigenvalueSizes(local.linear, master).sizes(np.array([master.step]))[0, 0])
+    except CosimoError:
+        pass
+    return math.nan
 
 
 def step_grid(contents: Contents, points: int = POINTS) -> Array:
@@ -78,22 +97,23 @@ def step_grid(contents: Contents, points: int = POINTS) -> Array:
     critical = [contents.verdict.critical_step if contents.verdict else None]
     critical += [limits.jacobi, limits.gauss_seidel, limits.iterative] if limits else []
     known += [limit.step for limit in critical if isinstance(limit, CriticalStep) and 0 < limit.step < math.inf]
-    known += [contents.tuned.recommended.step] if contents.tuned else []
+    known += [contents.alternative[1].step] if contents.alternative else []
     factor = 10 ** (DECADES / 2)
     found: Array = np.geomspace(min(known) / factor, max(known) * factor, points)
     return found
 
 
-def _candidates(contents: Contents, system: System, master: Master) -> Iterator[tuple[str, Master, bool]]:
+def _candidates(contents: Contents, master: Master) -> Iterator[tuple[str, Master, bool]]:
     """(name, master, whether its own step is a point): each kind once, the given one first."""
-    seen = set()
+    seen, system = set(), contents.system
+    assert system is not None
     if not master.mixers:
         seen.add(_kind(master))
         yield f"{master.name} (given)", master, True
-    if contents.tuned is not None and not contents.tuned.recommended.mixers:
-        best = contents.tuned.recommended
+    if contents.alternative is not None and not contents.alternative[1].master.mixers:
+        role, best = contents.alternative[0], contents.alternative[1].master
         seen.add(_kind(best))
-        yield f"{best.name} (tuned)", best, True
+        yield f"{best.name} ({role})", best, True
     step = master.step
     others = [masters.jacobi(system, step)]
     if len(system.units) > 1:

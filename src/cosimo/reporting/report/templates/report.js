@@ -20,6 +20,23 @@
   }, { rootMargin: "-60px 0px -70% 0px" });
   document.querySelectorAll("section").forEach((section) => seen.observe(section));
 
+  // ---- folded parts open when they are asked for; figures in them then take their width ----------------------------
+  const folds = [...document.querySelectorAll("details.fold")];
+  for (const fold of folds) fold.addEventListener("toggle", () => fold.open && fold.querySelectorAll(".js-plotly-plot").forEach((where) => Plotly.Plots.resize(where)));
+  const unfold = () => { const fold = location.hash && document.querySelector(CSS.escape(location.hash).replace("\\#", "#") + " > .fold"); if (fold) fold.open = true; };
+  for (const link of links) link.addEventListener("click", () => setTimeout(unfold));
+  unfold();
+
+  // ---- what can be copied ------------------------------------------------------------------------------------------
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.addEventListener("click", async () => {
+      const code = button.previousElementSibling;
+      getSelection().selectAllChildren(code);
+      try { await navigator.clipboard.writeText(code.textContent); } catch { document.execCommand("copy"); }
+      button.textContent = "Copied";
+    });
+  }
+
   // ---- numbers and the drawing library ---------------------------------------------------------------------------
   async function inflate(id) {
     const letters = atob($(id).textContent), packed = new Uint8Array(letters.length);
@@ -107,7 +124,7 @@
     const named = new Set();
     list.forEach((panel, number) => {
       const y = number ? "y" + (number + 1) : "y", top = 1 - number * (each + gap);
-      layout["yaxis" + (number ? number + 1 : "")] = { domain: [Math.max(0, top - each), top], zeroline: true, nticks: 5 };
+      layout["yaxis" + (number ? number + 1 : "")] = { domain: [Math.max(0, top - each), top], zeroline: true, nticks: 5, ...(panel.range ? { range: panel.range } : {}) };
       layout.annotations.push({ x: 0, xref: "paper", xanchor: "left", y: top, yref: "paper", yanchor: "bottom", text: panel.title, showarrow: false, font: { size: 12.5 } });
       for (const line of panel.lines) {
         traces.push({
@@ -139,7 +156,7 @@
     const show = () => {
       const source = differences ? found.differences : found.values;
       const list = found.signals.filter((name) => chosen.has(name)).map((name) => ({
-        title: escape(name),
+        title: escape(name), range: differences ? null : found.ranges[name],
         lines: found.runs.map((run, number) => ({ ...run, name: escape(run.name), series: source[name][number] })).filter((line) => line.series),
       }));
       const [traces, layout] = panels(list.length ? list : [{ title: "", lines: [] }], found.marks, list.length > 2 ? 170 : 250);
@@ -175,8 +192,16 @@
   // On paper, figures are as wide as the page.
   const PAPER = 680;
   const resize = (change) => document.querySelectorAll(".js-plotly-plot").forEach((where) => Plotly.relayout(where, change));
-  addEventListener("beforeprint", () => resize({ autosize: false, width: PAPER }));
-  addEventListener("afterprint", () => resize({ autosize: true, width: null }));
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = folds.filter((fold) => !fold.open);
+    for (const fold of closed) fold.open = true;
+    resize({ autosize: false, width: PAPER });
+  });
+  addEventListener("afterprint", () => {
+    resize({ autosize: true, width: null });
+    for (const fold of closed) fold.open = false;
+  });
 
   const script = $("plotly").textContent;
   if (script && !window.DecompressionStream) {
