@@ -18,6 +18,7 @@ from cosimo.cli import app, completion
 from cosimo.cli.application import main  # without the handlers of signals, which belong to a process of its own
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
 from cosimo.couplings import parse_coupling
+from cosimo.formats.results import read_result
 from cosimo.papers import PAPERS
 from cosimo.problems import CATALOGUE
 from processes import PLAIN, at_terminal
@@ -135,6 +136,7 @@ def test_a_run_says_what_is_next(tmp_path: Path, cosimo: Cosimo) -> None:
     code, seen = at_terminal("run", "two-mass", "--stop-time", "1", "-o", "r.parquet", cwd=tmp_path)
     assert code == 0
     assert "next: cosimo plot r.parquet" in seen
+    assert "next: cosimo plot two-mass.parquet" in at_terminal("run", "two-mass", "--stop-time", "1", cwd=tmp_path)[1]
     assert "next:" not in cosimo("run", "two-mass", "--stop-time", "1").stderr
 
 
@@ -248,13 +250,63 @@ def test_plot_json_and_several_results(tmp_path: Path, cosimo: Cosimo) -> None:
     assert names["jacobi.csv"][0] == "one.f"
 
 
+def test_plot_draws_the_first_signals_where_none_are_named(tmp_path: Path, cosimo: Cosimo) -> None:
+    (tmp_path / "r.csv").write_text("time,a.x,a.v,b.x,b.v\n0,1,2,3,4\n1,2,3,4,7\n", encoding="utf-8")
+    lines = cosimo("plot", "r.csv").stdout.split("\n")
+    assert [line for line in lines if line in ("a.x", "a.v", "b.x", "b.v")] == ["a.x", "a.v", "b.x"], "titles of plots"
+    assert "r.csv: 2 rows from 0 s to 1 s, 4 signals" in lines
+    assert lines[-2].split() == ["b.v", "4", "7", "4", "7"], "all are listed, once"
+    assert "".join(lines).count("b.v") == 1
+    told = json.loads(cosimo("plot", "r.csv", "--variable", "b.*", "-o", "r.svg", "--json").stdout)
+    assert [curve["signal"] for curve in told["curves"]] == ["b.x", "b.v"]
+    assert told["figure"] == "r.svg"
+    assert "results" not in told
+
+
+# ---- where rows go ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_go_beside_the_scenario_unless_told(tmp_path: Path, cosimo: Cosimo) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "truck.toml").write_text('problem = "quarter-truck"\nstop-time = 0.01\n')
+    done = cosimo("run", "deep/truck.toml")
+    assert "9 signals in deep/truck.parquet" in done.stdout
+    assert len(read_result(tmp_path / "deep" / "truck.parquet")) == 11
+    told = json.loads(cosimo("run", "two-mass", "--stop-time", "0.01", "--variable", "two.x", "--json").stdout)
+    assert told["output_file"] == "two-mass.parquet"
+    assert read_result(tmp_path / "two-mass.parquet").names == ("two.x",)
+    told = json.loads(cosimo("run", "tank", "--stop-time", "1", "--no-output", "--json").stdout)
+    assert told["output_file"] is None
+    assert not (tmp_path / "tank.parquet").exists()
+    assert "contradicts" in cosimo("run", "tank", "--no-output", "--every", "2").stderr
+
+
+def test_only_a_file_of_its_own_is_replaced(tmp_path: Path, cosimo: Cosimo) -> None:
+    run = ("run", "two-mass", "--stop-time")
+    for stop in ("0.01", "0.02"):
+        assert "in two-mass.parquet" in cosimo(*run, stop).stdout
+    assert len(read_result(tmp_path / "two-mass.parquet")) == 21, "that of the last run"
+    cosimo(*run, "0.03", "-o", "two-mass.parquet")
+    assert "in two-mass-2.parquet" in cosimo(*run, "0.04").stdout
+    assert len(read_result(tmp_path / "two-mass.parquet")) == 31, "somebody named it"
+    (tmp_path / "two-mass-2.parquet").write_text("mine")
+    assert "in two-mass-3.parquet" in cosimo(*run, "0.04").stdout
+    assert (tmp_path / "two-mass-2.parquet").read_text() == "mine"
+    (tmp_path / "two-mass-3.parquet.partial").write_text("of a run that was killed")
+    assert "in two-mass-4.parquet" in cosimo(*run, "0.04").stdout
+    (tmp_path / "two-mass.toml").write_text('problem = "two-mass"\nstop-time = 0.01\n')
+    assert "in two-mass-5.parquet" in cosimo("run", "two-mass.toml").stdout, "the others are of the problem"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["plot", "two.x"], "no result file was named"),
         (["plot", "missing.parquet", "two.x"], "missing.parquet"),
         (["plot", "r.csv", "two.xx"], "did you mean 'two.x'?"),
-        (["plot", "r.csv", "-o", "r.png"], "name some, or '*' for all"),
+        (["plot", "r.cvs", "two.x"], "did you mean 'r.csv'?"),
+        (["plot", "rr.csv", "two.x"], "did you mean 'r.csv'?"),
+        (["plot", "r.csv", "--variable", "two.xx"], "did you mean 'two.x'?"),
         (["plot", "r.csv", "two.x", "-o", "r.xyz"], "is not a figure format"),
     ],
 )

@@ -23,7 +23,13 @@ from cosimo.tuning import Space
 COSIMO = [sys.executable, "-m", "cosimo.cli"]
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    cwd = cwd or Path.cwd()
     return processes.run([*COSIMO, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=300)
 
 

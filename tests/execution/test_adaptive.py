@@ -516,7 +516,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert (rows["step"][1:].min(), rows["step"].max()) == (fields["shortest_step"], fields["longest_step"])
     assert fields["longest_step"] <= 0.02
     assert fields["end_time"] == 0.5
-    assert "attempts rejected" in cosimo("--adaptive", "energy").stdout
+    assert "attempts rejected" in cosimo("--adaptive", "energy", "--no-output").stdout
     for wrong, message in (
         (["--tolerance-relative", "1e-3"], "give --adaptive as well"),
         (["--adaptive", "magic"], "'kind' must be 'energy' or 'doubling', not 'magic'"),

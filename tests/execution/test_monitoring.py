@@ -504,7 +504,16 @@ def cosimo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_command_line_stops_and_says_so() -> None:
-    arguments = ("run", "quarter-truck", "--step-size", "0.05", "--stop-time", "30", "--stop-on-divergence")
+    arguments = (
+        "run",
+        "quarter-truck",
+        "--step-size",
+        "0.05",
+        "--stop-time",
+        "30",
+        "--stop-on-divergence",
+        "--no-output",
+    )
     done = cosimo(*arguments)
     assert done.returncode == 0
     assert done.stdout.startswith("Do not trust: unstable.\n")
@@ -518,7 +527,7 @@ def test_command_line_stops_and_says_so() -> None:
 
 
 def test_command_line_takes_power_pairs() -> None:
-    arguments = ("run", "dc-motor", "--stop-time", "0.1", "--json", "--power-pair")
+    arguments = ("run", "dc-motor", "--no-output", "--stop-time", "0.1", "--json", "--power-pair")
     told = json.loads(cosimo(*arguments, "motor.voltage,motor.speed").stdout)
     assert told["monitors"]["bonds"][0]["kind"] == "declared"
     assert told["stopped_at"] is None

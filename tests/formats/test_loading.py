@@ -46,6 +46,8 @@ def test_files_by_their_ending(tmp_path: Path) -> None:
         ("two-mas", "unknown system 'two-mas'; did you mean 'two-mass'?"),
         ("nothing", "a file (.toml, .ssp, .ssd, .fmu)"),
         ("truk.toml", "truck.toml'?"),
+        ("truck.tml", "the file 'truck.tml' does not exist; did you mean 'truck.toml'?"),
+        ("truk", "unknown system 'truk'; did you mean 'truck.toml'?"),
         ("other.ssp", "does not exist; check the path"),
         ("nowhere/other.ssd", "does not exist; check the path"),
         ("folder", "is a folder; give a file in it"),

@@ -311,7 +311,7 @@ def test_a_missing_folder_is_told_on_opening(tmp_path):
 
 @pytest.mark.parametrize("name", ["o.parquet", "o.parquet.partial"])
 def test_a_missing_file_is_told(tmp_path, name):
-    with pytest.raises(ConfigurationError, match=f"no result file '.*{name}'"):
+    with pytest.raises(ConfigurationError, match=f"the file '.*{name}' does not exist"):
         read_result(tmp_path / name)
 
 

@@ -438,7 +438,6 @@ def test_the_verb_writes_a_page_about_a_system(
 
 
 def test_tuning_does_without_the_optimisation_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.reporting.report.computation.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "pymoo", None)
     system = co.problems.two_mass()
     space = Space(steps=(1e-3, 4e-3), families=("jacobi",), kinds=(0, 1))
@@ -470,7 +469,7 @@ def test_the_verb_writes_a_page_about_results(tmp_path: Path, monkeypatch: pytes
     [
         ("a.csv --tune", "need a system"),
         ("a.csv --step-size 1", "--step-size describes how a system is run"),
-        ("nosuch.parquet", "no result file"),
+        ("nosuch.parquet", "does not exist"),
         ("two-mass tank", "two systems"),
         ("two-mass --parameter kc", "NAME=FROM:TO"),
         ("two-mass --parameter kx=1:2", "unknown parameter"),

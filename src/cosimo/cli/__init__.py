@@ -35,6 +35,8 @@ class Interruption:
 
     state = "nothing was written"
     answers = True
+    output: Any = None
+    """The file that the verb writes rows to."""
     code: int | None = None
     """With what an interrupted verb ends."""
 

@@ -123,7 +123,7 @@ class _Verbs(TyperGroup):
 def _kept() -> str:
     """What an interrupted verb has left of its rows."""
     following = dict(zip(sys.argv, sys.argv[1:], strict=False))
-    output = following.get("--output-file") or following.get("-o")
+    output = Interruption.output or following.get("--output-file") or following.get("-o")
     stream = f"{output}.partial"
     return f"rows recorded so far are in '{stream}'" if output and os.path.exists(stream) else "nothing was written"
 
@@ -197,6 +197,7 @@ def signals_raised() -> Iterator[None]:
         Interrupted.exit_code = 128 + number
         interrupt()
 
+    Interruption.output = None
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in SIGNALS}

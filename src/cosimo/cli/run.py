@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import itertools
+import os
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from cosimo.cli import Interruption
 from cosimo.cli.application import app
 from cosimo.cli.console_output import detail, hint, say, warn
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
@@ -41,19 +46,55 @@ class Recording(OptionGroup):
 
     title: ClassVar[str | None] = "Output"
     output_file: Annotated[
-        Path | None, option("Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat.", "--output-file", "-o")
+        Path | None,
+        option(
+            "Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat. Default: SYSTEM.parquet beside the file.",
+            "--output-file",
+            "-o",
+        ),
     ] = None
+    no_output: Annotated[bool, option("Write no rows.")] = False
     variable: Annotated[Texts, many("Record only variables that match, such as 'a.*'.")] = None
     every: Annotated[int, option("Record every N-th macro step, plus the first and the last.")] = 1
 
-    def build(self, usual: tuple[str, ...] | None) -> ResultFile | None:
-        """The file, None where rows stay in memory; `usual` are the variables that a scenario names."""
+    def build(self, scenario: Scenario, target: str) -> ResultFile | None:
+        """The file, None where no rows are written; a scenario may name the variables that are usually recorded."""
         from cosimo.formats.results import ResultFile
 
-        if self.output_file is None and (self.variable or self.every != 1):
-            raise ConfigurationError("--variable and --every choose what is written; give --output-file as well.")
-        names = tuple(self.variable) if self.variable else usual
-        return ResultFile(self.output_file, variables=names, every=self.every) if self.output_file else None
+        if self.no_output:
+            if self.output_file is not None or self.variable or self.every != 1:
+                raise ConfigurationError(
+                    "--no-output contradicts --output-file, --variable and --every; give one only."
+                )
+            return None
+        path = self.output_file or default_file(scenario, target)
+        names = tuple(self.variable) if self.variable else scenario.outputs
+        Interruption.output = path
+        return ResultFile(path, variables=names, every=self.every)
+
+
+def default_file(scenario: Scenario, target: str) -> Path:
+    """Where rows go unless told: SYSTEM.parquet beside the scenario, in the current folder for a built-in problem.
+
+    The file of an earlier run without `--output-file` is replaced; all else stays, and the next free number is taken.
+    """
+    from cosimo.execution.recording import STREAM_SUFFIX
+    from cosimo.formats.results import read_document
+
+    source = scenario.source
+    folder = Path() if source is None or not os.access(source.parent, os.W_OK) else source.parent
+    stem, origin = (target if source is None else source.stem), scenario.provenance["scenario"]
+    path = folder / f"{stem}.parquet"
+    for number in itertools.count(2):
+        going_on = os.path.lexists(f"{path}{STREAM_SUFFIX}")  # or interrupted, and can be resumed
+        if not going_on and not os.path.lexists(path):
+            break
+        earlier = {} if going_on else read_document(path).get("scenario") or {}
+        same = "system" if source is None else "path"
+        if earlier.get("unnamed_file") and earlier.get(same) == origin[same]:
+            break
+        path = folder / f"{stem}-{number}.parquet"
+    return path
 
 
 class RunChoice(OptionGroup):
@@ -136,12 +177,14 @@ def run(
     if anyway and not check:
         raise ConfigurationError("--anyway belongs to --check; give both, or leave it out.")
     pairs = [*scenario.power_pairs, *map(_pair, power_pair or ())]
-    output = recording.build(scenario.outputs)
+    output = recording.build(scenario, system)
     options = choice.build(start=start, stop=stop, record="all", output=output, power_pairs=pairs)
     if check and options.adaptive is not None:
         raise ConfigurationError("--check assesses runs with a fixed step; leave out --adaptive or --check.")
     verdict = _assessed(scenario, check, anyway) if options.adaptive is None else None
-    metadata = {**scenario.provenance, "verdict": verdict}
+    metadata: dict[str, Any] = {**scenario.provenance, "verdict": verdict}
+    if recording.output_file is None:
+        metadata["scenario"] = {**metadata["scenario"], "unnamed_file": True}
     detail(f"from {start:g} s to {stop:g} s by the {'adaptive' if options.adaptive else options.engine.kind} engine")
 
     def go(progress: Any) -> Result:
@@ -205,6 +248,8 @@ def _run_and_report(
     """
     from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
+    if path is not None:
+        importlib.import_module("pyarrow.parquet")  # takes longer than many a run, whose time is told
     begin = time.perf_counter()
     failure: RunError | None = None
     try:
@@ -245,9 +290,8 @@ def _report_run(
         print(f"steps {lengths}; {fields['rejected']} attempts rejected")
     if path is not None:
         print(f"{len(result.names)} signals in {path}")
-        hint(f"cosimo plot {path}, or cosimo report {path}")
-    elif failure is None:
-        hint(f"give --output-file {result.info['system']}.parquet to keep the rows, for 'cosimo plot' and 'report'")
+        named = shlex.quote(str(path))
+        hint(f"cosimo plot {named}, or cosimo report {named}")
 
 
 def _say_trust(verdict: dict[str, Any] | None, asking: str) -> None:

@@ -90,11 +90,14 @@ def _problem(name: str, settings: Mapping[str, Any]) -> Loaded:
         problem = CATALOGUE[name]
         return Loaded(problem.system(settings), step=problem.step, stop=problem.stop)
     known = ", ".join(SUFFIXES)
+    if not os.path.exists(name) and Path(name).name != Path(name).stem:
+        raise no_such_file(Path(name), SUFFIXES)
     if os.path.isdir(name):
         raise ConfigurationError(f"'{name}' is a folder; give a file in it ({known}).")
     if os.path.exists(name):
         raise ConfigurationError(f"'{name}' cannot be read as a system; files end in {known}.")
-    raise UnknownNameError("system", name, [*CATALOGUE, f"a file ({known})"])
+    beside = [file.name for file in Path().iterdir() if file.suffix in SUFFIXES]
+    raise UnknownNameError("system", name, [*CATALOGUE, *beside, f"a file ({known})"])
 
 
 def _ssp(path: Path, findings: FileFindings | None, limits: ArchiveLimits | None, validate: bool | None) -> Loaded:

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, require_regular
+from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file, require_regular
 from cosimo.core.result import Result, Warned, quote_cell
 from cosimo.core.storage import bring_to_disk, replacing
 from cosimo.execution.recording import (
@@ -132,7 +132,7 @@ def read_result(path: str | Path) -> Result:
     path = Path(path)
     stream = path if path.suffix == STREAM_SUFFIX else path.with_name(path.name + STREAM_SUFFIX)
     if not os.path.exists(path) and not os.path.exists(stream):
-        raise ConfigurationError(f"no result file '{path}' and no stream '{stream.name}' beside it; check the path.")
+        raise no_such_file(path, FORMATS)
     if os.path.exists(stream):
         path, form = stream, FORMATS[".arrows"]
     else:
@@ -148,6 +148,16 @@ def read_result(path: str | Path) -> Result:
         warnings = tuple(Warned(**item) for item in document.pop("warnings", ()))
         complete = bool(document.pop("complete", True))
     return Result(tuple(found.names[1:]), found.rows[:, 0], found.rows[:, 1:], warnings, complete, document)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """What a Parquet file says of its run; empty where it says nothing or cannot be read."""
+    from pyarrow.parquet import read_schema
+
+    try:
+        return _document(read_schema(path).metadata) or {}
+    except (OSError, ValueError):
+        return {}
 
 
 def sidecar(path: Path) -> Path:

@@ -148,14 +148,14 @@ def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
 # ---- terminal --------------------------------------------------------------------------------------------------------
 
 
-def terminal_text(curves: Sequence[Curve], columns: int | None = None) -> str:
-    """All curves in one plot where colours tell them apart, else one below the other; numbers underneath."""
+def terminal_text(curves: Sequence[Curve], columns: int | None = None, *, table: bool = True) -> str:
+    """All curves in one plot where colours tell them apart, else one below the other; a `table` underneath."""
     width = columns or min(shutil.get_terminal_size().columns, 160)
     if len(curves) == 1 or (colourful(sys.stdout) and len(curves) <= len(COLOURS)):
         parts = [plot_text(curves, width, ROWS)]
     else:
         parts = [plot_text([curve], width, LOW) for curve in curves]
-    return "\n".join([*parts, *_table(curves)])
+    return "\n".join([*parts, *(_table(curves) if table else ())])
 
 
 @dataclass(frozen=True)
