@@ -47,7 +47,7 @@ def test_files_by_their_ending(tmp_path: Path) -> None:
         ("nothing", "a file (.toml, .ssp, .ssd, .fmu)"),
         ("truk.toml", "truck.toml'?"),
         ("truck.tml", "the file 'truck.tml' does not exist; did you mean 'truck.toml'?"),
-        ("truk", "unknown system 'truk'; did you mean 'truck.toml'?"),
+        ("truck", "unknown system 'truck'; did you mean 'truck.toml'?"),
         ("other.ssp", "does not exist; check the path"),
         ("nowhere/other.ssd", "does not exist; check the path"),
         ("folder", "is a folder; give a file in it"),

@@ -138,13 +138,15 @@ def test_a_silent_run_says_for_whom_it_waits() -> None:
 def test_searches_tell_their_front_and_pilot_runs_their_budget() -> None:
     progress = SearchProgress(200)
     assert (progress.done, progress.total) == (0, 200)
-    assert progress.line().startswith("grid, 0:0")
+    assert progress.line().startswith("measuring how the units respond, 0:0")
     progress(Progress("search", 50, 200, 7, 0.123456))
     assert (progress.done, progress.total) == (50, 200)
-    assert progress.line().startswith("search: 50/200, front 7, hypervolume 0.1235, 0:0")
+    assert progress.line().startswith("tried 50 of 200, 0:0"), "nothing is good enough to be told"
+    progress(Progress("search", 687, 2000, 7, 0.123456, 0.004, 2e-3))
+    assert progress.line().startswith("tried 687 of 200; best so far: 0.4 % error at 2 ms, 0:0")
     progress(PilotStanding(3, 1.25, 60.0, False))
     assert (progress.done, progress.total) == (1.25, 60.0)
-    assert progress.line().startswith("pilots: 3 pilot runs, 1.2 of 60 s, 0:0")
+    assert progress.line().startswith("confirming by short runs: 3 made, 1.2 of at most 60 s, 0:0")
 
 
 def test_studies_tell_what_is_left_at_the_speed_of_this_session() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from cosimo.algebra.backends import Backend
 from cosimo.algebra.batched_map import MasterNumbers, SharedSchedule
 from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.model import Model
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, Interrupted, UnknownNameError
 from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
@@ -135,7 +136,7 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
             raise KeyboardInterrupt
 
     monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted, match="goes on from"):
         tune(system, space, evaluations=250, horizon=100.0, settings=settings, progress=kill)
     kept = np.load(tmp_path / "search.npz")["rows"]
     assert 100 < len(kept) < 250
@@ -401,13 +402,45 @@ def test_kinds_of_coupling_may_be_mixed_or_given_per_input() -> None:
     assert couplings == {"two.F": co.couplings.Hold(2)}
 
 
-def test_without_pymoo_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pymoo.algorithms.moo.nsga2", None)
+def test_without_pymoo_local_search_finds_nearly_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
     system = find("tank").system()
-    with pytest.raises(ConfigurationError, match="extra 'tune'"):
-        tune(system, QUICK, evaluations=50, horizon=100.0)
-    grid = tune(system, QUICK, evaluations=50, horizon=100.0, settings=Settings(method="grid", points=3))
-    assert grid.evaluations <= 50
+    seen: dict[bool, list[Progress]] = {True: [], False: []}
+    for library, progress in seen.items():
+        if not library:
+            monkeypatch.setitem(sys.modules, "pymoo", None)
+        told: Any = progress.append
+        found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=Settings(points=3), progress=told)
+        assert found.chosen.meets(found.wanted)
+    assert {progress.stage for progress in seen[False]} == {"grid", "refine"}
+    assert seen[False][-1].hypervolume > 0.95 * seen[True][-1].hypervolume
+    asked: list[Any] = []
+    with pytest.raises(ConfigurationError, match="'nsga3' needs pymoo: install cosimo with the extra 'tune'"):
+        tune(system, QUICK, horizon=100.0, settings=Settings(method="nsga3"), progress=asked.append)
+    assert not asked, "it is said before anything is computed"
+
+
+def test_ctrl_c_keeps_what_was_found() -> None:
+    system = find("tank").system()
+
+    def interrupt(now: Any) -> None:
+        if now.evaluations >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 2000 candidates") as caught:
+        tune(system, QUICK, evaluations=2000, horizon=100.0, progress=interrupt)
+    found: Any = caught.value.result
+    assert 100 <= found.evaluations < 2000
+    assert found.front
+    assert found.chosen.stable
+
+
+def test_progress_tells_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    seen: list[Progress] = []
+    system = find("tank").system()
+    found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=Settings(points=3), progress=seen.append)
+    assert seen[-1].error <= found.wanted.error
+    assert seen[-1].step == pytest.approx(found.chosen.master.step, rel=0.2)
 
 
 def test_screened_robustness_is_close_to_the_relative_radius() -> None:

@@ -100,17 +100,22 @@ def test_a_range_of_steps_and_what_is_wanted() -> None:
     assert found["recommended"]["error"] <= 0.001
 
 
-def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(self: object) -> None:
+def test_an_interrupt_shows_the_front_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: object, reach: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cosimo.tuning.search.MasterSearch.refine", interrupt)
     kept = tmp_path / "kept.npz"
-    with pytest.raises(Interrupted, match="all evaluations are kept"):
-        CliRunner().invoke(app, ["tune", "tank", *QUICK, "--resume", str(kept)], catch_exceptions=False)
+    shown = CliRunner().invoke(app, ["tune", "tank", *QUICK, "--resume", str(kept)])
+    assert isinstance(shown.exception, Interrupted)
+    assert f"candidates; the same search goes on from '{kept}'" in str(shown.exception)
+    assert "Pareto-optimal" in shown.stdout
     assert kept.exists()
-    with pytest.raises(Interrupted, match="--resume FILE keeps"):
-        CliRunner().invoke(app, ["tune", "tank", *QUICK], catch_exceptions=False)
+    told = CliRunner().invoke(app, ["tune", "tank", *QUICK, "--json"])
+    fields = json.loads(told.stdout)
+    assert fields["front"]
+    assert fields["recommended"]["error"] <= 0.01
+    assert (fields["exit_code"], fields["error"]) == (130, str(told.exception))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ FIRST = 3
 @app.command()
 def plot(
     what: Annotated[list[str], argument("RESULT… [VAR]…", "Result files, then signals such as two.x or 'two.*'.")],
-    variable: Annotated[Texts, many("Plot only variables that match, such as 'a.*'.")] = None
+    variable: Annotated[Texts, many("Plot only variables that match, such as 'a.*'.")] = None,
     output: Annotated[Path | None, option("Plot to a file: .png, .svg, .pdf or .html.", "--output", "-o")] = None,
     start_time: Annotated[float | None, time_option("Start of the plotted time range, in seconds.")] = None,
     stop_time: Annotated[float | None, time_option("End of the plotted time range, in seconds.")] = None,

@@ -73,9 +73,12 @@ def compare(
     from cosimo.analysis.model import Model
     from cosimo.couplings import COUPLINGS
     from cosimo.reporting.pictures import draw_comparison
+    from cosimo.reporting.pictures import require as require_figures
     from cosimo.studies.trials import MasterComparison, combinations, try_masters
     from cosimo.studies.trials import reference as solve
 
+    if figure:
+        require_figures()
     scenario = with_experiment(target, changes.load(target), step_size, stop_time=stop_time, target_error=target_error)
     system, step, stop = scenario.system, scenario.step or 1.0, stop_of(scenario)
     model = Model(system, step=step, horizon=scenario.horizon, start=scenario.start, identify=False)

@@ -111,7 +111,9 @@ class SearchOptions(OptionGroup):
     ] = 0.25
     evaluations: Annotated[int, option("Maximum number of candidates.")] = 2000
     seed: Annotated[int, option("Equal seeds give equal results.")] = 0
-    method: Annotated[str, option("auto, nsga2, nsga3 or grid (every point of a grid).")] = "auto"
+    method: Annotated[
+        str, option("auto (nsga2, or local search without pymoo), nsga2, nsga3 or grid (every point of a grid).")
+    ] = "auto"
     weight: Annotated[Texts, many("UNIT=COST of one step of a unit; default 1.")] = None
     workers: Annotated[int, option("Number of workers that share the cost of units stepping in parallel.")] = 1
     measure_cost: Annotated[
@@ -169,6 +171,7 @@ def tune(
 ) -> None:
     """Search masters, step sizes and couplings: the Pareto front of accuracy, robustness and cost; recommend one."""
     from cosimo.reporting.pictures import draw_front
+    from cosimo.reporting.pictures import require as require_figures
     from cosimo.scenario import Scenario
 
     searched = space.space()
@@ -176,13 +179,22 @@ def tune(
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)
-    found = _tuned(scenario, searched, search, shown=not json_)
-    found = replace(found, verified=found.verify(verify)) if verify else found
+    if figure:
+        require_figures()
+    interrupted: Interrupted | None = None
+    try:
+        found = _tuned(scenario, searched, search, shown=not json_)
+    except Interrupted as error:  # what was found until then is shown, and nothing more is computed
+        interrupted, found = error, cast(Any, error.result)
+    found = replace(found, verified=found.verify(verify)) if verify and not interrupted else found
     drawn = str(draw_front(found, figure)) if figure else None
     if json_:
-        say(found.fields() | {"figure": drawn})
+        ended = {"error": str(interrupted), "exit_code": interrupted.exit_code} if interrupted else {}
+        say(found.fields() | {"figure": drawn, **ended})
     else:
         present(found.document, as_fields=False)
+    if interrupted:
+        raise interrupted
     if write:
         write_advice(scenario, found.recommendation)
 
@@ -193,18 +205,13 @@ def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bo
 
     settings = search.settings(scenario, max(space.given, default=scenario.step))
     budget = Budget.parse(search.budget) if search.budget is not None else None
-    try:
-        with show_on_terminal(SearchProgress(search.evaluations), shown=shown) as report:
-            return scenario.tune(
-                space,
-                objectives=split(search.objectives),
-                seed=search.seed,
-                evaluations=search.evaluations,
-                settings=settings,
-                budget=budget,
-                progress=report,
-            )
-    except KeyboardInterrupt:
-        kept = search.resume
-        text = f"all evaluations are kept; the same command continues from '{kept}'" if kept else "nothing was kept"
-        raise Interrupted(f"interrupted; {text}{'' if kept else '; --resume FILE keeps evaluations'}.") from None
+    with show_on_terminal(SearchProgress(search.evaluations), shown=shown) as report:
+        return scenario.tune(
+            space,
+            objectives=split(search.objectives),
+            seed=search.seed,
+            evaluations=search.evaluations,
+            settings=settings,
+            budget=budget,
+            progress=report,
+        )

@@ -29,7 +29,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result
@@ -249,9 +249,10 @@ class NonFiniteError(RunError):
 
 
 class Interrupted(RunError):
-    """The run was stopped from outside."""
+    """The run was stopped from outside; of a search, `result` is what it had found (`cosimo.tune`)."""
 
     exit_code = 130
+    result: Any = None
 
 
 class OutputError(CosimoError):

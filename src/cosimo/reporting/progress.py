@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from cosimo.core.formatting import percent, step_text
 from cosimo.core.result import Warned
 
 if TYPE_CHECKING:
@@ -211,14 +212,14 @@ class PilotProgress(Meter):
 
     def line(self) -> str:
         if self.standing is None:
-            return "identifying units"
+            return "measuring how the units respond"
         runs = self.standing.runs
-        made = f"{runs} pilot run{'s' * (runs != 1)}, {self.done:.1f}"
-        return f"{made} s" if self.total is None else f"{made} of {self.total:g} s"
+        made = f"confirming by short runs: {runs} made, {self.done:.1f}"
+        return f"{made} s" if self.total is None else f"{made} of at most {self.total:g} s"
 
 
 class SearchProgress(Meter):
-    """What `tune(progress=…)` calls: evaluations and the hypervolume of the front so far, or pilot runs."""
+    """What `tune(progress=…)` calls: candidates tried and the best of them so far, or pilot runs."""
 
     def __init__(self, evaluations: int) -> None:
         super().__init__()
@@ -234,15 +235,14 @@ class SearchProgress(Meter):
             self.done, self.total = self._pilots.done, self._pilots.total
 
     def line(self) -> str:
-        """Stage, evaluations, points and hypervolume of the front, and the time."""
+        """Candidates tried, error and step of the best so far, and the time."""
         now, spent = self.standing, clock(self.spent)
-        if now is None:
-            return f"grid, {spent}"
         if not hasattr(now, "hypervolume"):
             self.done = self._pilots.done
-            return f"pilots: {self._pilots.line()}, {spent}"
-        front = f"front {now.front}, hypervolume {now.hypervolume:.4f}"
-        return f"{now.stage}: {now.evaluations}/{self._evaluations}, {front}, {spent}"
+            return f"{self._pilots.line()}, {spent}"
+        tried = f"tried {now.evaluations:,} of {self._evaluations:,}"
+        best = f"; best so far: {percent(now.error)} error at {step_text(now.step)}" if now.error == now.error else ""
+        return f"{tried}{best}, {spent}"
 
 
 class StudyProgress(Meter):

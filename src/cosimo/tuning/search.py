@@ -1,4 +1,4 @@
-"""Searching a space: a grid, then NSGA-II or NSGA-III on batches, then local search around the front.
+"""Searching a space: a grid, then NSGA-II or NSGA-III on batches (with pymoo), then local search around the front.
 
 Everything is counted in evaluations of different candidates. A search is a function of its seed alone: resuming means
 to go through it again with the evaluations that a file remembers, which are not made twice, so that an interrupted
@@ -23,7 +23,7 @@ from cosimo.analysis.pilots import Standing
 from cosimo.analysis.recommendation import Wanted
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.tuning.evaluation import CandidatePool
+from cosimo.tuning.evaluation import COST, ERROR, CandidatePool
 from cosimo.tuning.goals import hypervolume, nondominated
 from cosimo.tuning.space import Range, Resolved
 
@@ -34,6 +34,8 @@ GRID_SHARE, REFINE_SHARE = 0.35, 0.2
 POPULATION = 100
 REACH = 0.02
 """How far from a point of the front the local search begins to look, as part of a range."""
+FAR = 0.3
+"""The same where no generations came before it."""
 DESCENT = 400
 """Evaluations of one Nelder–Mead search at most."""
 PAUSE = 0.2
@@ -47,6 +49,8 @@ class Progress:
     """Where a search stands: evaluations made and allowed, points on the front, and the hypervolume of the front.
 
     The hypervolume is in the scaled goals (decades of error and cost), from a point just beyond the first front.
+    `error` and `step` (in s) are of the best so far: the cheapest within the target, else the most accurate; NaN where
+    errors are not asked for.
     """
 
     stage: str
@@ -54,6 +58,8 @@ class Progress:
     allowed: int
     front: int
     hypervolume: float
+    error: float = math.nan
+    step: float = math.nan
 
 
 Report = Callable[[Progress | Standing], None]
@@ -62,11 +68,11 @@ Report = Callable[[Progress | Standing], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to search and what counts: `method` ("auto" and "nsga2", "nsga3", or "grid"), `cost` (weights of units,
-    workers), what is `wanted` of the recommended point, at most how many `points` stand for the front, the `backend` of
-    the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to keep. Units whose equations are
-    not known are identified at the step `identify_at`, or near it (default: a fixed step, what FMUs suggest, or a
-    thousandth of the horizon).
+    """How to search and what counts: `method` ("auto": "nsga2" with pymoo, local search without it; "nsga3", "grid"),
+    `cost` (weights of units, workers), what is `wanted` of the recommended point, at most how many `points` stand for
+    the front, the `backend` of the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to
+    keep. Units whose equations are not known are identified at the step `identify_at`, or near it (default: a fixed
+    step, what FMUs suggest, or a thousandth of the horizon).
     """
 
     method: Method = "auto"
@@ -77,6 +83,14 @@ class Settings:
     backend: str = "numpy"
     resume: Path | None = None
     identify_at: float | None = None
+
+
+def require_method(method: str) -> None:
+    """Refuse a search that is not known, or whose library is not installed."""
+    if method not in METHODS:
+        raise UnknownNameError("search method", method, METHODS)
+    if method.startswith("nsga") and not evolution_available():
+        raise ConfigurationError(f"'{method}' needs pymoo: install cosimo with the extra 'tune', or search by 'auto'.")
 
 
 class MasterSearch:
@@ -92,8 +106,6 @@ class MasterSearch:
         report: Report | None = None,
         save: Callable[[CandidatePool], None] | None = None,
     ) -> None:
-        if settings.method not in METHODS:
-            raise UnknownNameError("search method", settings.method, METHODS)
         if evaluations < 1 or settings.population < 4:
             raise ConfigurationError("a search needs at least one evaluation and a population of at least four.")
         self.pool, self.settings, self.allowed, self.seed = pool, settings, evaluations, seed
@@ -116,9 +128,10 @@ class MasterSearch:
             self._tell("grid", now=True)
             return
         refine = int(REFINE_SHARE * allowed)
-        if self.left > refine:
+        evolved = self.left > refine and evolution_available()
+        if evolved:
             evolve(self, self.left - refine)
-        self.refine()
+        self.refine(REACH if evolved else FAR)
         self._tell("refine", now=True)
 
     def evaluate(self, rows: Array, stage: str) -> tuple[Array, Array]:
@@ -145,6 +158,20 @@ class MasterSearch:
         best = nondominated(values) if len(values) else np.zeros(0, dtype=bool)
         return rows[best], values[best]
 
+    def best(self) -> tuple[float, float]:
+        """Error and step of the cheapest candidate within the target, else of the most accurate; NaN without any."""
+        columns = self.pool.columns
+        places = np.flatnonzero((self.pool.violation(columns) == 0) & np.isfinite(columns[:, ERROR]))
+        if not len(places):
+            return math.nan, math.nan
+        errors, costs = columns[places, ERROR], columns[places, COST]
+        within = errors <= self.settings.wanted.error
+        least = (
+            np.where(within, costs, np.inf).argmin() if within.any() and np.isfinite(costs).any() else errors.argmin()
+        )
+        row = self.pool.rows[places[least]]
+        return float(errors[least]), float(self.pool.space.steps_of(row[None])[0])
+
     def _tell(self, stage: str, *, now: bool = False) -> None:
         begin = time.monotonic()
         if self.report is None or (begin < self._next and not now):
@@ -154,13 +181,13 @@ class MasterSearch:
             span = np.ptp(values, axis=0)
             self._reference = values.max(axis=0) + (OUTER - 1) * np.where(span > 0, span, 1.0)
         volume = 0.0 if self._reference is None else hypervolume(values, self._reference)
-        self.report(Progress(stage, self.pool.count, self.allowed, len(values), volume))
+        self.report(Progress(stage, self.pool.count, self.allowed, len(values), volume, *self.best()))
         # The hypervolume of many points in four objectives takes a while: a tenth of the time at most.
         self._next = time.monotonic() + max(PAUSE, 10 * (time.monotonic() - begin))
 
     # Local search.
 
-    def refine(self) -> None:
+    def refine(self, reach: float = REACH) -> None:
         """First the best ρ and δ by Nelder–Mead (SciPy), then steps to all sides from all points of the front.
 
         The best error, robustness and cost lie at the ends of the space, or have no meaning without the others.
@@ -171,7 +198,7 @@ class MasterSearch:
             rows, values = self.front()
             if len(rows):
                 self._descend(rows[values[:, goal].argmin()], goal, min(DESCENT, share // len(single)))
-        self._compass()
+        self._compass(reach)
 
     def _descend(self, start: Array, goal: int, evaluations: int) -> None:
         free = self.pool.space.free(int(self.pool.space.structure_of(start[None])[0]))
@@ -191,9 +218,9 @@ class MasterSearch:
         bounds = [(0.0, 1.0)] * len(free)
         scipy.optimize.minimize(value, start[free], method="Nelder-Mead", bounds=bounds, options=options)
 
-    def _compass(self) -> None:
+    def _compass(self, reach: float) -> None:
         """Along every free number up and down from every point of the front; shorter when nothing new is found."""
-        reach, space = REACH, self.pool.space
+        space = self.pool.space
         while self.left > 0 and reach > 1e-6:
             rows, before = self.front()
             moved = []
@@ -275,18 +302,23 @@ FRUITLESS = 20
 """After so many generations in a row without a new candidate there is nothing left to find."""
 
 
+def evolution_available() -> bool:
+    """Whether pymoo is installed; without it, local search takes the evaluations of all generations."""
+    try:
+        import pymoo  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def evolve(search: MasterSearch, evaluations: int) -> None:
     """Generations from all that is known, until `evaluations` more were made."""
-    try:
-        from pymoo.algorithms.moo.nsga2 import NSGA2
-        from pymoo.algorithms.moo.nsga3 import NSGA3
-        from pymoo.core.population import Population
-        from pymoo.core.problem import Problem
-        from pymoo.core.termination import NoTermination
-    except ImportError:
-        raise ConfigurationError(
-            "the search needs pymoo: install cosimo with the extra 'tune', or search by method 'grid'."
-        ) from None
+    from pymoo.algorithms.moo.nsga2 import NSGA2
+    from pymoo.algorithms.moo.nsga3 import NSGA3
+    from pymoo.core.population import Population
+    from pymoo.core.problem import Problem
+    from pymoo.core.termination import NoTermination
+
     pool, space = search.pool, search.pool.space
     problem = Problem(n_var=space.width, n_obj=len(pool.goals), n_ieq_constr=1, xl=0.0, xu=1.0)
     goals, population, spread = len(pool.goals), search.settings.population, search.settings.method == "nsga3"

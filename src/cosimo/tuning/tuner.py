@@ -37,7 +37,7 @@ from cosimo.analysis.recommendation import (
 from cosimo.compensation import compensate
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
-from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, OutputError
+from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, Interrupted, OutputError
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.master import Master
 from cosimo.core.storage import replacing
@@ -48,7 +48,7 @@ from cosimo.masters.words import describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
 from cosimo.tuning.result import Tuned, goal_values
-from cosimo.tuning.search import MasterSearch, Report, Settings
+from cosimo.tuning.search import MasterSearch, Report, Settings, require_method
 from cosimo.tuning.space import Range, Space, side_by_side
 
 
@@ -75,7 +75,7 @@ def tune(
     `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`, or a
     `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units
     whose equations are not known are identified first; where their models do not hold, the usual masters are run
-    instead, within `budget` as of `analyse`.
+    instead, within `budget` as of `analyse`. Ctrl-C raises `Interrupted`, whose `result` is what was found until then.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
@@ -84,6 +84,7 @@ def tune(
     """
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)
+    require_method(settings.method)
     step = settings.identify_at or max(space.given, default=None)
     model = model or Model(system, step=step, horizon=horizon, start=start, budget=budget, progress=progress)
     if not model.valid:
@@ -100,13 +101,24 @@ def tune(
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
     save = memory.save if memory else None
     search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
+    interrupted = False
     try:
         search.run()
+    except KeyboardInterrupt:
+        if not pool.count:
+            raise
+        interrupted = True
     finally:
-        # Also of a search that is interrupted.
         if memory:
             memory.save(pool, now=True)
-    return Finish(pool, space, settings.wanted, settings.points, present).result(time.perf_counter() - begin)
+    points = min(settings.points, FEW) if interrupted else settings.points
+    found = Finish(pool, space, settings.wanted, points, present).result(time.perf_counter() - begin)
+    if not interrupted:
+        return found
+    goes_on = f"the same search goes on from '{settings.resume}'" if memory else "--resume FILE would let it go on"
+    error = Interrupted(f"interrupted after {pool.count} of {evaluations} candidates; {goes_on}.")
+    error.result = found
+    raise error
 
 
 def too_costly(most: float) -> ConfigurationError:
@@ -226,6 +238,8 @@ class SearchFile:
 # ---- from what a search evaluated to the result: the points that stand for the front, in full ------------------------
 
 
+FEW = 8
+"""Points that stand for the front of a search that was interrupted: somebody waits for them."""
 COMPENSATED = 10
 """Steps at which a compensation is designed."""
 SPARE = 6

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -97,8 +96,6 @@ def prepare(asked: Asked, *, progress: Callable[[Standing], None] | None = None)
 def _tuned(asked: Asked) -> Tuned:
     from cosimo.tuning import Settings, tune
 
-    # Without the optimisation library every point of a grid is tried instead.
-    settings = Settings(method="auto" if find_spec("pymoo") else "grid")
     with show_on_terminal(SearchProgress(asked.evaluations)) as bar:
         return tune(
             asked.system,
@@ -106,7 +103,7 @@ def _tuned(asked: Asked) -> Tuned:
             evaluations=asked.evaluations,
             horizon=asked.horizon,
             start=asked.start,
-            settings=replace(settings, wanted=Wanted(asked.target), identify_at=asked.master.step),
+            settings=Settings(wanted=Wanted(asked.target), identify_at=asked.master.step),
             progress=bar,
             present=asked.master,
         )
