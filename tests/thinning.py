@@ -1,7 +1,7 @@
 """How much `make test` tries, and how much `make test-all` does.
 
 `make test` shall take five minutes on two cores: of long tables of cases it takes a fixed part (`mostly_slow`), of
-random examples a fixed fifth (`examples`, and the profile in `conftest.py`). `make test-all` sets COSIMO_TESTS=all:
+random examples a fixed eighth (`examples`, and the profile in `conftest.py`). `make test-all` sets COSIMO_TESTS=all:
 every case, new random examples in full number, and a new interpreter for every command (`processes.py`).
 """
 
@@ -19,7 +19,7 @@ ALL = os.environ.get("COSIMO_TESTS") == "all"
 
 def examples(count: int) -> int:
     """How many random examples are tried of a test that takes so many in `make test-all`."""
-    return count if ALL else max(8, count // 5)
+    return count if ALL else max(5, count // 8)
 
 
 def mostly_slow(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:

@@ -1033,7 +1033,7 @@ class VanDerPol:
         self.x, self.v = float(z[0]), float(z[1])
 
 
-@pytest.mark.parametrize(("horizon", "itself"), [(50.0, True), (150.0, False)])
+@pytest.mark.parametrize(("horizon", "itself"), [(50.0, True), pytest.param(150.0, False, marks=pytest.mark.slow)])
 def test_a_limit_cycle_is_no_growth_without_bound(horizon: float, itself: bool) -> None:
     units = {"a": PythonUnit(VanDerPol), "b": StateSpace(-2.0, 1.0, -0.2, inputs=["u"], outputs=["y"])}
     system = System(units, [("a.x", "b.u"), ("b.y", "a.f")])

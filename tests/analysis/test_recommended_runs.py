@@ -181,6 +181,7 @@ class Controller:
         return 2 * (1 - self.y) + self.sum
 
 
+@pytest.mark.slow
 def test_what_cannot_be_identified_at_a_short_step_promises_nothing() -> None:
     system = System(
         {"plant": PythonUnit(Sensed), "control": PythonUnit(Controller)},

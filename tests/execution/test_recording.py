@@ -185,7 +185,7 @@ def test_rows_are_flushed_when_the_interval_has_passed(tmp_path, monkeypatch):
     assert found == [0, 0, 0, 4, 4]
 
 
-@pytest.mark.parametrize("width", [1, 3, 300, 10_000])
+@pytest.mark.parametrize("width", [1, 3, 300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_blocks_larger_than_the_buffer_and_wide_rows(tmp_path, width):
     count = 3 * recording.capacity(width) + 5
     block = np.arange(count * width, dtype=float).reshape(count, width)

@@ -45,7 +45,7 @@ def test_consistency_after_one_step_is_independent_of_alpha() -> None:
     ("parameter", "index"),
     [
         ("ck", {"Seidel12": 49, "Seidel21": 49, "Control12": 55, "Control21": 55}),
-        ("dk", {"Seidel12": 53, "Seidel21": 53, "Control12": 99, "Control21": 99}),
+        pytest.param("dk", {"Seidel12": 53, "Seidel21": 53, "Control12": 99, "Control21": 99}, marks=pytest.mark.slow),
     ],
 )
 def test_stability_intervals_63_64(parameter: str, index: dict[str, int]) -> None:

@@ -18,6 +18,7 @@ from cosimo.papers.pikulinski2025 import (
 )
 from cosimo.problems.hydraulic_manipulator import Manipulator, manipulator_pressure, manipulator_steps
 from cosimo.problems.oscillators import LINEAR, NONLINEAR
+from thinning import mostly_slow
 
 
 def rms(values: np.ndarray) -> float:  # type: ignore[type-arg]
@@ -67,7 +68,7 @@ def test_manipulator_with_a_sinusoid() -> None:
         assert rms(manipulator_errors(system, coupling, step=0.012)[1]) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("control", ["sinusoid", "steps"])
+@pytest.mark.parametrize("control", mostly_slow(["sinusoid", "steps"], ["sinusoid"]))
 def test_manipulator_with_20_ms(control: str) -> None:
     system = Manipulator().system() if control == "sinusoid" else manipulator_steps()
     errors = {

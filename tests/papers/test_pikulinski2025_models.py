@@ -128,6 +128,7 @@ def test_nonlinear_spring_with_the_kinematic_start() -> None:
     assert (error < 0.1).mean() >= 0.9
 
 
+@pytest.mark.slow
 def test_pendula_under_hold_and_dmd() -> None:
     problem = Pendula()
     system = problem.system()
@@ -159,20 +160,22 @@ def sinusoid() -> Result:
     return Manipulator().reference()
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"), [("hold", 7.20), ("pressure", 1.47), ("dmd", 0.870)], ids=["hold", "pressure", "dmd"]
-)
-def test_manipulator_rate_error(kind: str, expected: float, sinusoid: Result) -> None:
+RATE_ERRORS = {"hold": 7.20, "pressure": 1.47, "dmd": 0.870}
+
+
+@pytest.mark.parametrize("kind", mostly_slow(RATE_ERRORS, ["dmd"]))
+def test_manipulator_rate_error(kind: str, sinusoid: Result) -> None:
     system: System = manipulator_pressure() if kind == "pressure" else Manipulator().system()
     if kind == "dmd":
         found = cosimulate(system, "hydraulics", step=0.012, steps=833, predictor=WindowedDmd(10))
     else:
         found = run(system, masters.jacobi(system, 0.012), stop=833 * 0.012)
     _, rate = motion(found, sinusoid, 0.012)
-    assert np.sqrt((rate**2).mean()) == pytest.approx(expected, rel=0.01)
+    assert np.sqrt((rate**2).mean()) == pytest.approx(RATE_ERRORS[kind], rel=0.01)
 
 
-@pytest.mark.parametrize("control", mostly_slow(["sinusoid", "steps"], ["sinusoid"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("control", ["sinusoid", "steps"])
 def test_manipulator_with_long_steps(control: str) -> None:
     problem = Manipulator() if control == "sinusoid" else Manipulator(control=steps(Manipulator().equilibrium[2]))
     reference, system = problem.reference(), problem.system()

@@ -36,7 +36,7 @@ def test_a_region_whose_edge_passes_several_roots() -> None:
     assert count_turns(model, region, spacing=20.0) == 33
 
 
-@pytest.mark.parametrize("make", [two_mass, lambda: chain(n=3), ring])
+@pytest.mark.parametrize("make", [two_mass, lambda: chain(n=3), pytest.param(ring, marks=pytest.mark.slow)])
 def test_random_regions(make: Callable[[], System]) -> None:
     """All different, all inside, all roots, and as many as a count along a much finer curve says."""
     rng = np.random.default_rng(3)

@@ -105,6 +105,7 @@ def test_a_summary_fits_on_one_sheet_and_commands_can_be_copied(page: Page, tmp_
     assert not page.trouble
 
 
+@pytest.mark.slow
 def test_a_long_run_opens_in_time(page: Page, tmp_path: Path) -> None:
     """10^6 rows of 50 signals: under 5 MB, and open after 3 s of the processor."""
     rows, signals = 1_000_000, 50
