@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis.spectrum import Mode, Spectrum, converges, match, sweep_factor
+from cosimo.analysis.spectrum import Mode, Spectrum, converges, sweep_factor
+from cosimo.core.arrays import match
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.problems import two_mass

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cosimo.algebra.product import LinearSystem, dense, merge_equal
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
-from cosimo.core.arrays import Array, ComplexArray
+from cosimo.core.arrays import Array, ComplexArray, match
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.timing import TimedRepeat
@@ -193,17 +193,6 @@ def nearest_pole(mu: complex, step: float, near: complex) -> complex:
         return complex(-np.inf)
     principal, turn = np.log(mu) / step, 2 * np.pi / step
     return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
-
-
-def match(cost: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows and columns of the pairs, one to one, whose costs have the smallest sum."""
-    nearest = cost.argmin(axis=1) if cost.size else np.zeros(len(cost), dtype=np.intp)
-    if len(np.unique(nearest)) == len(cost):  # each at its own best
-        return np.arange(len(cost)), nearest
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(cost)
-    return rows, columns
 
 
 def _squares(columns: ComplexArray) -> Array:

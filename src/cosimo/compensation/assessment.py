@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.spectrum import Spectrum, match, nearest_pole
+from cosimo.analysis.spectrum import Spectrum, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear, target_map
-from cosimo.core.arrays import ComplexArray
+from cosimo.core.arrays import ComplexArray, match
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
 from cosimo.core.master import Master
 from cosimo.core.system import System

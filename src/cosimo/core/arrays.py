@@ -1,4 +1,4 @@
-"""Array types, the checks every matrix passes on its way in, and polynomials as coefficient columns."""
+"""Array types, the checks every matrix passes on its way in, polynomials as coefficient columns, pairs by cost."""
 
 from __future__ import annotations
 
@@ -240,3 +240,14 @@ def external_fit(degree: int, span: Fraction) -> tuple[list[Fraction], Array]:
     """
     points = [span * j / degree for j in range(degree + 1)] if degree else [Fraction(0)]
     return points, interpolation_matrix(points)
+
+
+def match(cost: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows and columns of the pairs, one to one, whose costs have the smallest sum."""
+    nearest = cost.argmin(axis=1) if cost.size else np.zeros(len(cost), dtype=np.intp)
+    if len(np.unique(nearest)) == len(cost):  # each at its own best
+        return np.arange(len(cost)), nearest
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(cost)
+    return rows, columns

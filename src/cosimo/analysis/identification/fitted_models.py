@@ -25,8 +25,7 @@ from cosimo.analysis.identification.models import (
     without_idle_modes,
 )
 from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
-from cosimo.analysis.spectrum import match
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, match
 from cosimo.core.unit import DiscreteModel, LinearModel
 from cosimo.units.linear import Exact, discretise
 
