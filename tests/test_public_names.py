@@ -38,6 +38,7 @@ NAMES = [
     "problems",
     "report",
     "run",
+    "simulate",
     "tune",
 ]
 
@@ -53,8 +54,8 @@ def test_every_name_can_be_had(name: str) -> None:
 
 
 def test_other_names_cannot() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'simulate'"):
-        cosimo.simulate  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'simulated'"):
+        cosimo.simulated  # noqa: B018
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cosimo.core.unit import Unit
     from cosimo.execution.running import run
     from cosimo.reporting.report import report
-    from cosimo.scenario import Scenario, load
+    from cosimo.scenario import Scenario, load, simulate
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
@@ -68,6 +68,7 @@ _HOMES = {
     "load": "cosimo.scenario",
     "Scenario": "cosimo.scenario",
     "run": "cosimo.execution.running",
+    "simulate": "cosimo.scenario",
     "tune": "cosimo.tuning",
     # Not public: what scenarios need of packages that a plain run never loads.
     "Memory": "cosimo.analysis.memory",
@@ -97,6 +98,7 @@ __all__ = [
     "problems",
     "report",
     "run",
+    "simulate",
     "tune",
 ]
 

@@ -188,3 +188,34 @@ def load(
     (0.001, 3.0, 'jacobi')
     """
     return Scenario.of(load_file(target, settings=settings, input_file=input_file, limits=limits, validate=validate))
+
+
+POINTS = 1000
+"""Macro steps of `simulate` where nobody says how long they are."""
+
+
+@checked
+def simulate(
+    target: str | Path,
+    *,
+    stop: float | None = None,
+    step: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+    input_file: str | Path | None = None,
+    **options: Any,
+) -> Result:
+    """Load and run in one call: an FMU, a scenario, a package or a built-in problem (this is `cosimo.simulate`).
+
+    `settings` and `input_file` are those of `load`, `options` those of `run`. Where neither the file nor `step` says
+    the macro step, it is a thousandth of the run.
+
+    >>> simulate("two-mass", stop=0.01)
+    Result(11 rows to t = 0.01, 6 signals)
+    """
+    scenario = load(target, settings=settings, input_file=input_file)
+    start = options.get("start", scenario.start)
+    stop = scenario.stop if stop is None else stop
+    step = scenario.step if step is None else step
+    if step is None and stop is not None:
+        step = (stop - start) / POINTS
+    return scenario.changed(step=step).run(stop=stop, **{"record": "all", **options})

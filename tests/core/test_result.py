@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from cosimo.core.errors import OutputError, UnknownNameError
 from cosimo.core.result import Result, Warned
+from cosimo.formats.results import read_result
 
 
 def awkward() -> Result:
@@ -76,6 +78,36 @@ def test_plot_draws_the_chosen_signals() -> None:
     assert line.get_label() == "a.y"
     assert np.array_equal(line.get_ydata(), result["a.y"])
     assert len(result.plot().axes[0].lines) == 3
+
+
+def with_units() -> Result:
+    info = {"system": "drive", "physical_units": {"a.v": "m/s", "b.v": "m/s", "a.f": "N", "gone.x": "m"}}
+    return Result(("a.v", "a.f", "b.v", "b.n"), np.arange(3) * 0.1, np.arange(12.0).reshape(3, 4), info=info)
+
+
+def test_physical_units_go_along() -> None:
+    result = with_units()
+    assert result.physical_units == {"a.v": "m/s", "b.v": "m/s", "a.f": "N"}
+    assert result.to_pandas().attrs["units"] == result.physical_units
+    data = result.to_xarray()
+    assert (data["a.f"].attrs, data["b.n"].attrs, data["time"].attrs) == ({"units": "N"}, {}, {"units": "s"})
+    assert np.array_equal(data["b.v"], result["b.v"])
+    assert data.attrs == {"system": "drive"}
+
+
+def test_plot_has_one_panel_per_physical_unit() -> None:
+    shown = [(axes.get_ylabel(), [line.get_label() for line in axes.lines]) for axes in with_units().plot().axes]
+    assert shown == [("m/s", ["a.v", "b.v"]), ("N", ["a.f"]), ("", ["b.n"])]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow", ".arrows", ".mat"])
+def test_a_result_is_saved_with_all_that_is_known_of_it(suffix: str, tmp_path: Path) -> None:
+    result = replace(with_units(), warnings=(Warned("grows", 0.1, 2),), complete=False)
+    again = read_result(result.save(tmp_path / f"rows{suffix}"))
+    assert (again.names, again.warnings, again.complete) == (result.names, result.warnings, False)
+    assert again.to_numpy().tobytes() == result.to_numpy().tobytes()
+    assert again.physical_units == result.physical_units
+    assert again.info["system"] == "drive"
 
 
 def test_empty_and_incomplete_results_print() -> None:

@@ -12,6 +12,7 @@ import scipy.sparse.csgraph
 
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.system import Connection, System, Table, Variable, components
+from cosimo.problems import two_mass
 from cosimo.units import Mechanical, PythonUnit, StateSpace
 
 
@@ -256,3 +257,13 @@ def test_components_of_a_long_chain_need_no_recursion() -> None:
     ring = [(i, (i + 1) % 5000) for i in range(5000)]
     assert components(ring) == [list(range(5000))]
     assert len(components(ring[:-1])) == 5000
+
+
+def test_a_notebook_shows_a_drawing() -> None:
+    drawn = two_mass()._repr_html_()
+    assert drawn.startswith("<div style=")
+    assert "svg.graph .unit" in drawn, "with its style"
+    for name in ("one", "two", "x2", "v2"):
+        assert f">{name}</text>" in drawn
+    many = System({f"u{i}": StateSpace(-1.0, 1.0, 1.0, start={"u1": 0.0}) for i in range(50)}, name="<many>")
+    assert many._repr_html_() == "<p>System(&#x27;&lt;many&gt;&#x27;: 50 units, 0 connections)</p>"

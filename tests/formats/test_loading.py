@@ -33,6 +33,20 @@ def test_an_fmu_alone_is_a_system(tmp_path: Path) -> None:
     assert loaded.source == tmp_path / "some unit.fmu"
 
 
+def test_an_fmu_alone_is_simulated_in_one_call(tmp_path: Path) -> None:
+    fmu = build(tmp_path, "feedthrough2")
+    (tmp_path / "in.csv").write_text("t,real_in\n0,1\n1,1\n1,3\n")
+    result = co.simulate(fmu, stop=2.0, settings={"gain": 2.0}, input_file=tmp_path / "in.csv")
+    assert (len(result), result.time[-1]) == (21, 2.0), "by the step that the FMU suggests"
+    assert result["feedthrough2.real_in"][[5, 15]].tolist() == [1.0, 3.0]
+    assert result["feedthrough2.real_out"][[5, 15]].tolist() == [2.0, 6.0]
+    assert result.physical_units == {"feedthrough2.real_in": "m", "feedthrough2.real_out": "mm"}
+    assert len(co.simulate(build(tmp_path, "minimal2"), stop=1.0)) == 1001, "a thousand steps where nobody says"
+    assert len(co.simulate("two-mass", stop=0.1, step=0.01)) == 11
+    with pytest.raises(ConfigurationError, match="stop"):
+        co.simulate(tmp_path / "minimal2.fmu")
+
+
 def test_files_by_their_ending(tmp_path: Path) -> None:
     package = export_ssp(find("two-mass").system(), tmp_path / "two.SSP", fmi=2, step=0.1, stop=1.0)
     assert load(str(package)).system.names == ("one", "two")

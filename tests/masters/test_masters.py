@@ -13,6 +13,7 @@ from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.running import run
 from cosimo.masters import Convergence
+from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace
 
 
@@ -331,3 +332,10 @@ def test_multirate_of_equal_rates_is_jacobi_or_gauss_seidel() -> None:
     jacobi, seidel = masters.jacobi(three(), 0.1), masters.gauss_seidel(three(), 0.1)
     assert masters.multirate(three(), 0.1, multiples={}).schedule == jacobi.schedule
     assert masters.multirate(three(), 0.1, multiples={}, inputs="interpolated").schedule == seidel.schedule
+
+
+def test_an_iteration_has_a_tolerance_or_sweeps() -> None:
+    system = two_mass()
+    assert masters.iterative(system, 0.1, tolerance=1e-6) == masters.iterative(system, 0.1, sweeps=Convergence(1e-6))
+    with pytest.raises(ConfigurationError, match="give one of the two"):
+        masters.iterative(system, 0.1, tolerance=1e-6, sweeps=3)

@@ -13,6 +13,7 @@ from cosimo.reporting.plotting import (
     Canvas,
     Curve,
     Frame,
+    by_unit,
     curve_fields,
     draw_figure,
     frame_of,
@@ -151,3 +152,19 @@ def test_figures_that_cannot_be_written(tmp_path: Path) -> None:
     for suffix in ("png", "html"):
         with pytest.raises(OutputError, match="No such file or directory; choose another file"):
             draw_figure(plotted, tmp_path / "nowhere" / f"figure.{suffix}", "a")
+
+
+def test_curves_of_one_physical_unit_share_an_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.linspace(0.0, 1.0, 5)
+    curves = [Curve("a.f", x, x, "N"), Curve("b.v", x, 3 * x, "m/s"), Curve("b.f", x, 2 * x, "N")]
+    assert {unit: [curve.name for curve in of] for unit, of in by_unit(curves).items()} == {
+        "N": ["a.f", "b.f"],
+        "m/s": ["b.v"],
+    }
+    monkeypatch.setattr("cosimo.reporting.plotting.colourful", lambda stream: True)
+    text = terminal_text(curves, 60)
+    assert text.count("time / s") == 2
+    assert "a.f / N" in text
+    assert curve_fields(curves[1])["unit"] == "m/s"
+    drawn = draw_figure(curves, tmp_path / "a.svg", "a").read_text()
+    assert drawn.count('id="axes_') == 2

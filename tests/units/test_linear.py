@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import signal
 
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, DimensionError
@@ -195,3 +196,47 @@ def test_instances_do_not_share_state() -> None:
     assert first.read() == pytest.approx([math.exp(-1)])
     assert second.read().tolist() == [1.0]
     assert unit.initial_state.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "lti",
+    [
+        signal.TransferFunction([2.0], [1.0, 3.0, 2.0]),
+        signal.ZerosPolesGain([], [-1.0, -2.0], 2.0),
+        signal.StateSpace([[0.0, 1.0], [-2.0, -3.0]], [[0.0], [1.0]], [[2.0, 0.0]], [[0.0]]),
+        ([2.0], [1.0, 3.0, 2.0]),
+    ],
+    ids=["transfer function", "zeros and poles", "state space", "tuple"],
+)
+def test_systems_of_scipy_answer_a_step_as_they_do_there(lti: Any) -> None:
+    """2 / ((s + 1) (s + 2)): y = 1 − 2 exp(−t) + exp(−2 t)."""
+    unit = StateSpace.from_scipy(lti, inputs=["u"], outputs=["y"], start={"u": 1.0})
+    system = System({"plant": unit})
+    rows = run(system, masters.jacobi(system, 0.1), stop=3.0)
+    t = rows.time
+    np.testing.assert_allclose(rows["plant.y"], 1 - 2 * np.exp(-t) + np.exp(-2 * t), atol=1e-12)
+
+
+class OfControl:
+    """What python-control's state space has."""
+
+    A, B, C, D, dt = [[-1.0]], [[2.0]], [[3.0]], [[0.5]], 0
+    input_labels, output_labels = ["u[0]"], ["y[0]"]
+
+
+def test_systems_of_python_control() -> None:
+    unit = StateSpace.from_control(OfControl())
+    model = unit.linear()
+    assert (model.A, model.B, model.C, model.D) == (-1.0, 2.0, 3.0, 0.5)
+    assert (unit.inputs, unit.outputs) == (("u[0]",), ("y[0]",))
+    assert StateSpace.from_control(OfControl(), inputs=["force"]).inputs == ("force",)
+
+
+@pytest.mark.parametrize("lti", [signal.dlti([1.0], [1.0, 0.5], dt=0.1), ([1.0, 0.0, 0.0], [1.0, 1.0]), "plant", 3.0])
+def test_what_is_no_continuous_system_is_refused(lti: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"sampling time 0\.1|no continuous LTI system"):
+        StateSpace.from_scipy(lti)
+    sampled = OfControl()
+    sampled.dt = 1
+    with pytest.raises(ConfigurationError, match="sampling time 1"):
+        StateSpace.from_control(sampled)

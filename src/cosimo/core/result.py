@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
 
 TARGET = 0.01  # the error that is small enough unless told otherwise: 1 % of the largest value of an output
 
@@ -96,17 +98,41 @@ class Result:
         document = Document(repr(self), mark, word, sections=(Section("", "", tuple(facts), (table,)),))
         return as_card(document, signed=not self.complete)
 
+    @property
+    def physical_units(self) -> dict[str, str]:
+        """The physical units of the signals for which FMUs declare them, such as {"motor.speed": "rad/s"}."""
+        return {name: unit for name, unit in self.info.get("physical_units", {}).items() if name in self.names}
+
     def to_numpy(self) -> Array:
         """Time and all signals side by side, (K, 1 + n)."""
         return np.column_stack([self.time, self.values])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame indexed by time (needs the extra `pandas`)."""
+        """A data frame indexed by time, with `attrs["units"]` (needs the extra `pandas`)."""
         import pandas
 
-        return pandas.DataFrame(
-            self.values.copy(), index=pandas.Index(self.time, name="time"), columns=list(self.names)
-        )
+        index = pandas.Index(self.time, name="time")
+        frame = pandas.DataFrame(self.values.copy(), index=index, columns=list(self.names))
+        frame.attrs["units"] = self.physical_units
+        return frame
+
+    def to_xarray(self) -> xarray.Dataset:
+        """A dataset over time, each signal with `attrs["units"]` where it is known (needs xarray)."""
+        import xarray
+
+        units = {name: {"units": unit} for name, unit in self.physical_units.items()}
+        signals = {name: ("time", self[name].copy(), units.get(name, {})) for name in self.names}
+        about = {name: self.info[name] for name in ("system", "master") if name in self.info}
+        return xarray.Dataset(signals, {"time": ("time", self.time.copy(), {"units": "s"})}, about)
+
+    def save(self, path: str | Path) -> Path:
+        """Write rows, warnings and all that is known of the run: .parquet, .csv, .arrow, .arrows or .mat by the suffix.
+
+        `cosimo plot` and `cosimo report` read it.
+        """
+        # Not an import: what is written to files is known further out, and loaded only here.
+        written: Path = import_module("cosimo.formats.results").save_result(self, Path(path))
+        return written
 
     def write_csv(self, path: str | Path) -> Path:
         """Write all rows with full precision (every number reads back to the same bits)."""
@@ -121,16 +147,22 @@ class Result:
         return path
 
     def plot(self, names: Sequence[str] | None = None) -> Any:
-        """A matplotlib figure of the signals over time (needs the extra `plot`)."""
+        """A matplotlib figure of the signals over time, one panel per physical unit (needs the extra `plot`)."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(8, 4), layout="constrained")
-        axes = figure.subplots()
+        panels: dict[str, list[str]] = {}
         for name in names or self.names:
-            axes.plot(self.time, self[name], label=name)
-        axes.set_xlabel("time / s")
-        axes.legend()
-        axes.grid(alpha=0.3)
+            panels.setdefault(self.physical_units.get(name, ""), []).append(name)
+        figure = Figure(figsize=(8, 1.5 + 2.5 * len(panels)), layout="constrained")
+        for axes, (unit, shown) in zip(
+            figure.subplots(len(panels), sharex=True, squeeze=False).flat, panels.items(), strict=True
+        ):
+            for name in shown:
+                axes.plot(self.time, self[name], label=name)
+            axes.set_ylabel(unit)
+            axes.legend()
+            axes.grid(alpha=0.3)
+        figure.axes[-1].set_xlabel("time / s")
         return figure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -225,6 +226,12 @@ class System:
 
     def __repr__(self) -> str:
         return f"System({self.name!r}: {len(self.units)} units, {len(self.links)} connections)"
+
+    def _repr_html_(self) -> str:
+        """The units and their connections as a drawing, for notebooks."""
+        # Not an import: who draws knows systems, not the other way round.
+        drawn: str = import_module("cosimo.reporting.report.diagram").standalone(self)
+        return drawn
 
     @property
     def names(self) -> tuple[str, ...]:

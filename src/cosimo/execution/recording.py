@@ -18,7 +18,7 @@ import platform
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -219,9 +219,21 @@ def open_recorder(
     """Where the rows of a run go, with what is known before it begins; an interrupted one goes on from `position`."""
     about = {"system": system.name, "master": master.name, "schedule": str(master), "step": master.step}
     metadata = {**about, **options.metadata, **info}
+    if measured := _physical_units(system, set(names)):
+        metadata["physical_units"] = measured
     if options.output is None:
         return Recorder(None, names, metadata=metadata)
     return options.output.open(names, metadata, position)
+
+
+def _physical_units(system: System, names: Container[str]) -> dict[str, str]:
+    """The physical units of those signals for which they are declared."""
+    found = {}
+    for name, unit in system.units.items():
+        for variable in (*unit.outputs, *unit.inputs):
+            if f"{name}.{variable}" in names and (measure := unit.measure(variable)) is not None:
+                found[f"{name}.{variable}"] = measure.name
+    return found
 
 
 def choose(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:

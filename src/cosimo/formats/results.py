@@ -123,6 +123,14 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
         raise OSError(str(problem).rstrip(".")) from problem
 
 
+def save_result(result: Result, path: Path) -> Path:
+    """Write a result that is in memory (`Result.save`)."""
+    with ResultFile(path).open(result.names, result.info) as recorder:
+        recorder.record(result.to_numpy())
+        recorder.close(result.complete, list(result.warnings))
+    return path
+
+
 def read_result(path: str | Path) -> Result:
     """The rows of a result file, of whatever format, or of the stream that an interrupted run left beside it.
 

@@ -148,19 +148,24 @@ def iterative(
     step: float,
     *,
     sweeps: int | Convergence | None = None,
+    tolerance: float | None = None,
     order: Sequence[str] | None = None,
     coupling: Coupling | None = None,
     couplings: Couplings | None = None,
 ) -> Master:
     """Repeat the macro step with newer inputs: a fixed number of `sweeps`, or until `Convergence(...)` (the default).
 
+    `tolerance=1e-6` stands for `sweeps=Convergence(1e-6)`.
     Without `order` a sweep is Jacobi (successive substitution, gomes2018, Eq. 15); with it, Gauss–Seidel. All units
     must be able to restore their state.
     """
     for name, unit in system.units.items():
         if not unit.can_restore:
             raise ConfigurationError(f"unit '{name}' cannot restore its state; use a master that does not iterate.")
-    sweeps = Convergence() if sweeps is None else sweeps
+    if tolerance is not None and sweeps is not None:
+        raise ConfigurationError("an iteration has a tolerance or a number of sweeps; give one of the two.")
+    if sweeps is None:
+        sweeps = Convergence() if tolerance is None else Convergence(tolerance)
     stages = [system.names] if order is None else [[name] for name in _complete(system, order)]
     body: tuple[Operation, ...] = (*map(Restore, system.names), *(op for stage in stages for op in _together(stage)))
     kind = "jacobi" if order is None else "gauss-seidel"

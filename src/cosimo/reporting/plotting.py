@@ -41,11 +41,17 @@ COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 
 @dataclass(frozen=True)
 class Curve:
-    """One signal of one run: x (K,) increasing, y (K,)."""
+    """One signal of one run: x (K,) increasing, y (K,), in the physical `unit` where that is known."""
 
     name: str
     x: Array
     y: Array
+    unit: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name with the unit."""
+        return f"{self.name} / {self.unit}" if self.unit else self.name
 
     def thinned(self, points: int) -> tuple[Array, Array]:
         """At most about `points` of the rows: of every stretch its smallest and its largest value."""
@@ -75,7 +81,8 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
         for name in wanted:
             if name in result.names:
                 shown = name if len(results) == 1 else f"{name} ({label})"
-                curves.append(Curve(shown, result.time[keep], result[name][keep]))
+                unit = result.physical_units.get(name, "")
+                curves.append(Curve(shown, result.time[keep], result[name][keep], unit))
     return curves
 
 
@@ -88,7 +95,7 @@ def curve_fields(curve: Curve) -> dict[str, Any]:
     numbers = (finite[0], finite[-1], finite.min(), finite.max()) if len(finite) else (None,) * 4
     names = ("first", "last", "smallest", "largest")
     values = {name: None if value is None else float(value) for name, value in zip(names, numbers, strict=True)}
-    return {"signal": curve.name, "rows": len(curve.x), **values}
+    return {"signal": curve.name, "rows": len(curve.x), "unit": curve.unit or None, **values}
 
 
 def _table(curves: Sequence[Curve]) -> list[str]:
@@ -97,6 +104,8 @@ def _table(curves: Sequence[Curve]) -> list[str]:
 
     columns = [Column(name, name, show) for name in ("first", "last", "smallest", "largest")]
     rows = [curve_fields(curve) for curve in curves]
+    if any(curve.unit for curve in curves):
+        columns.append(Column("unit", "unit", lambda unit: unit or "", False))
     return table_lines(Table("", "", (Column("signal", "signal", str, False), *columns), rows, most=len(rows)))
 
 
@@ -107,7 +116,8 @@ def signals_text(results: dict[str, Result]) -> str:
         end = f" from {result.time[0]:g} s to {result.time[-1]:g} s" if len(result) else ""
         state = "" if result.complete else ", incomplete"
         lines.append(f"{label}: {len(result)} rows{end}, {len(result.names)} signals{state}")
-        lines += _table([Curve(name, result.time, result[name]) for name in result.names])
+        units = result.physical_units
+        lines += _table([Curve(name, result.time, result[name], units.get(name, "")) for name in result.names])
     return "\n".join(lines)
 
 
@@ -121,14 +131,29 @@ def draw_figure(curves: Sequence[Curve], path: Path, title: str) -> Path:
         return _write_page(curves, path, title)
     if suffix not in DRAWN:
         raise ConfigurationError(f"'{path}' is not a figure format; use {', '.join((*DRAWN, '.html'))}.")
-    from cosimo.reporting.pictures import picture
+    from cosimo.reporting import pictures
 
-    with picture(path, (7.6, 4.2), "choose another file") as (_, axes):
-        for curve in curves:
-            axes.plot(*curve.thinned(POINTS), label=curve.name, linewidth=1.1)
-        axes.set(xlabel="time / s", title=title)
-        axes.legend(fontsize=8)
+    units = by_unit(curves)
+    pictures.require()
+    with pictures.look():
+        figure, panels = pictures.panels(len(units), 1, size=(7.6, 1.7 + 2.5 * len(units)), sharex=True)
+        for axes, (unit, shown) in zip(panels, units.items(), strict=True):
+            for curve in shown:
+                axes.plot(*curve.thinned(POINTS), label=curve.name, linewidth=1.1)
+            axes.set(ylabel=unit)
+            axes.legend(fontsize=8)
+        panels[0].set(title=title)
+        panels[-1].set(xlabel="time / s")
+        pictures.write(figure, path, "choose another file")
     return path
+
+
+def by_unit(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    """The curves by their physical unit: each has an axis of its own."""
+    found: dict[str, list[Curve]] = {}
+    for curve in curves:
+        found.setdefault(curve.unit, []).append(curve)
+    return found
 
 
 def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
@@ -139,7 +164,7 @@ def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
     figure = go.Figure(layout={"title": title, "xaxis_title": "time / s", "template": "plotly_white"})
     for curve in curves:
         x, y = curve.thinned(POINTS)
-        figure.add_scatter(x=x, y=y, name=curve.name, mode="lines")
+        figure.add_scatter(x=x, y=y, name=curve.title, mode="lines")
     with writing(path, "choose another file", what="the figure"):
         figure.write_html(path, include_plotlyjs=True)
     return path
@@ -149,12 +174,13 @@ def _write_page(curves: Sequence[Curve], path: Path, title: str) -> Path:
 
 
 def terminal_text(curves: Sequence[Curve], columns: int | None = None, *, table: bool = True) -> str:
-    """All curves in one plot where colours tell them apart, else one below the other; a `table` underneath."""
+    """One plot per physical unit where colours tell curves apart, else one per curve; a `table` underneath."""
     width = columns or min(shutil.get_terminal_size().columns, 160)
-    if len(curves) == 1 or (colourful(sys.stdout) and len(curves) <= len(COLOURS)):
-        parts = [plot_text(curves, width, ROWS)]
+    if colourful(sys.stdout) and len(curves) <= len(COLOURS):
+        together = list(by_unit(curves).values())
     else:
-        parts = [plot_text([curve], width, LOW) for curve in curves]
+        together = [[curve] for curve in curves]
+    parts = [plot_text(shown, width, ROWS if len(together) == 1 else LOW) for shown in together]
     return "\n".join([*parts, *(_table(curves) if table else ())])
 
 
@@ -242,7 +268,7 @@ def plot_text(curves: Sequence[Curve], columns: int = 80, rows: int = 16, x_labe
     canvas = Canvas(inner, rows, frame)
     for number, curve in enumerate(curves):
         canvas.draw(curve, number)
-    lines = ["  ".join(paint(curve.name, COLOURS[number % len(COLOURS)]) for number, curve in enumerate(curves))]
+    lines = ["  ".join(paint(curve.title, COLOURS[number % len(COLOURS)]) for number, curve in enumerate(curves))]
     for row, text in enumerate(canvas.lines()):
         lines.append(f"{marks.get(row, ''):>{left}} {'┤' if row in marks else '│'}{text}".rstrip())
     lines.append(f"{'':{left}} └┬{'─' * (inner - 2)}┬")

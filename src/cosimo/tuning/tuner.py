@@ -101,24 +101,29 @@ def tune(
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
     save = memory.save if memory else None
     search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
-    interrupted = False
+    stopped = False
     try:
         search.run()
     except KeyboardInterrupt:
         if not pool.count:
             raise
-        interrupted = True
+        stopped = True
     finally:
         if memory:
             memory.save(pool, now=True)
-    points = min(settings.points, FEW) if interrupted else settings.points
+    points = min(settings.points, FEW) if stopped else settings.points
     found = Finish(pool, space, settings.wanted, points, present).result(time.perf_counter() - begin)
-    if not interrupted:
-        return found
-    goes_on = f"the same search goes on from '{settings.resume}'" if memory else "--resume FILE would let it go on"
-    error = Interrupted(f"interrupted after {pool.count} of {evaluations} candidates; {goes_on}.")
+    if stopped:
+        raise _interrupted(found, evaluations, settings.resume)
+    return found
+
+
+def _interrupted(found: Tuned, evaluations: int, resume: Path | None) -> Interrupted:
+    """The error of a search that was interrupted, with what it had found."""
+    goes_on = f"the same search goes on from '{resume}'" if resume else "--resume FILE would let it go on"
+    error = Interrupted(f"interrupted after {found.evaluations} of {evaluations} candidates; {goes_on}.")
     error.result = found
-    raise error
+    return error
 
 
 def too_costly(most: float) -> ConfigurationError:

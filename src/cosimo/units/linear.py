@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,41 @@ class StateSpace(LinearUnit):
         through = np.zeros((exit_.shape[0], entry.shape[1])) if D is None else D
         model = LinearModel(states, entry, exit_, matrix("D", through, (exit_.shape[0], entry.shape[1])))
         super().__init__(model, initial, integrator or Exact(), micro_steps, inputs, outputs, start)
+
+    @classmethod
+    def from_scipy(cls, lti: Any, **options: Any) -> StateSpace:
+        """The unit of a continuous `scipy.signal` system (transfer function, zeros and poles, or state space).
+
+        A tuple stands for `scipy.signal.lti`: (num, den), (z, p, k) or (A, B, C, D). `options` are those of the class.
+
+        >>> StateSpace.from_scipy(([2.0], [0.5, 1.0]), inputs=["u"], outputs=["y"]).linear().A
+        array([[-2.]])
+        """
+        from scipy import signal
+
+        try:
+            lti = signal.lti(*lti) if isinstance(lti, tuple) else lti
+            if getattr(lti, "dt", None) is not None:
+                raise ConfigurationError(
+                    f"the system has the sampling time {lti.dt}; a unit is continuous, convert it."
+                )
+            space = lti.to_ss()
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ConfigurationError(f"this is no continuous LTI system of scipy.signal: {error}.") from None
+        return cls(space.A, space.B, space.C, space.D, **options)
+
+    @classmethod
+    def from_control(cls, lti: Any, **options: Any) -> StateSpace:
+        """The unit of a continuous system of python-control (state space or transfer function), with its names.
+
+        `options` are those of the class, also other names of inputs and outputs.
+        """
+        if getattr(lti, "dt", None) not in (None, 0):
+            raise ConfigurationError(f"the system has the sampling time {lti.dt}; a unit is continuous, convert it.")
+        if not hasattr(lti, "A"):
+            lti = import_module("control").ss(lti)  # it made the transfer function
+        labels = {"inputs": getattr(lti, "input_labels", None), "outputs": getattr(lti, "output_labels", None)}
+        return cls(lti.A, lti.B, lti.C, lti.D, **{**labels, **options})
 
 
 @checked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from pathlib import Path
 
 from cosimo.core.system import Link, System
 
@@ -60,6 +61,19 @@ def draw(system: System, *, worst: str | None = None) -> str:
         f'<svg class="graph" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:{wide:.0f}px" role="img" '
         f'aria-label="{escape(label)}">{_MARKERS}{"".join(parts)}</svg>'
     )
+
+
+COLOURS = "--ink:currentColor;--muted:#6b7280;--faint:transparent;--surface:Canvas;--accent:#2563eb;--bad:#b91c1c"
+"""What the style of the page takes from elsewhere: a drawing that stands alone has the colours of what is around it."""
+
+
+def standalone(system: System) -> str:
+    """The drawing with its style, for notebooks; systems too large to draw in one line of text."""
+    if not (drawing := draw(system)):
+        return f"<p>{escape(repr(system))}</p>"
+    style = (Path(__file__).parent / "templates" / "style.css").read_text(encoding="utf-8").splitlines()
+    rules = "".join(line for line in style if line.startswith("svg.graph"))
+    return f'<div style="{COLOURS}"><style>{rules}</style>{drawing}</div>'
 
 
 def loop_links(system: System) -> set[int]:
