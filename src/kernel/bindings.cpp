@@ -13,6 +13,7 @@
 #include "dmd.hpp"
 #include "fmi.hpp"
 #include "python_unit.hpp"
+#include "stepper.hpp"
 
 namespace nb = nanobind;
 using namespace cosimo;
@@ -36,16 +37,13 @@ void set_memory(Builder &builder, nb::bytes given) {
 
 int run(Builder &builder, long long first, long long count, Given given, Rows rows) {
     Program &program = builder.program;
-    if (static_cast<long long>(rows.shape(0)) < count || rows.shape(1) != program.columns.size() + 1)
+    if (static_cast<long long>(rows.shape(0)) < count || rows.shape(1) != program.columns.size() + (program.stepper ? 2 : 1))
         throw nb::value_error("the rows do not fit the program");
     std::optional<nb::gil_scoped_release> release;
     if (!program.with_python) release.emplace();
     const int outcome = program.run(first, count, given.data(), given.shape(1), rows.data());
     release.reset();
-    if (outcome == bad_status && program.machine.status == fmi_fatal) builder.at(program.machine.unit)->abandon();
-    if (outcome == bad_status && program.machine.status == raised)
-        std::rethrow_exception(std::exchange(builder.at(program.machine.unit)->error, nullptr));
-    return outcome;
+    return builder.told(outcome);
 }
 
 }  // namespace
@@ -54,8 +52,9 @@ NB_MODULE(_kernel, m) {
     bind_predictors(m);
     bind_guard(m);
     m.doc() = "Runs a lowered schedule: see cosimo.execution.engines.";
-    nb::class_<Builder>(m, "Program")
-        .def(nb::init<double, double, Numbers, Numbers, Numbers>())
+    nb::class_<Builder> program(m, "Program");
+    bind_steppers(program);
+    program.def(nb::init<double, double, Numbers, Numbers, Numbers>())
         .def("linear", &Builder::linear)
         .def("linear_map", &Builder::linear_map)
         .def("compiled", &Builder::compiled)

@@ -5,6 +5,8 @@
 namespace cosimo {
 void bind_predictors(nanobind::module_ &);
 void bind_guard(nanobind::module_ &);
+class Builder;
+void bind_steppers(nanobind::class_<Builder> &);
 
 // A guard (guard.cpp) holds from `guard`, which gives its number, until `unguard`; `rescue` saves rows when a call exceeds its limit.
 int guard(bool exits, int document, const char *kept, double limit, const nanobind::object &rescue);

@@ -5,6 +5,7 @@
 #include "dmd.hpp"
 #include "fmi.hpp"
 #include "linear.hpp"
+#include "stepper.hpp"
 #include "typed.hpp"
 
 namespace cosimo {
@@ -87,7 +88,7 @@ int Builder::linear(Numbers x, Numbers c, std::size_t inputs, Numbers output, st
 }
 
 int Builder::linear_map(int unit, Numbers step, Numbers along) {
-    auto &maps = static_cast<Linear &>(*program.units[static_cast<std::size_t>(unit)]).maps;
+    auto &maps = static_cast<Linear &>(*program.units[static_cast<std::size_t>(unit)]).known;
     maps.push_back({std::move(step), std::move(along)});
     return static_cast<int>(maps.size()) - 1;
 }
@@ -188,6 +189,39 @@ void Builder::link(std::uint32_t source, std::uint32_t first, std::uint32_t stri
     const auto powers = static_cast<std::uint32_t>(uw.size() / history);
     couple_stage().links.push_back(
         {source, first, stride, gain, offset, memory, history, powers, std::move(ww), std::move(ws), std::move(uw)});
+}
+
+void Builder::vary(double quantum, long long parts, std::pair<long long, double> total_and_stop, std::vector<long long> read_at,
+                   std::vector<long long> stamps) {
+    Machine &m = program.machine;
+    m.quantum = quantum;
+    m.parts = static_cast<double>(parts);
+    m.total = static_cast<double>(total_and_stop.first);
+    m.stop = total_and_stop.second;
+    m.read_at = std::move(read_at);
+    m.stamps = std::move(stamps);
+    program.lengths.emplace(parts, 0);
+    for (Step *stage : steps)
+        if (program.stages.empty() || program.stages.back() != stage) program.stages.push_back(stage);
+    for (Step *stage : program.stages)
+        for (Stepped &s : stage->units) {
+            s.base = s.map;
+            s.maps = static_cast<int>(s.unit->maps());
+        }
+    for (auto &unit : program.units)
+        if (unit->stretch(m.h)) program.stretched.push_back(unit.get());
+}
+
+void Builder::timed_link(const std::tuple<std::uint32_t, double, double> &source, std::uint32_t first, std::uint32_t stride,
+                         std::uint32_t memory, std::uint32_t history, std::pair<std::uint32_t, std::uint32_t> unit_and_stamps, double tau) {
+    if (history > 3) throw std::invalid_argument("a hold remembers more samples than the kernel interpolates");
+    const auto [output, gain, offset] = source;
+    TimedLink made{};
+    made.link = {output, first, stride, gain, offset, memory, history, history, Numbers(history * history), Numbers(history), Numbers(history * history)};
+    made.link.ws[0] = 1.0;
+    std::tie(made.unit, made.stamps) = unit_and_stamps;
+    made.tau = tau;
+    couple_stage().timed.push_back(std::move(made));
 }
 
 void Builder::mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets) {
@@ -330,11 +364,20 @@ void Builder::finish(unsigned threads, int mode, double interval) {
 
 void Builder::release() {
     steps.clear();
+    if (program.stepper) program.stepper->outside = {};
+    program.prepare = nullptr;
     program.instructions.clear();
     program.units.clear();
     program.pool = nullptr;
     program.own_pool.reset();
     program.ticker.reset();
+}
+
+int Builder::told(int outcome) {
+    const Machine &m = program.machine;
+    if (outcome == bad_status && m.status == fmi_fatal) at(m.unit)->abandon();
+    if (outcome == bad_status && m.status == raised) std::rethrow_exception(std::exchange(at(m.unit)->error, nullptr));
+    return outcome;
 }
 
 bool Builder::shared() const {

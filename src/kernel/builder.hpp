@@ -23,7 +23,7 @@ class Builder {
 public:
     Builder(double start, double h, Numbers y, Numbers c, Numbers w) {
         program.machine.start = start;
-        program.machine.h = h;
+        program.machine.h = program.machine.quantum = h;
         program.machine.y = std::move(y);
         program.machine.c = std::move(c);
         program.machine.w = std::move(w);
@@ -55,6 +55,13 @@ public:
     void scale(std::uint32_t target, std::uint32_t source, double gain, double offset);
     void link(std::uint32_t source, std::uint32_t first, std::uint32_t stride, double gain, double offset,
               std::uint32_t memory, Numbers ww, Numbers ws, Numbers uw);
+    // Macro steps vary: they last whole quanta, the first `parts` of them, and end after `total` at `stop`.
+    // `read_at` and `stamps`: see Machine; empty where no coupling remembers samples.
+    void vary(double quantum, long long parts, std::pair<long long, double> total_and_stop, std::vector<long long> read_at,
+              std::vector<long long> stamps);
+    // A hold of so many samples, taken from `unit`.
+    void timed_link(const std::tuple<std::uint32_t, double, double> &source, std::uint32_t first, std::uint32_t stride,
+                    std::uint32_t memory, std::uint32_t history, std::pair<std::uint32_t, std::uint32_t> unit_and_stamps, double tau);
     void mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets);
     // What becomes of the last mix after its start-up.
     void settle(long long startup, const Pairs &shifts, const Pairs &samples, const Taps &taps);
@@ -65,6 +72,8 @@ public:
     void couple(int unit, std::uint32_t first, double tau) { couple_stage().targets.push_back({at(unit), unit, first, tau}); }
     void shift(int unit, std::uint32_t first, std::uint32_t inputs, std::uint32_t powers, double tau, Numbers cut);
     void step(int unit, int map, double tau, double duration);
+    // What part of a macro step the last one is, where these vary.
+    void fraction(double part) { steps.back()->units.back().fraction = part; }
     void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau}); }
     void keep(int unit, bool put_back, std::uint32_t first, std::size_t width);
     void begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps);
@@ -86,6 +95,9 @@ public:
     bool shared() const;
     // FMUs whose steps gave a last successful time before their beginning: number, that beginning, the time given.
     std::vector<std::tuple<std::size_t, double, double>> went_back() const;
+
+    // The outcome of a call, after what it means for the unit that failed; what the unit threw is thrown again.
+    int told(int outcome);
 
     Unit *at(int number) { return program.units.at(static_cast<std::size_t>(number)).get(); }
 

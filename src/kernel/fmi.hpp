@@ -72,6 +72,17 @@ struct Fmi2 final : Unit {
     bool plain() const { return powers == 1 && !in.empty() && !out.empty(); }
     bool posts() const override { return post_step && powers == 1; }
     void post(double time, double duration) override { post_step(component, time, duration, final_step); }
+    std::size_t maps() const override { return along.size() / (powers * powers); }
+    void forget_maps() override { along.clear(); }
+    // d^j u / dt^j = j! c_j / h^j
+    bool stretch(double h) override {
+        for (std::size_t i = 0; i < orders.size(); ++i) {
+            double factorial = 1.0;
+            for (int j = 2; j <= orders[i]; ++j) factorial *= j;
+            scale[i] = factorial / std::pow(h, static_cast<double>(orders[i]));
+        }
+        return powers > 1;
+    }
     void remember(StateBytes &bytes) override {
         bytes.array(c);
         bytes.value(shifted);

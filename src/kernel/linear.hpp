@@ -33,7 +33,7 @@ struct Linear final : Unit {
     std::size_t states, powers;  // powers: q + 1
     std::vector<double> x, next, c, moved, output, saved_x, saved_c;
     bool feedthrough;
-    std::vector<Map> maps;
+    std::vector<Map> known;
 
     Linear(std::vector<double> initial, std::vector<double> polynomial, std::size_t m, std::vector<double> C,
            std::size_t p, bool through)
@@ -48,6 +48,8 @@ struct Linear final : Unit {
         inputs = m;
         outputs = p;
     }
+    std::size_t maps() const override { return known.size(); }
+    void forget_maps() override { known.clear(); }
     void remember(StateBytes &bytes) override {
         bytes.array(x);
         bytes.array(c);
@@ -57,7 +59,7 @@ struct Linear final : Unit {
         return 0;
     }
     int step(double, double, int map) override {
-        const Map &now = maps[static_cast<std::size_t>(map)];
+        const Map &now = known[static_cast<std::size_t>(map)];
         multiply(now.step.data(), states, x.data(), states, c.data(), c.size(), next.data());
         x.swap(next);
         if (powers > 1) {

@@ -1,6 +1,7 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include "fmi.hpp"
 #include "guard.hpp"
 #include "linear.hpp"
+#include "stepper.hpp"
 
 namespace cosimo {
 
@@ -91,28 +93,115 @@ void Mix::whole(Machine &m) {
     if (startup > 0 && --startup == 0 && !all_finite(w, size)) startup = -1;
 }
 
+namespace {
+
+// w' = F^ww w + F^ws s, c = F^uw w'
+inline void form(const Link &link, const double *y, double *memories, double *c) {
+    const double sample = link.gain * y[link.source] + link.offset;
+    double *w = memories + link.memory;
+    double fresh[max_history];
+    for (std::uint32_t i = 0; i < link.history; ++i) {
+        double sum = link.ww[i * link.history] * w[0];
+        for (std::uint32_t j = 1; j < link.history; ++j) sum += link.ww[i * link.history + j] * w[j];
+        fresh[i] = sum + link.ws[i] * sample;
+    }
+    std::memcpy(w, fresh, link.history * sizeof(double));
+    for (std::uint32_t i = 0; i < link.powers; ++i) {
+        double sum = link.uw[i * link.history] * w[0];
+        for (std::uint32_t j = 1; j < link.history; ++j) sum += link.uw[i * link.history + j] * w[j];
+        c[link.first + i * link.stride] = sum;
+    }
+}
+
+// a / b rounded once, however large they are below 2^103: as Python turns a fraction into a number.
+double ratio(__int128 a, __int128 b) {
+    if (a == 0) return 0.0;
+    const bool negative = (a < 0) != (b < 0);
+    auto top = static_cast<unsigned __int128>(a < 0 ? -a : a), bottom = static_cast<unsigned __int128>(b < 0 ? -b : b);
+    constexpr unsigned __int128 exact = std::uint64_t{1} << 53;
+    double value;
+    if (top <= exact && bottom <= exact) {
+        value = static_cast<double>(static_cast<std::uint64_t>(top)) / static_cast<double>(static_cast<std::uint64_t>(bottom));
+    } else {
+        auto width = [](unsigned __int128 x) {
+            const auto high = static_cast<std::uint64_t>(x >> 64);
+            return high ? 64 + static_cast<int>(std::bit_width(high)) : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x)));
+        };
+        const int exponent = width(top) - width(bottom);
+        (exponent < 0 ? top : bottom) <<= std::abs(exponent);
+        // The quotient is between 1/2 and 2: 56 binary digits of it, the last one also set where more would follow.
+        std::uint64_t digits = 0;
+        for (int i = 0; i < 56; ++i, top <<= 1) {
+            const bool one = top >= bottom;
+            digits = digits << 1 | one;
+            if (one) top -= bottom;
+        }
+        if (top != 0) digits |= 1;
+        value = std::ldexp(static_cast<double>(digits), exponent - 55);
+    }
+    return negative ? -value : value;
+}
+
+}  // namespace
+
+void TimedLink::run(Machine &m) {
+    long long *known = m.stamps.data() + stamps;
+    const long long newest = m.read_at[unit], now = m.k + static_cast<long long>(tau * m.parts);
+    // As in core/timing.py: what is not older than the new sample is replaced by it.
+    long long places[max_history] = {newest}, slots[max_history] = {0};
+    std::uint32_t count = 1;
+    for (long long slot = 0; slot < known[0] && count < link.history; ++slot)
+        if (known[slot + 1] < newest) {
+            slots[count] = slot;
+            places[count++] = known[slot + 1];
+        }
+    known[0] = count;
+    bool same = parts == m.parts && away.size() == count;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        known[i + 1] = places[i];
+        same = same && away[i] == places[i] - now && kept[i] == slots[i];
+    }
+    if (!same) {
+        away.resize(count);
+        kept.assign(slots, slots + count);
+        for (std::uint32_t i = 0; i < count; ++i) away[i] = places[i] - now;
+        interpolate(m.parts);
+    }
+    form(link, m.y.data(), m.w.data(), m.c.data());
+}
+
+// The matrices of a hold for samples at σ_i = away_i / parts: the Lagrange polynomials through them.
+void TimedLink::interpolate(double lasting) {
+    parts = lasting;
+    const std::uint32_t n = link.history, count = static_cast<std::uint32_t>(away.size());
+    std::fill(link.ww.begin(), link.ww.end(), 0.0);
+    std::fill(link.uw.begin(), link.uw.end(), 0.0);
+    for (std::uint32_t i = 1; i < count; ++i) link.ww[i * n + static_cast<std::uint32_t>(kept[i])] = 1.0;
+    const auto h = static_cast<__int128>(lasting);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        __int128 sum = 0, product = 1, scale = 1;
+        for (std::uint32_t other = 0; other < count; ++other)
+            if (other != i) {
+                sum += away[other];
+                product *= away[other];
+                scale *= away[i] - away[other];
+            }
+        link.uw[i] = ratio(count == 2 ? -product : product, scale);
+        if (count == 2) link.uw[n + i] = ratio(h, scale);
+        if (count == 3) {
+            link.uw[n + i] = ratio(-sum * h, scale);
+            link.uw[2 * n + i] = ratio(h * h, scale);
+        }
+    }
+}
+
 int Couple::run(Machine &m) {
     double *c = m.c.data();
     const double *y = m.y.data();
     for (const Copy &copy : copies) c[copy.target] = y[copy.source];
     for (const Scaled &one : scaled) c[one.target] = one.gain * y[one.source] + one.offset;
-    for (const Link &link : links) {
-        double sample = link.gain * y[link.source] + link.offset;
-        // w' = F^ww w + F^ws s, c = F^uw w'
-        double *w = m.w.data() + link.memory;
-        double fresh[max_history];
-        for (std::uint32_t i = 0; i < link.history; ++i) {
-            double sum = link.ww[i * link.history] * w[0];
-            for (std::uint32_t j = 1; j < link.history; ++j) sum += link.ww[i * link.history + j] * w[j];
-            fresh[i] = sum + link.ws[i] * sample;
-        }
-        std::memcpy(w, fresh, link.history * sizeof(double));
-        for (std::uint32_t i = 0; i < link.powers; ++i) {
-            double sum = link.uw[i * link.history] * w[0];
-            for (std::uint32_t j = 1; j < link.history; ++j) sum += link.uw[i * link.history + j] * w[j];
-            c[link.first + i * link.stride] = sum;
-        }
-    }
+    for (const Link &link : links) form(link, y, m.w.data(), c);
+    for (TimedLink &link : timed) link.run(m);
     for (Mix &mix : mixes) mix.run(m);
     for (Predict &prediction : predictions) prediction.run(m);
     for (const External &external : externals)
@@ -184,6 +273,13 @@ int Step::run(Machine &m) {
     for (const Stepped &s : posted) s.unit->post(m.time(s.tau), s.duration);
     if (parallel == 0) return with_calls(calls, units, [&](const auto &each) { return step_each(m, each); });
     return parallel < 0 ? measure(m) : shared(m);
+}
+
+void Step::last(double h, int length) {
+    for (auto *members : {&units, &posted})
+        for (Stepped &s : *members) s.last(h, length);
+    for (std::size_t i = 0; i < calls.fmi2.size(); ++i) calls.fmi2[i].duration = units[i].duration;
+    for (std::size_t i = 0; i < calls.fmi3.size(); ++i) calls.fmi3[i].duration = units[i].duration;
 }
 
 int Step::call(Machine &m, const Stepped &, const Stepped &s) {
@@ -276,7 +372,11 @@ int Step::prove(Machine &m) {
 }
 
 int Read::run(Machine &m) {
-    return with_calls(calls, sources, [&](const auto &each) { return get_each(m, each); });
+    const int outcome = with_calls(calls, sources, [&](const auto &each) { return get_each(m, each); });
+    if (!m.read_at.empty()) [[unlikely]]
+        for (const Source &source : sources)
+            m.read_at[static_cast<std::size_t>(source.number)] = m.k + static_cast<long long>(source.tau * m.parts);
+    return outcome;
 }
 
 template <class Call>
@@ -391,8 +491,21 @@ void Program::remember(StateBytes &bytes) {
     bytes.end();
 }
 
+void Program::last(long long parts) {
+    if (static_cast<double>(parts) == machine.parts) return;
+    int number = 0;
+    if (prepare) {
+        if (auto found = lengths.find(parts); found != lengths.end()) number = found->second;
+        else lengths.emplace(parts, number = prepare(parts));
+    }
+    machine.parts = static_cast<double>(parts);
+    machine.h = machine.parts * machine.quantum;
+    for (Step *stage : stages) stage->last(machine.h, number);
+    for (Unit *unit : stretched) unit->stretch(machine.h);
+}
+
 void Program::write(double *row) const {
-    row[0] = machine.start + static_cast<double>(machine.k) * machine.h;
+    row[0] = machine.time(0.0);
     if (plain_) {
         std::memcpy(row + 1, machine.y.data(), machine.y.size() * sizeof(double));
         return;
@@ -506,17 +619,24 @@ int Program::run(long long first, long long count, const double *given, std::siz
     Watch watch;
     Running running(machine);
     made = 0;
-    const std::size_t width = columns.size() + 1;
-    for (long long i = 0; i < count; ++i) {
-        machine.k = first + i;
-        machine.e = given + static_cast<std::size_t>(i) * given_width;
-        for (auto &instruction : instructions)
-            if (int outcome = instruction->run(machine)) [[unlikely]]
-                return outcome;
-        ++made;
-        machine.k = first + i + 1;
-        write(rows);
-        rows += width;
+    const std::size_t width = columns.size() + (stepper ? 2 : 1);
+    const long long room = stepper ? count - stepper->pair + 1 : count;
+    while (made < room) {
+        if (stepper) [[unlikely]] {
+            if (stepper->over(machine)) return ok;
+            if (int outcome = stepper->advance(*this, rows)) return outcome;
+            made += stepper->rows_made;
+            rows += static_cast<std::size_t>(stepper->rows_made) * width;
+        } else {
+            machine.k = first + made;
+            machine.e = given + static_cast<std::size_t>(made) * given_width;
+            for (auto &instruction : instructions)
+                if (int outcome = instruction->run(machine)) [[unlikely]]
+                    return outcome;
+            machine.k = first + ++made;
+            write(rows);
+            rows += width;
+        }
         if (monitor && monitor->observe(machine.y.data(), machine.c.data())) [[unlikely]]
             return diverged;
         if (machine.ending >= 0) [[unlikely]]

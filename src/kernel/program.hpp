@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "fmi.hpp"
@@ -20,14 +22,19 @@ namespace cosimo {
 namespace dmd {
 class Predictor;
 }
+class Stepper;
 
 // All numbers the instructions work on. y: outputs of all units; c: their input polynomials; w: coupling memories;
 // e: what is given from outside in the present macro step.
 struct Machine {
     std::vector<double> y, c, w;
     const double *e = nullptr;
-    double start = 0.0, h = 1.0;
+    // The macro step k lasts `parts` quanta of time; where all are alike, a quantum is a macro step. After `total` quanta it
+    // is exactly `stop`.
+    double start = 0.0, h = 1.0, quantum = 1.0, parts = 1.0, total = -1.0, stop = 0.0;
     long long k = 0;
+    // Where macro steps vary: the places at which units were read, and those of the samples that couplings remember.
+    std::vector<long long> read_at, stamps;
     // The unit that is called, what for, and how many calls of steps there were, for who asks while the loop runs.
     std::atomic<int> busy{-1};  // −1: several at once
     std::atomic<Phase> doing{setting};
@@ -57,7 +64,10 @@ struct Machine {
     std::vector<NotFinite> not_finite;
     std::vector<char> noted;
 
-    double time(double fraction) const { return start + (static_cast<double>(k) + fraction) * h; }
+    double time(double fraction) const {
+        const double place = static_cast<double>(k) + fraction * parts;
+        return place == total ? stop : start + place * quantum;
+    }
     int fail(int which, Phase doing, int code, double when, double step = 0.0) {
         unit = which;
         phase = doing;
@@ -138,6 +148,20 @@ struct Link {
     std::vector<double> ww, ws, uw;
 };
 
+// The same where macro steps vary: the polynomial through the samples at the times they belong to (variable.py). In
+// machine.stamps from `stamps` on: how many are known, and their places, the newest first.
+struct TimedLink {
+    Link link;
+    std::uint32_t unit, stamps;  // `unit` is the source
+    double tau;
+    double parts = 0.0;  // for which, and for which distances, the matrices hold
+    std::vector<long long> away, kept;
+    void run(Machine &);
+
+private:
+    void interpolate(double lasting);
+};
+
 // An external input: samples e[first …] → c[target + j stride] through the matrix `fit`.
 struct External {
     std::uint32_t first, target, stride, powers;
@@ -194,6 +218,7 @@ struct Couple final : Instruction {
     std::vector<Predict> predictions;
     std::vector<Scaled> scaled;
     std::vector<Link> links;
+    std::vector<TimedLink> timed;
     std::vector<External> externals;
     struct Target {
         Unit *unit;
@@ -228,6 +253,12 @@ struct Stepped {
     Unit *unit;
     int number, map;
     double tau, duration;
+    double fraction = 1.0;   // of the macro step
+    int base = 0, maps = 0;  // which of the unit's maps of one length it is, and how many these are
+    void last(double h, int length) {
+        duration = fraction * h;
+        map = base + length * maps;
+    }
 };
 
 // Units that step without looking at each other; in parallel where that pays.
@@ -241,6 +272,8 @@ struct Step final : Instruction {
     double serial_cost = 0.0, shared_cost = 0.0;
     DirectCalls calls;
     int run(Machine &) override;
+    // Macro steps last h from now on; their maps are those of the length of this number.
+    void last(double h, int length);
 
 private:
     static int outcome(Machine &m, const Stepped &s, int status) {
@@ -339,9 +372,18 @@ public:
     std::unique_ptr<Pool> own_pool;
     bool with_python = false;
     std::unique_ptr<Monitor> monitor;  // none: nothing is watched
+    std::unique_ptr<Stepper> stepper;  // none: all macro steps are alike
+    std::vector<Step *> stages;
+    std::vector<Unit *> stretched;  // units that go by the length of the macro step
+    // Where units have constants for every length: adds those of a new one, and gives its number.
+    std::function<int(long long)> prepare;
+    std::unordered_map<long long, int> lengths;
+
+    // The next macro steps last so many quanta.
+    void last(long long parts);
 
     // Make `count` macro steps from number `first` on and write a row (time, then columns) for each. Returns the outcome;
-    // `made` says how far it got.
+    // `made` says how far it got. A stepper goes on from where it is, and adds the length of the macro step to each row.
     int run(long long first, long long count, const double *given, std::size_t given_width, double *rows);
     long long made = 0;
     std::unique_ptr<Ticker> ticker;

@@ -76,6 +76,10 @@ struct PythonInstance final : Unit {
     double h = 1.0;
 
     bool needs_python() const override { return true; }
+    bool stretch(double now) override {
+        h = now;
+        return true;
+    }
     int set(const double *c) override {
         return guarded(*this, [&] {
             using View = nb::ndarray<nb::numpy, const double, nb::ndim<2>>;

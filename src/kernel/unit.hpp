@@ -8,7 +8,7 @@
 namespace cosimo {
 
 // What an instruction returns; anything but ok ends the run.
-enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3, diverged = 4, ended = 5 };
+enum Outcome : int { ok = 0, bad_status = 1, non_finite = 2, stopped = 3, diverged = 4, ended = 5, too_short = 6 };
 
 constexpr int raised = -1;
 constexpr int ended_inside = 103;  // not a status of FMI: the unit wants the run to end before the end of the macro step
@@ -30,6 +30,10 @@ struct Unit {
     virtual void post(double, double) {}
     virtual void abandon() {}  // after a fatal status: no further call, not even to free
     virtual bool needs_python() const { return false; }
+    // Where macro steps vary: how many constants of lengths `step` can name, and whether the unit goes by the length h itself.
+    virtual std::size_t maps() const { return 0; }
+    virtual void forget_maps() {}
+    virtual bool stretch(double) { return false; }
     virtual void remember(StateBytes &) {}  // what only the kernel knows of the unit, between two macro steps
     // Set by a step that went well, but after which the unit wants no more: how far it got.
     bool wants_end = false;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -18,7 +19,7 @@ from cosimo.execution.monitoring import Findings, Monitor, Watch
 from cosimo.execution.options import EngineOptions
 from cosimo.units.native import BadStatus
 
-OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED = range(6)  # what the kernel returns
+OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED, TOO_SHORT = range(7)  # what the kernel returns
 ENDED_INSIDE = 103  # the kernel's status for a unit that wants the run to end before the macro step is over
 NOT_EXACT = 101  # the kernel's status for a value that the type of a variable cannot hold
 HALVINGS = 10  # how often a macro step is halved before the unit's refusal is passed on
@@ -189,9 +190,18 @@ class CarefulEngine(ReferenceEngine):
 class KernelEngine(Engine):
     """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
 
-    def __init__(self, live: Live, names: Sequence[str], options: EngineOptions, watch: Watch | None = None) -> None:
+    too_short = False  # whether no macro step is short enough for the tolerance
+
+    def __init__(
+        self,
+        live: Live,
+        names: Sequence[str],
+        options: EngineOptions,
+        watch: Watch | None = None,
+        lowering: Lowering | None = None,
+    ) -> None:
         self._live = live
-        self._lowering = Lowering(live, names)
+        self._lowering = lowering or Lowering(live, names)
         self._program = self._lowering.program
         threads = options.threads or len(os.sched_getaffinity(0))
         mode = -1 if options.parallel is None else int(options.parallel)
@@ -205,15 +215,9 @@ class KernelEngine(Engine):
     def advance(self, first: int, rows: Array) -> None:
         self.made = 0
         given = self._lowering.given(first, len(rows))
-        count = len(given) if self._lowering.samples else len(rows)
         try:
-            outcome = self._program.run(first, count, given, rows)
-        except CosimoError as error:
-            found = self._failure()
-            raise named(error, found.unit, found.at, PHASES[found.phase]) from error.__cause__
-        except (Exception, SystemExit) as error:
-            found = self._failure()
-            raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
+            with self._naming():
+                outcome = self._program.run(first, len(given), given, rows)
         finally:
             self.made = self._program.made
         if outcome == STOPPED:
@@ -221,15 +225,40 @@ class KernelEngine(Engine):
         self.diverged = outcome == DIVERGED
         if outcome == ENDED:
             self.ended = self._live.system.names[self._program.ending]
-        if outcome not in (OK, DIVERGED, ENDED):
+        self.too_short = outcome == TOO_SHORT
+        if outcome not in (OK, DIVERGED, ENDED, TOO_SHORT):
             self._raise(outcome)
 
-    def _failure(self) -> Failure:
+    def retry(self) -> bool:
+        """After an error, where macro steps vary: go back, so that a shorter one is tried next; whether one is."""
+        with self._naming():
+            goes_on, outcome = self._program.retry()
+        if outcome != OK:
+            self._raise(outcome)
+        return bool(goes_on)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Turn what a unit raised in the kernel into an error that names it; others, of external inputs, pass."""
+        try:
+            yield
+        except CosimoError as error:
+            if (found := self._failure()) is None:
+                raise
+            raise named(error, found.unit, found.at, PHASES[found.phase]) from error.__cause__
+        except (Exception, SystemExit) as error:
+            if (found := self._failure()) is None:
+                raise
+            raise unit_failed(found.unit, PHASES[found.phase], found.at, error) from error
+
+    def _failure(self) -> Failure | None:
+        """What a unit failed at; None where none did."""
         unit, phase, status, output, at, duration, value = self._program.failure
-        return Failure(self._live.system.names[unit], phase, status, output, at, duration, value)
+        return None if unit < 0 else Failure(self._live.system.names[unit], phase, status, output, at, duration, value)
 
     def _raise(self, outcome: int) -> NoReturn:
         found = self._failure()
+        assert found is not None
         name, at = found.unit, found.at
         if outcome == NON_FINITE:
             raise non_finite(name, self._live.system.units[name].outputs[found.output], found.value, at)

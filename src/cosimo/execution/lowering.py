@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
-from cosimo.core.coupling import settled
+from cosimo.core.coupling import Coupling, Sampling, settled
 from cosimo.core.errors import RunError, UnitError
 from cosimo.core.master import Joint, Segment, mixer_of, segment
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
-from cosimo.core.system import Source
+from cosimo.core.system import Link, Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Watch
@@ -78,7 +78,7 @@ class Lowering:
     def given(self, first: int, count: int) -> Array:
         """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
         if not self.samples:
-            return np.empty((1, 0))
+            return np.empty((count, 0))
         values: list[list[float]] = []
         sample, time = self.live.sample, self.live.time
         for k in range(first, first + count):
@@ -142,7 +142,7 @@ class Lowering:
             symbol(f"{prefix}{verb}{value}") if found else 0
             for verb, found in zip(("Set", "Get"), references, strict=True)
         ]
-        kept = any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
+        kept = self._kept(name)
         states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
         functions = [*used, symbol(f"{prefix}DoStep"), *states]
         if native.version == 2:
@@ -175,6 +175,10 @@ class Lowering:
             c[0] = self.live.c[name][0]
             derive = symbol("fmi2SetRealInputDerivatives")
             self.program.fmi2_derivatives(number, derive, powers, orders, scale, c.ravel().tolist())
+
+    def _kept(self, name: str) -> bool:
+        """Whether states of the unit are saved."""
+        return any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
 
     # ---- operations ----------------------------------------------------------------------------------------------
 
@@ -222,21 +226,25 @@ class Lowering:
         for index, inlet in enumerate(self.system.inlets[name]):
             coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
             if inlet.link in samplings:
-                link, f = inlet.link, coupling.matrices(samplings[inlet.link])
-                source, connection = self.y[link.source.unit] + link.source.index, link.connection
-                if f.plain and connection.identity:
-                    self.program.copy(place, source)
-                elif f.plain:
-                    self.program.scale(place, source, connection.gain, connection.offset)
-                else:
-                    matrices = [part.ravel().tolist() for part in (f.ww, f.ws, f.uw)]
-                    memory = self.w[link.number]
-                    self.program.link(source, place, m, connection.gain, connection.offset, memory, *matrices)
+                self._link(inlet.link, coupling, samplings[inlet.link], place, operation.time)
             elif inlet.source is not None:
                 points, fit = external_fit(coupling.degree, operation.span)
                 self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
                 self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
         self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _link(self, link: Link, coupling: Coupling, sampling: Sampling, place: int, _: Fraction) -> None:
+        """The connection into the input whose polynomial begins at `place`."""
+        f, connection = coupling.matrices(sampling), link.connection
+        source = self.y[link.source.unit] + link.source.index
+        if f.plain and connection.identity:
+            self.program.copy(place, source)
+        elif f.plain:
+            self.program.scale(place, source, connection.gain, connection.offset)
+        else:
+            m, matrices = len(self.system.units[link.target.unit].inputs), (f.ww, f.ws, f.uw)
+            flat = [part.ravel().tolist() for part in matrices]
+            self.program.link(source, place, m, connection.gain, connection.offset, self.w[link.number], *flat)
 
     def _mix(self, operation: TimedCouple) -> None:
         name = operation.unit
@@ -267,10 +275,11 @@ class Lowering:
 
     def _step(self, operation: TimedStep) -> None:
         name, unit = operation.unit, self.system.units[operation.unit]
-        tau, duration = float(operation.time), float(operation.fraction) * self.master.step
+        tau, fraction = float(operation.time), float(operation.fraction)
+        duration = fraction * self.master.step
         if unit.input_degree < len(self.live.c[name]) - 1 and operation.offset > 0:
             self._give_again(name, operation.offset, tau)
-        self.program.step(self.numbers[name], self._map(name, duration), tau, duration)
+        self.program.step(self.numbers[name], self._map(name, fraction), tau, duration)
 
     def _give_again(self, name: str, offset: Fraction, tau: float) -> None:
         """What the unit can take of its input polynomial from `offset` after the coupling on."""
@@ -278,19 +287,21 @@ class Lowering:
         cut = shift_matrix(powers - 1, offset, keep=unit.input_degree).ravel().tolist()
         self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
 
-    def _map(self, name: str, duration: float) -> int:
-        """What a unit needs for steps of this duration: the number of its map."""
-        if (name, duration) not in self._maps:
-            number, instance, powers = self.numbers[name], self.live.instances[name], self._powers(name)
-            found = 0
-            if isinstance(instance, LinearInstance):
-                parts = instance.step_map(duration, powers - 1, self.master.step)
-                found = self.program.linear_map(number, *(part.ravel().tolist() for part in parts))
-            elif powers > 1 and instance.native(powers) is not None:
-                along = shift_matrix(powers - 1, duration / self.master.step)
-                found = self.program.fmi2_map(number, along.ravel().tolist())
-            self._maps[name, duration] = found
-        return self._maps[name, duration]
+    def _map(self, name: str, fraction: float) -> int:
+        """What a unit needs for steps of this fraction of a macro step: the number of its map."""
+        if (name, fraction) not in self._maps:
+            self._maps[name, fraction] = self._add_map(name, fraction, self.master.step)
+        return self._maps[name, fraction]
+
+    def _add_map(self, name: str, fraction: float, h: float) -> int:
+        number, instance, powers = self.numbers[name], self.live.instances[name], self._powers(name)
+        duration = fraction * h
+        if isinstance(instance, LinearInstance):
+            parts = instance.step_map(duration, powers - 1, h)
+            return int(self.program.linear_map(number, *(part.ravel().tolist() for part in parts)))
+        if powers > 1 and instance.native(powers) is not None:
+            return int(self.program.fmi2_map(number, shift_matrix(powers - 1, duration / h).ravel().tolist()))
+        return -1  # it needs nothing
 
     def _repeat(self, operation: TimedRepeat) -> None:
         times = operation.times

@@ -161,7 +161,7 @@ class RunOptions:
     From `start` to `stop`, in seconds. `record`: the outputs, or the inputs as well. Rows stay in memory, or go to
     `output` while the run goes on (the result then holds no rows but all else), together with `metadata`, plain data
     that says where the run comes from. `engine`: how the schedule is executed. With `adaptive`, macro steps are as long
-    as its tolerances allow, by the plain interpreter; `step` is recorded too. `progress` is called from time to time.
+    as its tolerances allow; `step` is recorded too. `progress` is called from time to time.
 
     Runs are watched (monitoring.py): what is found is in the result's warnings and in `info["monitors"]`. `power_pairs`
     are pairs (input, output) of one unit whose product is the power that enters it, beside those that are detected.

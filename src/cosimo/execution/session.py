@@ -89,6 +89,22 @@ class Session(ABC):
             interrupted.result = self.close(recorder, [], complete=False)
             raise interrupted from None
 
+    def _ended_at_once(self, time: float) -> bool:
+        """Whether a unit wants the simulation to end with its initialisation."""
+        self.ended_by = next(((n, time) for n, unit in self.live.instances.items() if unit.ended is not None), None)
+        return self.ended_by is not None
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Units are stepped: the time is taken, and what they do to handlers of signals and the folder undone."""
+        begin, folder = time.perf_counter(), here()
+        try:
+            yield
+        finally:
+            self.interrupts.put_back()
+            go_back(folder)
+            self.stepping += time.perf_counter() - begin
+
     def _end(self, asked: EndRequested, recorder: Recorder) -> None:
         """A unit ended the simulation within a macro step: the last row is its own."""
         assert asked.unit is not None
@@ -224,10 +240,8 @@ class EqualSteps(Session):
             self.live.initialise()
             first = np.array([self.live.row(self.options.start, self.names)])
             self._record(recorder, 0, first)
-            for name, instance in self.live.instances.items():
-                if instance.ended is not None:
-                    self.ended_by = name, self.options.start
-                    return
+            if self._ended_at_once(self.options.start):
+                return
             self.engine = self._make(careful)
         engine, progress = self.engine, self.options.progress
         assert engine is not None
@@ -256,15 +270,12 @@ class EqualSteps(Session):
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
-        begin, folder = time.perf_counter(), here()
         self._under_way = rows
         try:
-            engine.advance(self.made, rows)
+            with self._calling():
+                engine.advance(self.made, rows)
         finally:
             self._under_way = None
-            self.interrupts.put_back()
-            go_back(folder)
-            self.stepping += time.perf_counter() - begin
             with self.interrupts.held():
                 self._take(engine, rows, recorder)
 

@@ -13,23 +13,25 @@ jump (`stepping.py`); afterwards, as at the start, they begin short.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, EndRequested
+from cosimo.core.guarding import rescue_with
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Repeat, Restore, Save, Step
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, timeline
 from cosimo.couplings import Hold
+from cosimo.execution.adaptive.compiled import KernelStepper
 from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper
 from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
-from cosimo.execution.adaptive.variable import VariableInterpreter, choose_lengths
+from cosimo.execution.adaptive.variable import choose_lengths
 from cosimo.execution.live import Live
 from cosimo.execution.options import Adaptive, RunOptions
 from cosimo.execution.power_bonds import power_bonds
@@ -47,15 +49,17 @@ def run_adaptive(system: System, master: Master, options: RunOptions, warnings: 
     lengths = choose_lengths(adaptive, master.step, options.start, options.stop)
     order = adaptive.order or order_of(system, master)
     tolerances = Tolerances(adaptive.relative, adaptive.absolute)
-    plan = Plan(lengths, order, tolerances, power_bonds(system, options.power_pairs))
+    bonds = power_bonds(system, options.power_pairs)
+    plan = Plan(adaptive.kind, lengths, master.step, order, tolerances, bonds)
     names = (*recorded_names(system, master, options), STEP)
     with open_recorder(system, master, options, names, {"adaptive": adaptive.to_dict()}) as recorder:
         session = AdaptiveSteps(system, master, options, plan, names)
+        rescue_with(partial(session.rescue, recorder))
         try:
             with session.keeping_rows(recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
                 session.run(recorder)
         finally:
-            session.live.close()
+            session.release()
         return session.close(recorder, warnings, complete=True)
 
 
@@ -65,71 +69,81 @@ class AdaptiveSteps(Session):
     def __init__(self, system: System, master: Master, options: RunOptions, plan: Plan, names: tuple[str, ...]) -> None:
         first = master.with_step(plan.lengths.first * plan.lengths.grid.quantum)
         super().__init__(Live(system, first, options.start), names)
-        self.options, self.nominal, self.plan, self.lengths = options, master.step, plan, plan.lengths
+        self.options, self.plan, self.grid = options, plan, plan.lengths.grid
         self.stepper: Stepper | None = None
-        self.place = self.accepted = 0
-        self.extremes = (plan.lengths.grid.total, 0)
 
     def _completed(self) -> float:
-        return self.lengths.grid.time(self.place)
+        return self.grid.time(0 if self.stepper is None else self.stepper.tally.place)
 
     def run(self, recorder: Recorder) -> None:
         """Initialise, and go on until the end is reached exactly."""
         self.live.initialise()
-        self._row = np.array(self.row(0, 0))
+        self._row = np.array([*self.live.row(self.grid.start, self.names[:-1]), 0.0])
         recorder.record(self._row[None, :])
-        interpreter = VariableInterpreter(self.live, self.lengths.grid, self.lengths.first, self.nominal)
-        assert self.options.adaptive is not None
-        kind = EnergyStepper if self.options.adaptive.kind == "energy" else DoublingStepper
-        self.stepper = kind(interpreter, self.plan, self.row)
+        if self._ended_at_once(self.grid.start):
+            return
+        self.stepper = self._make()
         try:
             self._steps(self.stepper, recorder)
         except EndRequested as asked:
             self._end(asked, recorder)
 
+    def _make(self) -> Stepper:
+        live, plan, names, engine = self.live, self.plan, self.names[:-1], self.options.engine
+        if engine.kind == "kernel":
+            return KernelStepper(live, plan, names, engine)
+        return (EnergyStepper if plan.kind == "energy" else DoublingStepper)(live, plan, names)
+
     def _steps(self, stepper: Stepper, recorder: Recorder) -> None:
-        grid, progress = self.lengths.grid, self.options.progress
-        while self.place < grid.total and not stepper.interpreter.ends:
-            begin = time.perf_counter()
+        progress = self.options.progress
+        while stepper.tally.place < self.grid.total and stepper.ended is None:
             try:
-                done = stepper.advance(self.place)
+                with self._calling():
+                    stepper.advance()
             finally:
-                self.stepping += time.perf_counter() - begin
-            with self.interrupts.held():
-                recorder.record(done.rows)
-                self._row = np.array(done.rows[-1])
-                self.place += sum(done.lengths)
-                self.accepted += len(done.lengths)
-                least, most = self.extremes
-                self.extremes = min(least, *done.lengths), max(most, *done.lengths)
+                with self.interrupts.held():
+                    self._take(stepper, recorder)
             if progress is not None:
-                progress(self.reached, grid.stop)
-        if stepper.interpreter.ends:
-            self.ended_by = next(iter(stepper.interpreter.ends)), self.reached
+                progress(self.reached, self.grid.stop)
+        if stepper.ended is not None:
+            self.ended_by = stepper.ended, self.reached
+
+    def _take(self, stepper: Stepper, recorder: Recorder) -> None:
+        if len(stepper.rows):
+            recorder.record(stepper.rows)
+            self._row = np.array(stepper.rows[-1])
+
+    def rescue(self, recorder: Recorder) -> None:
+        """Record what the kernel has made in a call that does not return; the process ends next."""
+        if isinstance(self.stepper, KernelStepper):
+            recorder.record(self.stepper.made_so_far())
+        recorder.flush()
+
+    def release(self) -> None:
+        """Let go of the units, then close them."""
+        if self.stepper is not None:
+            self.stepper.close()
+        self.live.close()
 
     def _record_last(self, recorder: Recorder, row: Array) -> None:
         row[-1] = row[0] - self._row[0]
         recorder.record(row[None, :])
 
-    def row(self, place: int, length: int) -> list[float]:
-        """Time, outputs, inputs if wanted, and the macro step that led here."""
-        grid = self.lengths.grid
-        return [*self.live.row(grid.time(place), self.names[:-1]), length * grid.quantum]
-
     def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
-        quantum = self.lengths.grid.quantum
+        quantum, tally = self.grid.quantum, None if self.stepper is None else self.stepper.tally
+        accepted = 0 if tally is None else tally.accepted
         info: dict[str, Any] = {
-            "steps": self.accepted,
+            "steps": accepted,
             "end": self.reached,
             "stepping_time": self.stepping,
-            "accepted": self.accepted,
+            "accepted": accepted,
             "rejected": 0,
             "quantum": quantum,
         }
-        if self.accepted:
-            info |= {"shortest_step": self.extremes[0] * quantum, "longest_step": self.extremes[1] * quantum}
         warned = list(warnings)
-        if self.stepper is not None:
+        if self.stepper is not None and tally is not None:
+            if accepted:
+                info |= {"shortest_step": tally.extremes[0] * quantum, "longest_step": tally.extremes[1] * quantum}
             info |= self.stepper.told()
             warned += self.stepper.warnings()
         warned += self.live.notices(self.reached)

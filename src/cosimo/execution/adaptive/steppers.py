@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from cosimo.core.arrays import Array, output_values, product
-from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded, StepTooShort
-from cosimo.core.result import Warned
-from cosimo.execution.adaptive.stepping import (
-    NOTHING,
-    SAFETY,
-    SHRINK,
-    Advance,
-    Judged,
-    Plan,
-    Row,
-    Seen,
-    Stepper,
-    Tolerances,
-)
+from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded
+from cosimo.execution.adaptive.stepping import NOTHING, SAFETY, SHRINK, STUCK, Judged, PlainStepper, Plan, Seen
 from cosimo.execution.adaptive.variable import VariableInterpreter
 from cosimo.execution.interpreter import Saved
+from cosimo.execution.live import Live
 
 # ---- energy: steps chosen by what is exchanged alone; nothing is repeated and no state is needed ---------------------
 # Let link a carry s_a = g y + o, the sample its source has at the end of the step, while the unit behind it was given
@@ -47,52 +36,35 @@ from cosimo.execution.interpreter import Saved
 # step size control and error estimation. Engineering with Computers 33 (2017).
 
 
-class EnergyStepper(Stepper):
+class EnergyStepper(PlainStepper):
     """Every step is accepted; what it left of residual energy and defects decides on the next."""
 
-    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
-        super().__init__(interpreter, plan, row)
-        self._bonds, self._tolerances = plan.bonds, plan.tolerances
-        self._pairs = [(bond.forward.number, bond.back.number, bond.back.connection.gain) for bond in plan.bonds]
-        self._energies = [[0.0, 0.0] for _ in plan.bonds]  # residual, and passed either way
-        self.indicator = "residual energy" if plan.bonds else "connection defect"
-
-    def advance(self, place: int) -> Advance:
-        length, jumped = self._length(place)
-        step = self._make(place, length)
-        end = place + length
+    def _advance(self) -> tuple[list[int], list[list[float]]]:
+        length, jumped = self._length()
+        step, end = self._make(self.place, length), self.place + length
         judged = self._judge(step, end, jumped)
         if judged.error > 1 and length <= self.lengths.shortest:
-            self._force(judged, place)
+            self._force(judged)
         self._choose(length, judged.error, jumped)
-        return Advance([length], [self.row(end, length)])
-
-    def told(self) -> dict[str, Any]:
-        bonds = [
-            {"bond": str(bond), "why": bond.why, "residual_energy": residual, "exchanged_energy": passed}
-            for bond, (residual, passed) in zip(self._bonds, self._energies, strict=True)
-        ]
-        return super().told() | {"bonds": bonds}
-
-    def warnings(self) -> list[Warned]:
-        if self._bonds:
-            return super().warnings()
-        message = "no power bond was found: the connection defects alone control the step size"
-        return [Warned(message, self.lengths.grid.start), *super().warnings()]
+        return [length], [self._row(end, length)]
 
     def _judge(self, step: VariableInterpreter, place: int, jumped: bool) -> Judged:
         """How well the macro step that ended at `place` went; external inputs that `jumped` there are left out."""
         h, exchange, seen = step.master.step, self._exchange, self._exchange.look(step, place)
         wrong = np.maximum(np.abs(seen.used - seen.new), np.abs(exchange.first(step) - seen.old))
-        alone = exchange.counted(wrong / self._tolerances.of(seen.sizes) * (h / step.nominal), jumped)
+        alone = exchange.counted(wrong / self.plan.tolerances.of(seen.sizes) * (h / self.plan.nominal), jumped)
         errors = alone.copy()
-        for a, b, _ in self._pairs:
+        pairs = [(bond.forward.number, bond.back.number, bond.back.connection.gain) for bond in self.plan.bonds]
+        for a, b, _ in pairs:
             errors[[a, b]] = 0.0
-        for (a, b, gain), energies in zip(self._pairs, self._energies, strict=True):
+        for bond, (a, b, gain) in enumerate(pairs):
             errors[[a, b]] = np.maximum(errors[[a, b]], (alone[a] + alone[b]) / 2.0)
-            received, sent = seen.used[a] * seen.new[b] / gain, seen.used[b] * seen.new[a] / gain
-            energies[0] += h * (received - sent)
-            energies[1] += h * (abs(received) + abs(sent)) / 2.0
+            received, sent = float(seen.used[a] * seen.new[b]) / gain, float(seen.used[b] * seen.new[a]) / gain
+            residual, passed = self.tally.energies[bond]
+            self.tally.energies[bond] = (
+                residual + h * (received - sent),
+                passed + h * (abs(received) + abs(sent)) / 2.0,
+            )
         exchange.accept(seen)
         return exchange.worst(errors)
 
@@ -112,43 +84,36 @@ class EnergyStepper(Stepper):
 # a unit discards, in which it wants the simulation to end, or that gives no finite value, is too long as well.
 
 
-CHANGE = 2.0
-STUCK = 200
-"""By how many pairs of shortest steps those whose error is too large may outnumber the others before the run is given
-up. A start from rest, or an event inside a unit, takes some; what is not smooth at any step takes all."""
-
-
-class DoublingStepper(Stepper):
+class DoublingStepper(PlainStepper):
     """Pairs of macro steps, each compared with one of twice the length."""
 
-    indicator = "step doubling"
     pair = 2
 
-    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
-        super().__init__(interpreter, plan, row)
-        self._tolerances, self._order = plan.tolerances, plan.order
+    def __init__(self, live: Live, plan: Plan, names: Sequence[str]) -> None:
+        super().__init__(live, plan, names)
         self._shrinks = 2.0**plan.order - 1.0
-        self._changes = Tolerances(CHANGE * plan.tolerances.relative**self._exponent, plan.tolerances.absolute)
-        units = interpreter.system.units
-        self._names = interpreter.system.outputs
+        units = live.system.units
+        self._names = live.system.outputs
         self._units = [name for name, unit in units.items() for _ in unit.outputs]
         self._through = [name for name, unit in units.items() if unit.feedthrough().any()]
-        self._early = {name for name, clock in interpreter.live.timeline.clocks.items() if clock.read < 1}
+        self._early = {name for name, clock in live.timeline.clocks.items() if clock.read < 1}
         # What is not continuous differs by a step of its own, however short ours are.
         self._counts = np.array([name not in u.discrete_outputs for u in units.values() for name in u.outputs])
-        self._sizes = np.abs(np.array(interpreter.live.outputs()))
+        self._sizes = np.abs(np.array(live.outputs()))
         self._stuck = 0
+        self._seen: tuple[Array, Seen]  # of the last attempt
 
-    def advance(self, place: int) -> Advance:
-        saved, refused = self.interpreter.save(place), False
+    def _advance(self) -> tuple[list[int], list[list[float]]]:
+        saved, refused, exponent = self.interpreter.save(self.place), 0, self.plan.exponent
         while True:
-            length, jumped = self._length(place)
+            length, jumped = self._length()
             half = length // 2
             if half == 0:  # jumps a quantum apart: nothing to compare
-                self._make(place, length)
+                self._make(self.place, length)
                 self._choose(length, 1.0, jumped)
-                return Advance([length], [self.row(place + length, length)])
-            shortest = half <= self.lengths.shortest
+                return [length], [self._row(self.place + length, length)]
+            # Before a jump, or the end, it may be that no shorter way leaves a rest that is long enough.
+            shortest = half <= self.lengths.shortest or length == refused
             try:
                 judged, rows = self._attempt(saved, half, length, jumped)
             except (StepDiscarded, NonFiniteError, EndRequested):
@@ -156,14 +121,15 @@ class DoublingStepper(Stepper):
                     raise
                 judged, rows = Judged(math.inf, "", ""), []
             if judged.error <= 1 or shortest:
+                self._accept()
                 break
-            self.rejected, refused = self.rejected + 1, True
+            self.tally.rejected, refused = self.tally.rejected + 1, length
             self.interpreter.restore(saved)
-            self.wanted = self.lengths.fit(half * max(SAFETY * judged.error**-self._exponent, SHRINK))
-        self._require_progress(judged, place)
+            self.wanted = self.lengths.fit(half * max(SAFETY * judged.error**-exponent, SHRINK))
+        self._require_progress(judged)
         # What was just refused is not tried again at once.
-        self._choose(half, max(judged.error, SAFETY ** (1 / self._exponent)) if refused else judged.error, jumped)
-        return Advance([half, length - half], rows)
+        self._choose(half, max(judged.error, SAFETY ** (1 / exponent)) if refused else judged.error, jumped)
+        return [half, length - half], rows
 
     def _attempt(self, saved: Saved, half: int, length: int, jumped: bool) -> tuple[Judged, list[list[float]]]:
         """The error of two steps from the `saved` state, which is the present one, and their rows."""
@@ -173,27 +139,32 @@ class DoublingStepper(Stepper):
         given = {name: _input(interpreter, name) for name in self._through}
         interpreter.restore(saved)
         self._make(place, half)
-        rows = [self.row(place + half, half)]
+        rows = [self._row(place + half, half)]
         sizes = np.maximum(self._sizes, np.abs(interpreter.live.outputs()))
         last = self._make(place + half, length - half)
-        rows.append(self.row(end, length - half))
+        rows.append(self._row(end, length - half))
         sizes = np.maximum(sizes, np.abs(interpreter.live.outputs()))
         difference = np.abs(self._outputs(last, end, given) - long)
-        errors = np.where(self._counts, difference / self._shrinks / self._tolerances.of(sizes), 0.0)
+        errors = np.where(self._counts, difference / self._shrinks / self.plan.tolerances.of(sizes), 0.0)
         errors[np.isnan(errors)] = math.inf
         worst = int(np.argmax(errors)) if len(errors) else -1
         judged = Judged(float(errors[worst]), self._units[worst], self._names[worst]) if len(errors) else NOTHING
         seen = self._exchange.look(last, end)
-        judged = max(judged, self._changed(seen, jumped))
-        if judged.error <= 1 or half <= self.lengths.shortest:
-            self._sizes = sizes
-            self._exchange.accept(seen)
+        changed = self._changed(seen, jumped)
+        judged = changed if changed.error > judged.error else judged
+        self._seen = sizes, seen
         return judged, rows
+
+    def _accept(self) -> None:
+        """The pair of steps counts."""
+        self._sizes, seen = self._seen
+        self._exchange.accept(seen)
 
     def _changed(self, seen: Seen, jumped: bool) -> Judged:
         """Defects against the change that is allowed; they go with h^p, where errors of a step go with h^(p+1)."""
-        wrong = np.abs(seen.used - seen.new) / self._changes.of(seen.sizes)
-        return self._exchange.worst(self._exchange.counted(wrong, jumped) ** ((self._order + 1) / self._order))
+        wrong = np.abs(seen.used - seen.new) / self.plan.changes.of(seen.sizes)
+        worst, order = self._exchange.worst(self._exchange.counted(wrong, jumped)), self.plan.order
+        return worst._replace(error=float(np.float64(worst.error) ** ((order + 1) / order)))
 
     def _outputs(self, step: VariableInterpreter, end: int, given: dict[str, Array]) -> Array:
         """All outputs at `end`, of units in `given` as they are under that input, which is then taken back."""
@@ -214,19 +185,14 @@ class DoublingStepper(Stepper):
                     parts.append(output_values(instance.read(), count))
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def _require_progress(self, judged: Judged, place: int) -> None:
+    def _require_progress(self, judged: Judged) -> None:
         if judged.error <= 1:
             self._stuck = max(self._stuck - 1, 0)
             return
-        self._force(judged, place)
+        self._force(judged)
         self._stuck += 1
         if self._stuck > STUCK:
-            shortest = self.lengths.shortest * self.lengths.grid.quantum
-            raise StepTooShort(
-                f"unit '{judged.unit}' at t = {self.lengths.grid.time(place):g}: {judged.worst} has "
-                f"{judged.error:.3g} times the tolerated error even with the shortest step ({shortest:.3g} s), again "
-                "and again; allow shorter steps or a larger tolerance, or use the kind 'energy'."
-            )
+            raise self._too_short(judged)
 
 
 def _input(step: VariableInterpreter, name: str) -> Array:

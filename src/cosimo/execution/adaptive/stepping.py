@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from cosimo.core.arrays import Array
+from cosimo.core.errors import StepTooShort
 from cosimo.core.result import Warned
 from cosimo.core.system import Constant, Source, System, Table
 from cosimo.execution.adaptive.variable import Grid, Lengths, VariableInterpreter
+from cosimo.execution.live import Live
 from cosimo.execution.power_bonds import Bond
 
 SAFETY, INTEGRAL, PROPORTIONAL = 0.9, 0.3, 0.4
@@ -26,9 +29,10 @@ LEAST_ERROR = 1e-8  # errors below this are no longer told apart
 SETTLING = 32
 """Accepted steps after the start, or after a jump, in which too large an error at the shortest step is no surprise: a
 signal that leaves 0 has no size yet to which its error would be small."""
-
-Row = Callable[[int, int], list[float]]
-"""The row of the state as it is: given the place, and the quanta of the macro step that led there."""
+CHANGE = 2.0
+STUCK = 200
+"""By how many pairs of shortest steps those whose error is too large may outnumber the others before the run is given
+up. A start from rest, or an event inside a unit, takes some; what is not smooth at any step takes all."""
 
 
 class Judged(NamedTuple):
@@ -56,62 +60,146 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a stepper goes by: lengths, the order p of the master, tolerances, and the power bonds."""
+    """What a stepper goes by: kind, lengths, nominal step, order p of the master, tolerances, power bonds."""
 
+    kind: Literal["energy", "doubling"]
     lengths: Lengths
+    nominal: float
     order: int
     tolerances: Tolerances
     bonds: tuple[Bond, ...]
 
+    @property
+    def exponent(self) -> float:
+        """The error of a step goes with h^(p + 1)."""
+        return 1.0 / (self.order + 1)
 
-class Advance(NamedTuple):
-    """Accepted macro steps: their lengths in quanta and their rows."""
+    @property
+    def changes(self) -> Tolerances:
+        """By how much an input may change in a step that is judged by doubling."""
+        return Tolerances(CHANGE * self.tolerances.relative**self.exponent, self.tolerances.absolute)
 
-    lengths: list[int]
-    rows: list[list[float]]
+
+@dataclass
+class Tally:
+    """What came of a run so far, in quanta: where it is; steps accepted, the shortest and the longest of them; all that
+    were made, those of attempts that were `rejected` included; steps of the shortest length whose error was too large,
+    and the first of these; per bond the residual energy, and what passed either way."""
+
+    place: int
+    accepted: int
+    extremes: tuple[int, int]
+    made: int
+    rejected: int
+    forced: int
+    forced_at: int
+    first_forced: Judged
+    energies: list[tuple[float, float]]
 
 
 class Stepper(ABC):
-    """Makes macro steps of a live system. `made` counts all of them, `rejected` attempts that were not accepted."""
+    """Makes macro steps of a live system, and fills `rows`; `ended` is the unit that wants the run to end here."""
 
-    indicator: str
-    pair = 1  # macro steps that are chosen together
+    rows: Sequence[Sequence[float]] | Array = ()
+    ended: str | None = None
 
-    def __init__(self, interpreter: VariableInterpreter, plan: Plan, row: Row) -> None:
-        self.interpreter, self.lengths, self.row = interpreter, plan.lengths, row
-        self.jumps = Jumps(interpreter.system, plan.lengths.grid, interpreter.live.sample)
-        self._exchange = Exchange(interpreter)
-        self.made = self.rejected = 0
-        self.wanted = plan.lengths.first
-        self._exponent = 1.0 / (plan.order + 1)
-        self._before, self._since = 1.0, 0
-        self._forced: list[Warned] = []
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.lengths = plan, plan.lengths
+        self.tally = Tally(0, 0, (plan.lengths.grid.total, 0), 0, 0, 0, 0, NOTHING, [(0.0, 0.0) for _ in plan.bonds])
 
     @abstractmethod
-    def advance(self, place: int) -> Advance:
-        """Go on from `place` by one accepted macro step, or a pair of them."""
+    def advance(self) -> None:
+        """Go on by at least one accepted macro step; what was made also counts when it raises."""
+
+    def close(self) -> None:  # noqa: B027  the plain interpreter holds nothing
+        """Let go of the units, before they are closed themselves."""
 
     def told(self) -> dict[str, Any]:
         """For the result."""
-        return {"indicator": self.indicator, "rejected": self.rejected, "macro_steps": self.made}
+        plan, tally = self.plan, self.tally
+        if plan.kind == "doubling":
+            return {"indicator": "step doubling", "rejected": tally.rejected, "macro_steps": tally.made}
+        indicator = "residual energy" if plan.bonds else "connection defect"
+        bonds = [
+            {"bond": str(bond), "why": bond.why, "residual_energy": residual, "exchanged_energy": passed}
+            for bond, (residual, passed) in zip(plan.bonds, tally.energies, strict=True)
+        ]
+        return {"indicator": indicator, "rejected": tally.rejected, "macro_steps": tally.made, "bonds": bonds}
 
     def warnings(self) -> list[Warned]:
         """What the user should know."""
-        if not self._forced:
-            return []
-        return [Warned(self._forced[0].message, self._forced[0].time, len(self._forced))]
+        found, grid, judged = list[Warned](), self.lengths.grid, self.tally.first_forced
+        if self.plan.kind == "energy" and not self.plan.bonds:
+            found.append(
+                Warned("no power bond was found: the connection defects alone control the step size", grid.start)
+            )
+        if self.tally.forced:
+            shortest = self.lengths.shortest * grid.quantum
+            message = (
+                f"steps of the shortest length ({shortest:.3g} s) had {judged.error:.3g} times the tolerated error, "
+                f"most at {judged.worst} of unit '{judged.unit}'; allow shorter steps or a larger tolerance"
+            )
+            found.append(Warned(message, grid.time(self.tally.forced_at), self.tally.forced))
+        return found
+
+    def _too_short(self, judged: Judged) -> StepTooShort:
+        shortest = self.lengths.shortest * self.lengths.grid.quantum
+        return StepTooShort(
+            f"unit '{judged.unit}' at t = {self.lengths.grid.time(self.tally.place):g}: {judged.worst} has "
+            f"{judged.error:.3g} times the tolerated error even with the shortest step ({shortest:.3g} s), again "
+            "and again; allow shorter steps or a larger tolerance, or use the kind 'energy'."
+        )
+
+
+class PlainStepper(Stepper):
+    """One of the plain interpreter, the oracle for the compiled ones (kernel/stepper.hpp)."""
+
+    pair = 1  # macro steps that are chosen together
+
+    def __init__(self, live: Live, plan: Plan, names: Sequence[str]) -> None:
+        super().__init__(plan)
+        self.interpreter = VariableInterpreter(live, plan.lengths.grid, plan.lengths.first)
+        self._recorded = names
+        self.jumps = Jumps(live.system, plan.lengths.grid, live.sample)
+        self._exchange = Exchange(self.interpreter)
+        self.wanted = plan.lengths.first
+        self._before, self._since = 1.0, 0
+
+    @property
+    def place(self) -> int:
+        """Where the next macro step begins."""
+        return self.tally.place
+
+    def advance(self) -> None:
+        self.rows = ()
+        lengths, rows = self._advance()
+        tally = self.tally
+        tally.place += sum(lengths)
+        tally.accepted += len(lengths)
+        tally.extremes = min(tally.extremes[0], *lengths), max(tally.extremes[1], *lengths)
+        self.rows = rows
+        self.ended = next(iter(self.interpreter.ends), None)
+
+    @abstractmethod
+    def _advance(self) -> tuple[list[int], list[list[float]]]:
+        """One accepted macro step, or a pair of them: their lengths and their rows."""
+
+    def _row(self, place: int, length: int) -> list[float]:
+        """The row of the state as it is, at the end of a macro step of this length."""
+        grid = self.lengths.grid
+        return [*self.interpreter.live.row(grid.time(place), self._recorded), length * grid.quantum]
 
     def _make(self, place: int, length: int) -> VariableInterpreter:
         step = self.interpreter.lasting(length)
-        self.made += 1
+        self.tally.made += 1
         step.macro_step(place)
         return step
 
-    def _length(self, place: int) -> tuple[int, bool]:
-        """How far to go from `place`, and whether an external input jumps there; no short rest is left before it."""
+    def _length(self) -> tuple[int, bool]:
+        """How far to go from here, and whether an external input jumps there; no short rest is left before it."""
         wanted, least = self.pair * self.wanted, self.pair * self.lengths.shortest
-        jump = self.jumps.next(place, 2 * wanted)
-        room = (self.lengths.grid.total if jump is None else jump) - place
+        jump = self.jumps.next(self.place, 2 * wanted)
+        room = (self.lengths.grid.total if jump is None else jump) - self.place
         if room <= wanted or room < 2 * least:
             return room, jump is not None
         return (wanted, False) if room >= 2 * wanted else ((room + 1) // 2, False)
@@ -122,22 +210,19 @@ class Stepper(ABC):
         if jumped:
             self.wanted, self._before, self._since = self.lengths.first, 1.0, 0
             return
-        error = max(error, LEAST_ERROR)
-        factor = SAFETY * error ** (-(INTEGRAL + PROPORTIONAL) * self._exponent)
-        factor *= self._before ** (PROPORTIONAL * self._exponent)
+        error = min(max(error, LEAST_ERROR), sys.float_info.max)
+        factor = SAFETY * error ** (-(INTEGRAL + PROPORTIONAL) * self.plan.exponent)
+        factor *= self._before ** (PROPORTIONAL * self.plan.exponent)
         self.wanted = self.lengths.fit(length * min(max(factor, SHRINK), GROW))
         self._before = error
 
-    def _force(self, judged: Judged, place: int) -> None:
+    def _force(self, judged: Judged) -> None:
         """Note a step of the shortest length whose error is too large."""
         if self._since < SETTLING:
             return
-        shortest, time = self.lengths.shortest * self.lengths.grid.quantum, self.lengths.grid.time(place)
-        message = (
-            f"steps of the shortest length ({shortest:.3g} s) had {judged.error:.3g} times the tolerated error, most "
-            f"at {judged.worst} of unit '{judged.unit}'; allow shorter steps or a larger tolerance"
-        )
-        self._forced.append(Warned(message, time))
+        if not self.tally.forced:
+            self.tally.first_forced, self.tally.forced_at = judged, self.place
+        self.tally.forced += 1
 
 
 @dataclass(frozen=True)
@@ -151,23 +236,31 @@ class Seen:
     sizes: Array
 
 
-class Exchange:
-    """What passes between the units of a live system."""
+class Exchanged:
+    """The signals that pass between the units of a system: links, then external inputs that vary."""
+
+    def __init__(self, system: System) -> None:
+        links = system.links
+        self.given = [(name, source) for name, source in system.inputs.items() if not isinstance(source, Constant)]
+        self.targets = [link.connection.target for link in links] + [name for name, _ in self.given]
+        self.names = [str(link.connection) for link in links] + [name for name, _ in self.given]
+        self.units = [system.input(name).unit for name in self.targets]
+        # What is not continuous cannot be guessed better by a shorter step.
+        discrete = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.discrete_inputs}
+        self.counts = np.array([name not in discrete for name in self.targets], dtype=bool)
+
+
+class Exchange(Exchanged):
+    """What they are in a live system."""
 
     def __init__(self, interpreter: VariableInterpreter) -> None:
         system = interpreter.system
+        super().__init__(system)
         links = system.links
-        self._given = [(name, source) for name, source in system.inputs.items() if not isinstance(source, Constant)]
-        targets = [link.connection.target for link in links] + [name for name, _ in self._given]
-        self._names = [str(link.connection) for link in links] + [name for name, _ in self._given]
-        self._units = [system.input(name).unit for name in targets]
         self._source = np.array([system.outputs.index(link.connection.source) for link in links], dtype=int)
-        self._target = np.array([system.input_names.index(name) for name in targets], dtype=int)
+        self._target = np.array([system.input_names.index(name) for name in self.targets], dtype=int)
         self._gain = np.array([link.connection.gain for link in links])
         self._offset = np.array([link.connection.offset for link in links])
-        # What is not continuous cannot be guessed better by a shorter step.
-        discrete = {f"{name}.{variable}" for name, unit in system.units.items() for variable in unit.discrete_inputs}
-        self._counts = np.array([name not in discrete for name in targets], dtype=bool)
         self._old = self._samples(interpreter, 0)
         self._sizes = np.abs(self._old)
 
@@ -187,7 +280,7 @@ class Exchange:
 
     def counted(self, errors: Array, jumped: bool) -> Array:
         """Errors of what can be guessed: continuous, and external only where it has not `jumped`."""
-        counts = self._counts.copy()
+        counts = self.counts.copy()
         if jumped:
             counts[len(self._source) :] = False
         return np.where(counts, errors, 0.0)
@@ -196,13 +289,14 @@ class Exchange:
         """The largest of the errors."""
         if not len(errors):
             return NOTHING
+        errors = np.where(np.isnan(errors), math.inf, errors)
         place = int(np.argmax(errors))
-        return Judged(float(errors[place]), self._units[place], self._names[place])
+        return Judged(float(errors[place]), self.units[place], self.names[place])
 
     def _samples(self, interpreter: VariableInterpreter, place: int) -> Array:
         links = self._gain * np.array(interpreter.live.outputs())[self._source] + self._offset
         time = interpreter.grid.time(place)
-        return np.concatenate([links, [interpreter.live.sample(name, source, time) for name, source in self._given]])
+        return np.concatenate([links, [interpreter.live.sample(name, source, time) for name, source in self.given]])
 
 
 # ---- where external inputs jump --------------------------------------------------------------------------------------

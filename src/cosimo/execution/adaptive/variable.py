@@ -98,18 +98,22 @@ def choose_lengths(adaptive: Adaptive, nominal: float, start: float, stop: float
     return Lengths(Grid(start, stop, bits), min(max(least, round(first / quantum)), greatest), least, greatest)
 
 
+def first_places(live: Live, parts: int) -> tuple[dict[str, int], list[tuple[int, ...]]]:
+    """Where units were read before the start, and the samples of every link taken: `parts` quanta apart."""
+    read_at = {name: int((clock.read - 1) * parts) for name, clock in live.timeline.clocks.items()}
+    newest = [(read_at[link.source.unit], len(live.w[link.number])) for link in live.system.links]
+    return read_at, [tuple(last - j * parts for j in range(length)) for last, length in newest]
+
+
 class VariableInterpreter(Interpreter):
     """An interpreter whose macro step lasts `parts` quanta of `grid`; its macro steps are numbered by their place."""
 
-    def __init__(self, live: Live, grid: Grid, parts: int, nominal: float) -> None:
-        self.grid, self.parts, self.nominal = grid, parts, nominal
+    def __init__(self, live: Live, grid: Grid, parts: int) -> None:
+        self.grid, self.parts = grid, parts
         self._matrices: dict[tuple[Any, ...], CouplingMatrices] = {}
         self._lengths: dict[int, VariableInterpreter] = {parts: self}
         super().__init__(live)
-        # The samples before the start are taken as equally far apart.
-        self.read_at = {name: int((clock.read - 1) * parts) for name, clock in live.timeline.clocks.items()}
-        newest = [(self.read_at[link.source.unit], len(live.w[link.number])) for link in live.system.links]
-        self.stamps = [tuple(last - j * parts for j in range(length)) for last, length in newest]
+        self.read_at, self.stamps = first_places(live, parts)
 
     def lasting(self, parts: int) -> VariableInterpreter:
         """The interpreter of the same live units and signals whose macro step lasts `parts` quanta."""

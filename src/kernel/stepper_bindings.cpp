@@ -1,0 +1,165 @@
+// What Python sees of macro steps that vary: how a stepper is made, and what came of it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "bindings.hpp"
+#include "builder.hpp"
+#include "stepper.hpp"
+
+namespace nb = nanobind;
+using namespace cosimo;
+
+namespace {
+
+using Options = nb::typed<nb::dict, nb::str, nb::any>;
+using Signal = std::tuple<std::uint32_t, double, double, std::uint32_t, std::uint32_t, Numbers, bool>;
+
+Exchanged exchanged_of(const Signal &one) {
+    const auto &[source, gain, offset, first, stride, weights, counts] = one;
+    return {source, gain, offset, first, stride, weights, counts};
+}
+
+void take(const nb::object &found, double *to) {
+    for (nb::handle value : found) *to++ = nb::cast<double>(value);
+}
+
+// Whoever calls back holds Python's lock; the loop may have let go of it.
+void set_outside(Stepper &stepper, nb::object jump, nb::object given, nb::object sampled) {
+    stepper.outside.jump = [jump = std::move(jump)](long long place, long long ahead) {
+        nb::gil_scoped_acquire lock;
+        nb::object found = jump(place, ahead);
+        return found.is_none() ? -1LL : nb::cast<long long>(found);
+    };
+    stepper.outside.given = [given = std::move(given)](long long place, long long parts, double *to) {
+        nb::gil_scoped_acquire lock;
+        take(given(place, parts), to);
+    };
+    stepper.outside.sampled = [sampled = std::move(sampled)](long long place, double *to) {
+        nb::gil_scoped_acquire lock;
+        take(sampled(place), to);
+    };
+}
+
+// What all steppers go by. `outside`: None, or what is asked about external inputs (Outside).
+void set_up(Stepper &stepper, const Options &plan) {
+    auto number = [&](const char *name) { return nb::cast<double>(plan[name]); };
+    auto whole = [&](const char *name) { return nb::cast<long long>(plan[name]); };
+    stepper.control = {number("safety"), number("now"), number("past"), number("shrink"), number("grow"),
+                       number("least_error"), number("exponent"), whole("settling"), whole("stuck")};
+    stepper.lengths = {whole("first"), whole("shortest"), whole("longest")};
+    stepper.tolerances = {number("relative"), number("absolute")};
+    for (const Signal &one : nb::cast<std::vector<Signal>>(plan["exchanged"])) stepper.exchanged.push_back(exchanged_of(one));
+    stepper.given = nb::cast<Numbers>(plan["given"]);
+    stepper.external = nb::cast<Numbers>(plan["external"]);
+    stepper.links = stepper.exchanged.size() - stepper.external.size();
+    if (nb::object outside = plan["outside"]; !outside.is_none()) set_outside(stepper, outside[0], outside[1], outside[2]);
+}
+
+void begin(Builder &builder, std::unique_ptr<Stepper> stepper) {
+    builder.program.with_python = builder.program.with_python || static_cast<bool>(stepper->outside.jump);
+    stepper->begin(builder.program);
+    builder.program.stepper = std::move(stepper);
+}
+
+void by_energy(Builder &builder, const Options &plan, double nominal, const Bonds &bonds) {
+    auto made = std::make_unique<EnergyStepper>();
+    set_up(*made, plan);
+    made->nominal = nominal;
+    for (auto [forward, back, gain] : bonds) made->bonds.push_back({forward, back, gain});
+    begin(builder, std::move(made));
+}
+
+void by_doubling(Builder &builder, const Options &plan, int order, std::pair<double, double> changes, std::vector<bool> counts) {
+    auto made = std::make_unique<DoublingStepper>();
+    set_up(*made, plan);
+    made->shrinks = std::pow(2.0, order) - 1.0;
+    made->steeper = (order + 1.0) / order;
+    made->changes = {changes.first, changes.second};
+    made->counts.assign(counts.begin(), counts.end());
+    begin(builder, std::move(made));
+}
+
+// What is saved before a pair of steps: a unit, and where its `width` numbers of c begin.
+void kept(Builder &builder, int unit, std::uint32_t first, std::size_t width) {
+    auto &stepper = dynamic_cast<DoublingStepper &>(*builder.program.stepper);
+    for (bool put_back : {false, true}) {
+        builder.open.push_back(put_back ? &stepper.restoring : &stepper.saving);
+        builder.keep(unit, put_back, first, width);
+        builder.open.pop_back();
+    }
+}
+
+// A unit whose outputs, from `output` on, are asked for at the end of both ways; `inputs`: its inputs where it feeds
+// them through, else none.
+void asked(Builder &builder, int unit, std::uint32_t output, bool early, std::size_t width, const std::vector<Signal> &inputs) {
+    auto &stepper = dynamic_cast<DoublingStepper &>(*builder.program.stepper);
+    DoublingStepper::Asked made{};
+    made.unit = builder.at(unit);
+    made.number = unit;
+    made.output = output;
+    made.early = early;
+    made.through = !inputs.empty();
+    for (const Signal &one : inputs) made.inputs.push_back(exchanged_of(one));
+    made.given.resize(width);
+    made.own.resize(width);
+    stepper.asked.push_back(std::move(made));
+}
+
+using Pair = std::pair<double, double>;
+using Where = std::pair<double, long long>;  // an error, and the place of the signal
+
+// As Tally in execution/adaptive.
+std::tuple<long long, long long, std::pair<long long, long long>, long long, long long, long long, long long, Where, std::vector<Pair>>
+tally(const Builder &builder) {
+    const Stepper &s = *builder.program.stepper;
+    std::vector<Pair> energies;
+    if (const auto *energy = dynamic_cast<const EnergyStepper *>(&s))
+        for (const auto &bond : energy->bonds) energies.push_back({bond.residual, bond.exchanged});
+    return {s.place,     s.accepted, {s.least, s.most}, s.made, s.rejected, s.forced,
+            s.forced_at, {s.first_forced.error, s.first_forced.worst}, energies};
+}
+
+Where judged(const Builder &builder) {
+    const Judged &last = builder.program.stepper->judged;
+    return {last.error, last.worst};
+}
+
+void prepare_with(Builder &builder, nb::object prepare) {
+    builder.program.prepare = [prepare = std::move(prepare)](long long parts) {
+        nb::gil_scoped_acquire lock;
+        return nb::cast<int>(prepare(parts));
+    };
+}
+
+// The constants of all lengths are given up.
+void forget_lengths(Builder &builder) {
+    builder.program.lengths.clear();
+    for (auto &unit : builder.program.units) unit->forget_maps();
+}
+
+}  // namespace
+
+void cosimo::bind_steppers(nb::class_<Builder> &program) {
+    program.def("vary", &Builder::vary)
+        .def("fraction", &Builder::fraction)
+        .def("timed_link", &Builder::timed_link)
+        .def("by_energy", &by_energy)
+        .def("by_doubling", &by_doubling)
+        .def("kept", &kept)
+        .def("asked", &asked)
+        .def("retry", [](Builder &builder) {
+            int outcome = ok;
+            const bool goes_on = builder.program.stepper->retry(builder.program, outcome);
+            return std::pair(goes_on, builder.told(outcome));
+        })
+        .def("prepare_with", &prepare_with)
+        .def("forget_lengths", &forget_lengths)
+        .def_prop_ro("tally", &tally)
+        .def_prop_ro("judged", &judged);
+}
