@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+import cosimo as co
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
 from cosimo.analysis import Spectrum, analyse, consistency, convergence_order, critical_step, global_error, sweep_factor
@@ -305,6 +306,20 @@ def test_unstable_growth_beyond_all_bounds_is_reported_not_raised() -> None:
     assert "diverges" in str(verdict)
     assert verdict.fields()["error"] is None  # JSON has no infinity
     assert Spectrum(LinearSystem(system, masters.jacobi(system, 0.2))).radius > 1
+
+
+def test_rigid_motion_has_neither_frequency_nor_damping() -> None:
+    """Rounding gives a pole at 0 a direction: "1.6e-12 Hz, damping −1, grows"."""
+    free = co.StateSpace([[0, 1], [0, 0]], [[0], [1]], np.eye(2), inputs=["f"], outputs=["x", "v"], initial=[0.0, 1.0])
+    spring = co.StateSpace([[-9e3]], [[-9e6, 9e6]], [[1.0]], inputs=["p", "q"], outputs=["f"])
+    links = [("a.x", "spring.p"), ("b.x", "spring.q"), ("spring.f", "a.f"), co.Connection("spring.f", "b.f", gain=-1)]
+    system = co.System({"a": free, "b": free, "spring": spring}, links)
+    verdict = co.analyse(system, co.masters.jacobi(system, 1e-4), horizon=0.1)
+    table = verdict.document.section("modes").tables[0]
+    first, *others = table.cells()
+    assert first[3:7] == ["rigid", "–", "–", "–"]
+    assert not any("rigid" in cells for cells in others)
+    assert verdict.fields()["modes"][0]["frequency"] == verdict.modes[0].frequency  # JSON has the numbers
 
 
 def test_a_mode_that_the_master_adds_is_named() -> None:

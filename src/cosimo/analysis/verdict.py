@@ -7,7 +7,7 @@ below: it then stands in the text, in JSON, in notebooks and in the report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.recommendation import Recommendation
 from cosimo.analysis.spectrum import Mode
 from cosimo.analysis.trust import Evidence, Grounds, Judgement, Trust, judge
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import RIGID, OutputErrors
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text, attributes
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
@@ -389,16 +389,26 @@ class Verdict:
         return Table("units", "", columns, attributes(self.units, columns))
 
     def _mode_table(self) -> Table:
+        moving: dict[str, tuple[str, Callable[[float], str]]] = {
+            "frequency": ("frequency/Hz", lambda value: f"{value:.6g}"),
+            "damping": ("damping", lambda value: minus(f"{100 * value:.3g} %")),
+            "frequency_shift": ("frequency shift", shift),
+            "damping_shift": ("damping shift", shift),
+        }
         columns = (
             Column("monolithic", "pole", pole),
             Column("cosimulated", "co-simulated", pole),
-            Column("frequency", "frequency/Hz", lambda value: f"{value:.6g}"),
-            Column("damping", "damping", lambda value: minus(f"{100 * value:.3g} %")),
-            Column("frequency_shift", "frequency shift", shift),
-            Column("damping_shift", "damping shift", shift),
+            *(Column(key) for key in moving),
+            *(Column(f"{key}_text", name, aside=True) for key, (name, _) in moving.items()),
             Column("mac", "MAC", lambda value: "–" if value is None else f"{value:.5f}"),
         )
-        rows = [{"number": number, **row} for number, row in enumerate(attributes(self.modes, columns), 1)]
+        slowest = RIGID * max((abs(mode.monolithic) for mode in self.modes), default=0.0)
+        rows = []
+        for number, mode in enumerate(self.modes, 1):
+            row = {column.key: getattr(mode, column.key) for column in columns if not column.aside} | {"number": number}
+            # Rounding gives a pole at 0 a direction, which means nothing.
+            rigid = dict.fromkeys(moving, "–") | {"frequency": "rigid"} if abs(mode.monolithic) <= slowest else {}
+            rows.append(row | {f"{key}_text": rigid.get(key) or show(row[key]) for key, (_, show) in moving.items()})
         note = "MAC 1: the shape of the mode is unchanged" if rows else ""
         return Table("modes", "", (Column("number", "mode", aside=True), *columns), rows, note, most=SHOWN_MODES)
 
