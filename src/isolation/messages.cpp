@@ -19,16 +19,18 @@ constexpr unsigned per_second = 1000;  // and as many again for errors; more are
 
 class Messages {
 public:
+    // Without a lock, as nearly all of a flood ends here: threads that see a second begin at once may keep a few more.
     bool has_room(int status) {
         timespec time;
         clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-        std::lock_guard lock(mutex_);
-        if (time.tv_sec != second_) {
-            second_ = time.tv_sec;
-            plain_ = bad_ = 0;
+        if (second_.load(std::memory_order_relaxed) != time.tv_sec) {
+            second_.store(time.tv_sec, std::memory_order_relaxed);
+            plain_.store(0, std::memory_order_relaxed);
+            bad_.store(0, std::memory_order_relaxed);
         }
-        if (++(status >= status_discard && status <= status_fatal ? bad_ : plain_) <= per_second) return true;
-        ++suppressed;
+        auto &count = status >= status_discard && status <= status_fatal ? bad_ : plain_;
+        if (count.load(std::memory_order_relaxed) < per_second && count.fetch_add(1, std::memory_order_relaxed) < per_second) return true;
+        suppressed.fetch_add(1, std::memory_order_relaxed);
         return false;
     }
     void add(int status, const char *text, std::size_t length) {
@@ -54,30 +56,42 @@ private:
     std::mutex mutex_;
     std::deque<Record> records_;
     std::string shown_;
-    time_t second_ = 0;
-    unsigned plain_ = 0, bad_ = 0;
+    std::atomic<time_t> second_{0};
+    std::atomic<unsigned> plain_{0}, bad_{0};
 };
 
 // Units hand over anything as the environment, their own component for instance: only what was given out is used. What
 // an unknown one logs goes to the single log there is; of several, nobody knows whose it is, and it is left out.
 std::mutex known_mutex;
 std::unordered_set<void *> known;
+std::atomic<unsigned> changes{1};  // of what is known
 
 Messages *log_of(void *environment) {
+    static thread_local struct {
+        void *environment;
+        Messages *messages;
+        unsigned changes;
+    } last{};
+    if (last.changes == changes.load(std::memory_order_acquire) && last.environment == environment) return last.messages;
     std::lock_guard lock(known_mutex);
-    if (known.contains(environment)) return static_cast<Messages *>(environment);
-    return known.size() == 1 ? static_cast<Messages *>(*known.begin()) : nullptr;
+    Messages *found = known.contains(environment) ? static_cast<Messages *>(environment)
+                      : known.size() == 1         ? static_cast<Messages *>(*known.begin())
+                                                  : nullptr;
+    last = {environment, found, changes.load(std::memory_order_relaxed)};
+    return found;
 }
 
 }  // namespace
 
 EXPORTED void *cosimoMessagesNew() {
     std::lock_guard lock(known_mutex);
+    ++changes;
     return *known.insert(new Messages).first;
 }
 EXPORTED void cosimoMessagesFree(void *messages) {
     {
         std::lock_guard lock(known_mutex);
+        ++changes;
         known.erase(messages);
     }
     delete static_cast<Messages *>(messages);
