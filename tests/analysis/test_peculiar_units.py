@@ -176,7 +176,10 @@ def test_nothing_that_moves() -> None:
     system = coupled(Gain, Integrator, size=0.0)
     verdict = co.analyse(system, co.masters.jacobi(system, 0.05), horizon=1.0, budget=BUDGET)
     assert verdict.trust == "not assessed"
-    assert "every output stays 0" in verdict.reasons["evidence"]
+    assert "every output stays 0, so pilot runs show nothing; give initial states or" in verdict.reasons["evidence"]
+    alone = System({"tank": PythonUnit(Integrator, size=0.0)})
+    verdict = co.analyse(alone, co.masters.jacobi(alone, 0.05), horizon=1.0, budget=BUDGET)
+    assert "give an input a value, such as --set tank.u=1" in verdict.reasons["evidence"]
 
 
 class Quantised(Base):

@@ -167,6 +167,21 @@ def test_progress_tells_a_growing_hypervolume(monkeypatch: pytest.MonkeyPatch) -
     assert seen[-1].evaluations <= 300
 
 
+def test_a_long_grid_is_told_of_while_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    system, seen = find("tank").system(), {}
+    for at_once in (1000, 40):
+        monkeypatch.setattr("cosimo.tuning.search.AT_ONCE", at_once)
+        counts: list[int] = []
+        settings = Settings(method="grid", points=3)
+        told: Any = lambda now, counts=counts: counts.append(now.evaluations)  # noqa: E731
+        found = tune(system, QUICK, evaluations=100, horizon=100.0, settings=settings, progress=told)
+        seen[at_once] = counts, found.values
+    assert len(seen[1000][0]) < len(seen[40][0])
+    assert seen[40][0][0] == 40
+    assert np.array_equal(seen[1000][1], seen[40][1])
+
+
 def test_a_grid_is_every_point_of_it() -> None:
     system = find("tank").system()
     space = Space(steps=(0.1, 0.5, 1.0), families=("jacobi",), kinds=(0, 1))

@@ -243,7 +243,10 @@ class _Analysis:
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
         elif pilot.errors is not None and not pilot.errors.outputs:
-            why = "every output stays 0, so pilot runs show nothing; give initial states or inputs"
+            inlets = (inlet for row in self.model.system.inlets.values() for inlet in row)
+            free = next((inlet.target for inlet in inlets if inlet.link is None), None)
+            remedy = "initial states or inputs" if free is None else f"an input a value, such as --set {free}=1"
+            why = f"every output stays 0, so pilot runs show nothing; give {remedy}"
         else:
             why = ""
         if why:

@@ -51,6 +51,7 @@ def analyse(
             f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
         )
     from cosimo.analysis.pilots import Budget
+    from cosimo.masters.words import command_options
     from cosimo.reporting.progress import PilotProgress, show_on_terminal
 
     if write:
@@ -65,11 +66,11 @@ def analyse(
         write_advice(scenario, advice)
     if json_:
         return
-    words = master.words(system)
+    words = master.words(system) + ("" if stop_time is None else f" --stop-time {stop_time:g}")
     if advice is not None and advice.options:
         hint(f"cosimo run {words} {advice.options}")
     elif verdict.trust in ("yes", "with care"):
-        hint(f"cosimo run {words} --output-file {scenario.system.name}.parquet")
+        hint(f"cosimo run {words} {command_options(scenario.master, scenario.system)}")
     else:
         hint(f"cosimo report {words}")
 

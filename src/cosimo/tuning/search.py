@@ -36,6 +36,8 @@ REACH = 0.02
 """How far from a point of the front the local search begins to look, as part of a range."""
 FAR = 0.3
 """The same where no generations came before it."""
+AT_ONCE = 1000
+"""Candidates of a grid that are evaluated between two reports."""
 DESCENT = 400
 """Evaluations of one Nelder–Mead search at most."""
 PAUSE = 0.2
@@ -123,7 +125,9 @@ class MasterSearch:
         space, allowed = self.pool.space, self.allowed
         continuous = any(space.free(i) for i in range(len(space.structures)))
         complete = self.settings.method == "grid" or not continuous
-        self.evaluate(grid(space, allowed if complete else max(1, int(GRID_SHARE * allowed))), "grid")
+        points = grid(space, allowed if complete else max(1, int(GRID_SHARE * allowed)))
+        for first in range(0, len(points), AT_ONCE):
+            self.evaluate(points[first : first + AT_ONCE], "grid")
         if complete:
             self._tell("grid", now=True)
             return
