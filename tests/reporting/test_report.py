@@ -315,6 +315,12 @@ def test_units_that_were_identified_have_curves_over_the_step_too(tmp_path: Path
     np.testing.assert_allclose(found[0].radii[told], true[told], rtol=1e-6)
 
 
+def test_signals_carry_their_physical_units() -> None:
+    time = np.linspace(0.0, 1.0, 3)
+    result = Result(("a.x", "a.y"), time, np.zeros((3, 2)), info={"physical_units": {"a.x": "rad/s"}})
+    assert embedded(co.report(result).html())["runs"]["physical"] == {"a.x": "rad/s"}
+
+
 def test_a_summary_is_the_verdict_and_the_runs() -> None:
     system = co.problems.two_mass()
     result = co.run(system, co.masters.jacobi(system, 1e-3), stop=1.0)

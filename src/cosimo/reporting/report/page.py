@@ -114,7 +114,7 @@ def report(
     return Report(contents, found, pack.text(), summary)
 
 
-RUNS = ("signals", "shown", "runs", "values", "ranges", "differences", "reference", "marks")
+RUNS = ("signals", "shown", "runs", "values", "ranges", "physical", "differences", "reference", "marks")
 
 
 def _drawn(section: PageSection) -> list[str]:

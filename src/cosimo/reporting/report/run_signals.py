@@ -68,6 +68,7 @@ def signals(contents: Contents, pack: Pack) -> dict[str, Any]:
         "signals": kept,
         "shown": [worst] if worst in first else first[:SHOWN],
         "ranges": ranges,
+        "physical": {name: unit for run, *_ in runs for name, unit in run.result.physical_units.items()},
         "cut": bool(ranges),
         "left_out": len(names) - len(kept),
         "runs": [{"name": run.label, "colour": c, "dash": d, "width": w} for run, c, d, w in runs],

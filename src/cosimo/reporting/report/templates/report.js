@@ -156,7 +156,7 @@
     const show = () => {
       const source = differences ? found.differences : found.values;
       const list = found.signals.filter((name) => chosen.has(name)).map((name) => ({
-        title: escape(name), range: differences ? null : found.ranges[name],
+        title: escape(name + (found.physical[name] ? " / " + found.physical[name] : "")), range: differences ? null : found.ranges[name],
         lines: found.runs.map((run, number) => ({ ...run, name: escape(run.name), series: source[name][number] })).filter((line) => line.series),
       }));
       const [traces, layout] = panels(list.length ? list : [{ title: "", lines: [] }], found.marks, list.length > 2 ? 170 : 250);
