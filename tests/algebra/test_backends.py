@@ -10,7 +10,7 @@ import pytest
 
 from cosimo import masters
 from cosimo.algebra import Batch, backends
-from cosimo.algebra.backends import Backend, _Device, find_backend
+from cosimo.algebra.backends import BLAS_FROM, Backend, _Device, find_backend
 from cosimo.algebra.batch import Consistency
 from cosimo.core.errors import ConfigurationError
 from cosimo.couplings import Hold
@@ -104,3 +104,12 @@ def test_no_library_is_loaded_before_it_is_wanted():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("depths", [(3, 3), (3, 1), (1, 3)])
+@pytest.mark.parametrize("inner", [BLAS_FROM - 1, BLAS_FROM, 2 * BLAS_FROM])
+def test_small_and_large_matrices_are_multiplied_alike(depths, inner):
+    rng = np.random.default_rng(inner)
+    a, b = rng.standard_normal((5, inner, depths[0])), rng.standard_normal((inner, 7, depths[1]))
+    wanted = np.stack([a[:, :, k % depths[0]] @ b[:, :, k % depths[1]] for k in range(3)], axis=-1)
+    np.testing.assert_allclose(Backend().multiply(a, b), wanted, rtol=0, atol=1e-12)

@@ -26,6 +26,8 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 NAMES = ("auto", "cupy", "numpy", "torch")
 SINGULAR = 1e13
 """Condition from which a linear system has no solution that can be believed: its digits are gone."""
+BLAS_FROM = 40
+"""The size of matrices from which a call of BLAS for each is faster than one loop over all."""
 Stack = Any
 """An array of the backend, (rows, columns, N) or (rows, columns, 1)."""
 
@@ -80,6 +82,9 @@ class Backend:
         return self._products(a, b)
 
     def _products(self, a: Stack, b: Stack) -> Stack:
+        if a.shape[1] >= BLAS_FROM:
+            left, right = (np.ascontiguousarray(np.moveaxis(stack, -1, 0)) for stack in (a, b))
+            return np.moveaxis(left @ right, 0, -1)
         if b.shape[2] == 1:
             return np.einsum("isn,sk->ikn", a, b[:, :, 0])
         return np.einsum("isn,skn->ikn", a, b)

@@ -313,20 +313,20 @@ class _Walk:
 
     def improve(self, change: float, d: Array) -> tuple[float, Array]:
         """Move one component of the direction at a time, by less and less, as long as ρ ≥ 1 is met further in."""
-        width = 0.5
-        while width > 1e-3 and len(d) > 1:
-            near = d + np.concatenate([width * np.eye(len(d)), -width * np.eye(len(d))])
-            if self.norm == "box":
-                near = np.clip(near, -1, 1)
-            near = self.normed(near[np.abs(near).max(axis=1) > 0])
-            near = near[np.abs(near - d).max(axis=1) > 1e-12]
+        widths = [0.5 / 2**halving for halving in range(9)]
+        while widths and len(d) > 1:
             inner = change - max(1e-6 * change, PRECISION * (1 + change))
             if inner <= 0:  # the slightest change makes it unstable: there is nothing further in
                 break
-            bad = near[self.unstable(np.full(len(near), inner), near)] if len(near) else near
-            if not len(bad):
-                width /= 2
+            # Where many points take hardly longer than few, all widths are tried at once.
+            tried = [self._around(d, width) for width in (widths if self.ahead > 1 else widths[:1])]
+            unstable = self.unstable(np.full(sum(map(len, tried)), inner), np.concatenate(tried))
+            each = np.split(unstable, np.cumsum([len(near) for near in tried])[:-1])
+            place = next((place for place, part in enumerate(each) if part.any()), None)
+            if place is None:
+                widths = widths[len(tried) :]
                 continue
+            widths, bad = widths[place:], tried[place][each[place]]
             # From outside in: the innermost of eight equal parts that ends unstable, then by bisection.
             parts = np.linspace(0, inner, 9)[1:]
             grid = self.unstable(np.tile(parts, len(bad)), np.repeat(bad, 8, axis=0)).reshape(len(bad), 8)
@@ -335,3 +335,11 @@ class _Walk:
             best = int(crossed.argmin())
             change, d = float(crossed[best]), bad[best]
         return change, d
+
+    def _around(self, d: Array, width: float) -> Array:
+        """Directions in which one component differs from that of `d` by the width."""
+        near = d + np.concatenate([width * np.eye(len(d)), -width * np.eye(len(d))])
+        if self.norm == "box":
+            near = np.clip(near, -1, 1)
+        near = self.normed(near[np.abs(near).max(axis=1) > 0])
+        return np.asarray(near[np.abs(near - d).max(axis=1) > 1e-12])
