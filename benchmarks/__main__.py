@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     analysis,
     checkpoints,
+    commands,
     compensation,
     isolation,
     kernel,
@@ -28,12 +29,13 @@ from benchmarks.measure import machine
 
 HEAD = """# Results of `make bench`
 
-Measured on {machine}. Machines are shared: times are the best of several repetitions; compare ratios, not
-times. Tables may come from different runs (`python -m benchmarks NAME` measures single ones anew), and the bare loop
-itself varies from run to run: a single ratio can be off by a factor of up to two.
+Measured on {machine}. Machines are shared: compare ratios, not times. Every ratio is
+taken in turns within one run, and is the median of the ratios of single turns; the quartiles stand beside it in
+brackets. Tables may come from different runs (`python -m benchmarks NAME` measures single ones anew).
 """
 
 MEASUREMENTS = (
+    commands.start_up,
     analysis.chains,
     analysis.batched,
     analysis.pilot_runs,

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.bare import BareLoop, library
-from benchmarks.kernel import as_fmus
-from benchmarks.measure import Table
-from benchmarks.runs import STEP, Steps, best_of, start
+from benchmarks.kernel import Steps, as_fmus, start
+from benchmarks.measure import TURNS, Table, Turns, in_turns, scatter
+from benchmarks.runs import STEP
 from cosimo import masters
 from cosimo.compensation import compensate
 from cosimo.core.master import Master
@@ -48,8 +50,8 @@ def _busy(system: System, code: ctypes.CDLL) -> System:
     return System(units, system.connections)
 
 
-def _in_turns(system: System, steps: int, repeat: int, bare: ctypes.CDLL | None = None) -> dict[str, float]:
-    """Shortest seconds per macro step with and without compensation, under every master, and of the bare loop."""
+def _in_turns(system: System, steps: int, repeat: int, bare: ctypes.CDLL | None = None) -> Turns:
+    """Macro steps with and without compensation, under every master, and of the bare loop."""
     model = two_mass()
     plan: dict[str, Master] = {}
     for name, build in BUILDERS.items():
@@ -63,12 +65,12 @@ def _in_turns(system: System, steps: int, repeat: int, bare: ctypes.CDLL | None 
     other = start(system, plan["jacobi, plain"])
     if bare is not None:
         works["bare"] = Steps(BareLoop(bare, other), width, steps)
-    best = {name: took / steps for name, took in best_of(works, repeat).items()}
+    found = in_turns(works, repeat)
     for engine in engines.values():
         engine.close()
     for interpreter in (*live.values(), other):
         interpreter.close()
-    return best
+    return found
 
 
 def macro_steps() -> Table:
@@ -76,7 +78,7 @@ def macro_steps() -> Table:
     table = Table(
         "Compensated macro steps",
         ("units", "master", "plain / ns", "compensated / ns", "extra / ns", "extra / × bare loop", "extra / %"),
-        note=f"Kernel, one thread, all outputs recorded in memory, best of interleaved repetitions; compensation with "
+        note=f"Kernel, one thread, all outputs recorded in memory; {TURNS} Compensation with "
         f"target `monolithic`, macro step {STEP * 1e3:g} ms. The bare C loop is Jacobi over the same FMUs in the same "
         f"turns. Slow units have the names and connections of two-mass and take {BUSY / 1e3:g} µs per step each.",
     )
@@ -85,13 +87,13 @@ def macro_steps() -> Table:
         # Not more steps: under damping the signals would become too small for normal numbers.
         fmus = _in_turns(as_fmus(two_mass(), Path(folder)), 200_000, 25, code)
     slow = _in_turns(_busy(two_mass(), code), 2_000, 25)
-    for units, best in (("two-mass as FMUs", fmus), (f"{BUSY / 1e3:g} µs each", slow)):
+    for units, found, steps in (("two-mass as FMUs", fmus, 200_000), (f"{BUSY / 1e3:g} µs each", slow, 2_000)):
         for name in BUILDERS:
-            plain, compensated = best[f"{name}, plain"], best[f"{name}, compensated"]
+            plain, compensated = found.each(f"{name}, plain"), found.each(f"{name}, compensated")
             extra = compensated - plain
-            against = f"{extra / best['bare']:.2f} of {best['bare'] * 1e9:.1f} ns" if "bare" in best else ""
-            times = (f"{value * 1e9:.1f}" for value in (plain, compensated, extra))
-            table.add(units, name, *times, against, f"{100 * extra / plain:.2f}")
+            against = scatter(extra / found.each("bare")) if "bare" in found.seconds else ""
+            times = (f"{np.median(value) / steps * 1e9:.1f}" for value in (plain, compensated, extra))
+            table.add(units, name, *times, against, scatter(100 * extra / plain))
     return table
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bare import BareLoop, library
-from benchmarks.measure import Table
+from benchmarks.measure import TURNS, Table, in_turns
 from cosimo import masters
+from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
 from cosimo.execution.options import EngineOptions
+from cosimo.execution.session import BLOCK
 from cosimo.formats.export import export_system
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, NativeUnit
@@ -29,28 +31,26 @@ def as_fmus(system: System, folder: Path, fmi: int = 2) -> System:
     return System({name: Fmu(path) for name, path in files.items()}, system.connections, name=system.name)
 
 
-def _start(system: System) -> Live:
-    live = Live(system, masters.jacobi(system, 1e-3), 0.0)
+def start(system: System, master: Master | None = None) -> Live:
+    """Initialised units, under Jacobi at 1 ms unless a master is given."""
+    live = Live(system, master or masters.jacobi(system, 1e-3), 0.0)
     live.initialise()
     return live
 
 
-def _interleave(first: object, second: object, steps: int, width: int) -> tuple[float, float]:
-    """Best seconds per macro step of two engines, measured in turns on the same warm buffer."""
-    rows = np.zeros((min(steps, 4096), 1 + width))
-    best = [np.inf, np.inf]
-    at = [0, 0]
-    for _ in range(REPEAT):
-        for which, engine in enumerate((first, second)):
-            begin = time.perf_counter()
-            left = steps
-            while left:
-                part = rows[:left]
-                engine.advance(at[which], part)  # type: ignore[attr-defined]
-                at[which] += engine.made  # type: ignore[attr-defined]
-                left -= engine.made  # type: ignore[attr-defined]
-            best[which] = min(best[which], (time.perf_counter() - begin) / steps)
-    return best[0], best[1]
+class Steps:
+    """A number of macro steps of an engine that stays alive, rows going into one warm block."""
+
+    def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int) -> None:
+        self._engine, self._steps, self._at = engine, steps, 0
+        self._rows = np.zeros((BLOCK, 1 + width))
+
+    def __call__(self) -> None:
+        left = self._steps
+        while left:
+            self._engine.advance(self._at, self._rows[:left])
+            self._at += self._engine.made
+            left -= self._engine.made
 
 
 def against_the_bare_loop() -> Table:
@@ -58,7 +58,7 @@ def against_the_bare_loop() -> Table:
     table = Table(
         "Kernel against a bare C loop over the same functions",
         ("system", "bare loop / ns per macro step", "kernel / ns per macro step", "ratio"),
-        note="Exported FMI 2 FMUs, Jacobi, all outputs recorded in memory, best of interleaved repetitions.",
+        note=f"Exported FMI 2 FMUs, Jacobi, all outputs recorded in memory. {TURNS}",
     )
     code = library()
     cases = [("two-mass", two_mass(), 400_000)]
@@ -66,14 +66,15 @@ def against_the_bare_loop() -> Table:
     for name, system, steps in cases:
         with tempfile.TemporaryDirectory() as folder:
             fmus = as_fmus(system, Path(folder))
-            ours, theirs = _start(fmus), _start(fmus)
+            ours, theirs = start(fmus), start(fmus)
             kernel = KernelEngine(ours, fmus.outputs, EngineOptions(parallel=False))
-            bare = BareLoop(code, theirs)
-            low, high = _interleave(bare, kernel, steps, len(fmus.outputs))
+            works = {"bare": BareLoop(code, theirs), "kernel": kernel}
+            found = in_turns({name: Steps(own, len(fmus.outputs), steps) for name, own in works.items()}, REPEAT)
             kernel.close()
             ours.close()
             theirs.close()
-        table.add(name, f"{low * 1e9:.1f}", f"{high * 1e9:.1f}", f"{high / low:.2f}")
+        each = (f"{found.median(work) / steps * 1e9:.1f}" for work in works)
+        table.add(name, *each, found.ratio("kernel", "bare"))
     return table
 
 
@@ -93,15 +94,15 @@ def threads() -> Table:
             for name in ("a", "b")
         }
         system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
-        engines = []
-        for parallel in (False, None):
-            live = _start(system)
-            engines.append(KernelEngine(live, system.outputs, EngineOptions(parallel=parallel)))
-        serial, chosen = _interleave(*engines, 40_000_000 // nanoseconds // 10, 2)
-        used = "yes" if engines[1].shared else "no"
-        table.add(
-            f"{nanoseconds / 1e3:g} µs", f"{serial * 1e6:.2f}", f"{chosen * 1e6:.2f}", f"{serial / chosen:.2f}", used
-        )
-        for engine in engines:
+        steps = 40_000_000 // nanoseconds // 10
+        ways = {"serial": False, "chosen": None}
+        engines = {
+            name: KernelEngine(start(system), system.outputs, EngineOptions(parallel=way)) for name, way in ways.items()
+        }
+        found = in_turns({name: Steps(engine, 2, steps) for name, engine in engines.items()}, REPEAT, time.perf_counter)
+        used = "yes" if engines["chosen"].shared else "no"
+        each = (f"{found.median(name) / steps * 1e6:.2f}" for name in ways)
+        table.add(f"{nanoseconds / 1e3:g} µs", *each, found.ratio("serial", "chosen"), used)
+        for engine in engines.values():
             engine.close()
     return table

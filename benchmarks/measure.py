@@ -1,4 +1,4 @@
-"""Small tools for measuring on a shared machine: repeat, take the minimum, say what the machine was."""
+"""Small tools for measuring on a shared machine: in turns, medians with quartiles, and what the machine was."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+
+import numpy as np
 
 
 @dataclass
@@ -28,6 +30,55 @@ class Table:
         lines = [f"## {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join([*lines, *(["", self.note] if self.note else []), ""])
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Seconds of several works, measured in turns: one of each in every round."""
+
+    seconds: Mapping[str, Sequence[float]]
+
+    def median(self, name: str) -> float:
+        """Seconds of a work."""
+        return float(np.median(self.seconds[name]))
+
+    def each(self, name: str, less: str | None = None) -> np.ndarray:
+        """Seconds of a work in every round, less those of another one in the same round."""
+        return np.array(self.seconds[name]) - (np.array(self.seconds[less]) if less is not None else 0.0)
+
+    def ratio(self, name: str, to: str, less: str | None = None) -> str:
+        """How many times longer than another work: the ratios within each round, so that slow drift falls out."""
+        return scatter(self.each(name, less) / self.each(to))
+
+
+def scatter(values: np.ndarray, digits: int = 2) -> str:
+    """Median and quartiles.
+
+    >>> scatter(np.array([1.0, 1.25, 1.5, 1.75, 2.0]))
+    '1.50 (1.25–1.75)'
+    """
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+TURNS = "Processor time, medians of turns; ratios are those within a turn, with their quartiles."
+"""What a table says of figures by `in_turns`."""
+
+
+def in_turns(
+    works: Mapping[str, Callable[[], object]], repeat: int, clock: Callable[[], float] = time.process_time
+) -> Turns:
+    """Every work once, `repeat` times over: what else the machine does meanwhile, it does to all of them.
+
+    Processor time, unless another `clock` is given: what uses several threads is timed by the wall.
+    """
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeat):
+        for name, work in works.items():
+            begin = clock()
+            work()
+            found[name].append(clock() - begin)
+    return Turns(found)
 
 
 def seconds(work: Callable[[], object], *, repeat: int = 3) -> float:

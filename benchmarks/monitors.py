@@ -6,10 +6,11 @@ import ctypes
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.bare import BareLoop, library
-from benchmarks.kernel import as_fmus
-from benchmarks.measure import Table
-from benchmarks.runs import Steps, best_of, start
+from benchmarks.kernel import Steps, as_fmus, start
+from benchmarks.measure import TURNS, Table, in_turns, scatter
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
@@ -37,8 +38,9 @@ def monitors(repeat: int = 25) -> Table:
     """Nanoseconds per macro step with monitors off and on."""
     table = Table(
         "Monitors",
-        ("system", "bare loop / ns", "off / ns", "on / ns", "cost / ns", "cost / bare loop", "cost / run"),
-        note="Kernel, Jacobi, all outputs recorded in memory, in turns, best of repetitions. Two-mass has three "
+        ("system", "bare loop / ns", "off / ns", "on / ns", "on, × bare loop", "cost / bare loop", "cost / run"),
+        note=f"Kernel, Jacobi, all outputs recorded in memory. {TURNS} "
+        "Two-mass has three "
         "connections and a power bond; units named by a time are functions in C that take so long. "
         "`EngineOptions(monitors=False)` switches monitors off.",
     )
@@ -68,18 +70,13 @@ def _measure(table: Table, name: str, system: System, steps: int, repeat: int) -
     loops = {key: Steps(engine, len(system.outputs), steps) for key, engine in engines.items()}
     if "FMUs" in name:
         loops["bare"] = Steps(BareLoop(library(), live[2]), len(system.outputs), steps)
-    took = {key: seconds / steps * 1e9 for key, seconds in best_of(loops, repeat).items()}
+    found = in_turns(loops, repeat)
     for engine in engines.values():
         engine.close()
     for interpreter in live:
         interpreter.close()
-    off, on, bare = took["off"], took["on"], took.get("bare")
-    table.add(
-        name,
-        "" if bare is None else f"{bare:.1f}",
-        f"{off:.1f}",
-        f"{on:.1f}",
-        f"{on - off:.1f}",
-        "" if bare is None else f"{(on - off) / bare:.2f}",
-        f"{(on - off) / off:.1%}",
-    )
+    on, off = found.each("on"), found.each("off")
+    times = (f"{found.median(key) / steps * 1e9:.1f}" if key in loops else "" for key in ("bare", "off", "on"))
+    bare = found.each("bare") if "bare" in loops else None
+    against = ("", "") if bare is None else (scatter(on / bare), scatter((on - off) / bare))
+    table.add(name, *times, *against, f"{np.median((on - off) / off):.1%}")

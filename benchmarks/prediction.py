@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.measure import Table
-from benchmarks.runs import Steps, best_of, start
+from benchmarks.kernel import Steps, start
+from benchmarks.measure import TURNS, Table, in_turns, scatter
 from cosimo import masters
 from cosimo.core.coupling import Coupling
 from cosimo.core.master import joints
@@ -25,7 +25,7 @@ def macro_steps() -> Table:
         "Predicted macro steps",
         ("coupling", "per macro step / ns", "extra / µs", "limit / µs"),
         note="Kernel, one thread, two-mass-damped, both inputs of unit `one` predicted together (2 states, 1 input), "
-        "macro step 1 ms, all signals recorded in memory, best of interleaved repetitions.",
+        "macro step 1 ms, all signals recorded in memory. " + TURNS,
     )
     couplings: dict[str, Coupling] = {
         "hold0": Hold(0),
@@ -48,10 +48,10 @@ def macro_steps() -> Table:
     works: dict[str, Callable[[], object]] = {
         name: Steps(engine, len(names[name]), steps) for name, engine in engines.items()
     }
-    best = {name: took / steps for name, took in best_of(works, 9).items()}
+    found = in_turns(works, 9)
     for name in plan:
-        extra = f"{(best[name] - best['hold0']) * 1e6:.2f}" if name != "hold0" else ""
-        table.add(name, f"{best[name] * 1e9:.0f}", extra, LIMITS.get(name, ""))
+        extra = scatter(found.each(name, "hold0") / steps * 1e6) if name != "hold0" else ""
+        table.add(name, f"{found.median(name) / steps * 1e9:.0f}", extra, LIMITS.get(name, ""))
     for engine in engines.values():
         engine.close()
     for interpreter in live.values():

@@ -7,18 +7,16 @@ import multiprocessing
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.bare import BareLoop, library
-from benchmarks.kernel import as_fmus
-from benchmarks.measure import Table
+from benchmarks.kernel import Steps, as_fmus, start
+from benchmarks.measure import TURNS, Table, in_turns, scatter
 from cosimo import masters
-from cosimo.core.master import Master
-from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
 from cosimo.execution.options import EngineOptions
@@ -30,45 +28,14 @@ from cosimo.problems import two_mass
 STEP = 1e-3
 
 
-def best_of(works: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """The shortest time of each, measured in turns."""
-    best = dict.fromkeys(works, np.inf)
-    for _ in range(repeat):
-        for name, work in works.items():
-            begin = time.perf_counter()
-            work()
-            best[name] = min(best[name], time.perf_counter() - begin)
-    return best
-
-
-class Steps:
-    """A number of macro steps of an engine that stays alive, rows going into one warm block."""
-
-    def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int) -> None:
-        self._engine, self._steps, self._at = engine, steps, 0
-        self._rows = np.zeros((BLOCK, 1 + width))
-
-    def __call__(self) -> None:
-        left = self._steps
-        while left:
-            self._engine.advance(self._at, self._rows[:left])
-            self._at += self._engine.made
-            left -= self._engine.made
-
-
-def start(system: System, master: Master) -> Live:
-    live = Live(system, master, 0.0)
-    live.initialise()
-    return live
-
-
 def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
     """Rows kept in memory and on disk, against the bare loop."""
     table = Table(
         "Recording",
         ("what", "ns per macro step", "× bare loop"),
         note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
-        f"time of a run of one step) is subtracted. The bare loop writes into one warm block of {BLOCK} rows. "
+        f"time of a run of one step) is subtracted. {TURNS} "
+        f"The bare loop writes into one warm block of {BLOCK} rows. Without monitors: `EngineOptions(monitors=False)`. "
         f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -76,21 +43,27 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         master = masters.jacobi(fmus, STEP)
         live = start(fmus, master)
         files = {f"run, {suffix} file": ResultFile(Path(folder) / f"rows{suffix}") for suffix in (".arrows", ".arrow")}
-        outputs = {"run, rows in memory": None, **files}
+        silent = EngineOptions(monitors=False)
+        outputs = {
+            "run, rows in memory, no monitors": {"engine": silent},
+            "run, rows in memory": {},
+            **{name: {"output": file} for name, file in files.items()},
+        }
 
-        def work(output: ResultFile | None, count: int) -> Callable[[], object]:
-            return lambda: run(fmus, master, stop=count * STEP, output=output)
+        def work(options: Mapping[str, Any], count: int) -> Callable[[], object]:
+            return lambda: run(fmus, master, stop=count * STEP, **options)
 
         works: dict[str, Callable[[], object]] = {
             "bare C loop": Steps(BareLoop(library(), live), len(fmus.outputs), steps)
         }
-        for name, output in outputs.items():
-            works |= {name: work(output, steps), f"{name}, one step": work(output, 1)}
-        best = best_of(works, repeat)
+        for name, options in outputs.items():
+            works |= {name: work(options, steps), f"{name}, one step": work(options, 1)}
+        found = in_turns(works, repeat)
         live.close()
-    for name in ("bare C loop", *outputs):
-        took = (best[name] - best.get(f"{name}, one step", 0.0)) / steps
-        table.add(name, f"{took * 1e9:.1f}", f"{took * steps / best['bare C loop']:.2f}")
+    table.add("bare C loop", f"{found.median('bare C loop') / steps * 1e9:.1f}", "1")
+    for name in outputs:
+        took = float(np.median(found.each(name, f"{name}, one step"))) / steps
+        table.add(name, f"{took * 1e9:.1f}", found.ratio(name, "bare C loop", f"{name}, one step"))
     return table
 
 
@@ -119,7 +92,7 @@ def sweeps(steps: int = 400_000, repeat: int = 15) -> Table:
         ("what", "ns", "bound: plain + own saving and restoring / ns", "ratio"),
         note="Kernel on two-mass as FMUs, successive substitution (Jacobi), a fixed number of sweeps. One sweep saves, "
         "restores, couples, steps and reads; a further sweep restores, couples, steps and reads. The units' own saving "
-        "and restoring is measured by a loop in C over their functions.",
+        "and restoring is measured by a loop in C over their functions. " + TURNS,
     )
     with tempfile.TemporaryDirectory() as folder:
         fmus = as_fmus(two_mass(), Path(folder))
@@ -129,20 +102,20 @@ def sweeps(steps: int = 400_000, repeat: int = 15) -> Table:
         engines = {n: KernelEngine(live[n], fmus.outputs, EngineOptions(parallel=False)) for n in plan}
         works: dict[str, Callable[[], object]] = {n: Steps(e, len(fmus.outputs), steps) for n, e in engines.items()}
         other = start(fmus, plan["plain"])
-        best = {n: took / steps for n, took in best_of(works | _state_functions(other, steps), repeat).items()}
+        found = in_turns(works | _state_functions(other, steps), repeat)
         for engine in engines.values():
             engine.close()
         for units in (*live.values(), other):
             units.close()
-    plain, save, restore = (best[name] for name in ("plain", "save", "restore"))
-    further = (best["4 sweeps"] - best["1 sweeps"]) / 3
-    table.add("plain macro step", f"{plain * 1e9:.1f}", "", "")
-    table.add("the units' own saving / restoring", f"{save * 1e9:.1f} / {restore * 1e9:.1f}", "", "")
+    plain, save, restore = (found.each(name) / steps * 1e9 for name in ("plain", "save", "restore"))
+    one, four = (found.each(f"{n} sweeps") / steps * 1e9 for n in (1, 4))
+    table.add("plain macro step", f"{np.median(plain):.1f}", "", "")
+    table.add("the units' own saving / restoring", f"{np.median(save):.1f} / {np.median(restore):.1f}", "", "")
     for name, took, bound in (
-        ("macro step with one sweep", best["1 sweeps"], plain + save + restore),
-        ("a further sweep", further, plain + restore),
+        ("macro step with one sweep", one, plain + save + restore),
+        ("a further sweep", (four - one) / 3, plain + restore),
     ):
-        table.add(name, f"{took * 1e9:.1f}", f"{bound * 1e9:.1f}", f"{took / bound:.2f}")
+        table.add(name, f"{np.median(took):.1f}", f"{np.median(bound):.1f}", scatter(took / bound))
     return table
 
 

@@ -1,0 +1,55 @@
+"""What one waits for: whole commands, from the shell to the last line, in processor time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import Table, scatter
+from cosimo.formats.export import export_ssp
+from cosimo.problems import two_mass
+
+COMMANDS = {
+    "python -c 'import numpy'": ["-c", "import numpy"],
+    "import cosimo.problems": ["-c", "import cosimo.problems"],
+    "cosimo problems": ["-m", "cosimo.cli", "problems"],
+    "cosimo analyse two-mass": ["-m", "cosimo.cli", "analyse", "two-mass"],
+    "cosimo analyse, two FMUs, no pilot runs": ["-m", "cosimo.cli", "analyse", "two-mass.ssp", "--no-pilots"],
+    "cosimo run, two FMUs, 3,000 steps": [
+        *("-m", "cosimo.cli", "run", "two-mass.ssp", "--stop-time", "3", "--step-size", "1ms", "-o", "rows.parquet")
+    ],
+    "cosimo tune two-mass, 2,000 evaluations": ["-m", "cosimo.cli", "tune", "two-mass"],
+}
+
+
+def start_up(repeat: int = 5) -> Table:
+    """Commands in turns, each in a process of its own."""
+    table = Table(
+        "What one waits for",
+        ("command", "processor time / s", "peak memory / MB"),
+        note=f"User and system time of the whole process, medians of {repeat} turns with quartiles; nothing is kept "
+        "from earlier commands (COSIMO_CACHE=off). The first line is what Python and NumPy alone take.",
+    )
+    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    memory: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        export_ssp(two_mass(), Path(folder) / "two-mass.ssp", fmi=2, step=1e-3, stop=3.0)
+        surroundings = {**os.environ, "COSIMO_CACHE": "off"}
+        for _ in range(repeat):
+            for name, words in COMMANDS.items():
+                process = subprocess.Popen(
+                    [sys.executable, *words], cwd=folder, env=surroundings, stdout=subprocess.DEVNULL
+                )
+                _, status, used = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                assert process.returncode == 0, name
+                seconds[name].append(used.ru_utime + used.ru_stime)
+                memory[name] = max(memory.get(name, 0.0), used.ru_maxrss / 1024)
+    for name, own in seconds.items():
+        table.add(name, scatter(np.array(own)), f"{memory[name]:.0f}")
+    return table
