@@ -40,11 +40,11 @@ FEW = 60
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a file or a built-in problem describes; None where it does not say.
+    """What a file or a built-in problem describes; None where it specifies nothing.
 
-    `step`, `start` and `stop` are in seconds, `target` is the error that is small enough. `options` is the master in
-    words; `outputs` are patterns of what to record; `warnings` tell what was odd in the file. `provenance` says where
-    it came from and goes into results.
+    `step`, `start` and `stop` are in seconds, `target` is the acceptable error. `options` is the master in words;
+    `outputs` are patterns of signals to record; `warnings` list oddities of the file. `provenance` says where it came
+    from and is stored in results.
     """
 
     system: System
@@ -99,7 +99,7 @@ class Scenario:
     # ---- verbs ---------------------------------------------------------------------------------------------------
 
     def analyse(self, master: Master | Recommendation | None = None, **options: Any) -> Verdict:
-        """Judge the coupling (`cosimo.analyse`); the verdict is remembered."""
+        """Analyse the coupling (`cosimo.analyse`); the verdict is remembered."""
         chosen = self._chosen(master)
         options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
         verdict: Verdict = _face.analyse(self.system, chosen, **options)
@@ -107,7 +107,7 @@ class Scenario:
         return verdict
 
     def known_verdict(self, master: Master | None = None, stop: float | None = None) -> Verdict | None:
-        """The verdict that is remembered, or can be had at once because all equations are known; else None."""
+        """The remembered verdict, or one computed now because all equations are known; else None."""
         chosen, horizon = self._chosen(master), self.horizon if stop is None else stop - self.start
         if horizon is None or horizon <= 0:
             return None
@@ -134,7 +134,7 @@ class Scenario:
         return cosimo.run(self.system, chosen, stop=stop, **options)
 
     def tune(self, space: Space | None = None, **options: Any) -> Tuned:
-        """Search for the master (`cosimo.tune`), the present one among them."""
+        """Search for a better master (`cosimo.tune`), including the present one."""
         tuning = _face.tuning
         settings = options.pop("settings", None) or tuning.Settings(wanted=tuning.Wanted(self.target))
         if settings.identify_at is None:
@@ -143,7 +143,7 @@ class Scenario:
         return cosimo.tune(self.system, space, settings=settings, **options)
 
     def report(self, path: str | Path | None = None, *things: Any, **options: Any) -> Report:
-        """The page about this scenario and more `things` (`cosimo.report`), written to `path` where it is given."""
+        """The report on this scenario and further `things` (`cosimo.report`), written to `path` if given."""
         options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
         page = cosimo.report(self.system, self.master, *things, **options)
         if path is not None:
@@ -178,10 +178,10 @@ def load(
 ) -> Scenario:
     """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
 
-    `settings` are values of parameters: of a built-in problem by name, of units as `"unit.parameter"`. `input_file` is
-    a CSV file, with a column of times and columns named after the inputs they feed; two rows of one time are a jump.
-    `limits` bound what files may be. `validate=False` takes FMUs whose descriptions break the standard, also inside a
-    package.
+    `settings` are values of parameters: of a built-in problem by name, of units as `"unit.parameter"`. `input_file`
+    is a CSV file, with a column of times and columns named after the inputs they feed; two rows at the same time are
+    a jump. `limits` bound the size of files. `validate=False` accepts FMUs whose descriptions violate the standard,
+    also inside a package.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name

@@ -361,7 +361,7 @@ def test_declared_pairs_that_carry_no_power() -> None:
     with pytest.raises(ConfigurationError, match="with an offset or a gain of 0"):
         power_bonds(offset, [("b.u1", "b.y1")])
     ring = System(units, [("a.y1", "b.u1"), ("b.y1", "c.u1"), ("c.y1", "a.u1")])
-    with pytest.raises(ConfigurationError, match="does not lead to one other unit and back"):
+    with pytest.raises(ConfigurationError, match="is not connected in both directions to one other unit"):
         power_bonds(ring, [("b.u1", "b.y1")])
 
 

@@ -150,7 +150,7 @@ def test_rows_that_were_changed_are_found(tmp_path: Path) -> None:
 
 def test_files_that_are_no_studies(tmp_path: Path) -> None:
     (tmp_path / "study.parquet").write_bytes(b"something else")
-    with pytest.raises(ConfigurationError, match="damaged or not the file of a study"):
+    with pytest.raises(ConfigurationError, match="damaged or not a study file"):
         run_study(STUDY, workers=1, output=tmp_path / "study.parquet", resume=True)
     with pytest.raises(ConfigurationError, match="check the path"):
         read_study(tmp_path / "none.parquet")

@@ -53,13 +53,13 @@ def analyse(
     options: AnalysisOptions | None = None,
     **keywords: Any,
 ) -> Verdict:
-    """Judge `system` under `master`: stable, how wrong, and what to do; keywords are the fields of `AnalysisOptions`.
+    """Analyse `system` under `master`: stability, errors, a recommendation; keywords are those of `AnalysisOptions`.
 
     Units whose equations are known are analysed from Φ alone; others are identified, and `pilots` (short runs of the
-    coupling itself, within `budget`) confirm or replace what their models say. `horizon` and `start` say what is
-    followed, in seconds, `target` the error that is small enough; `at` and `along` ask for verdicts at times of a
-    reference run, `means` for a way to identify; `details=False` leaves out all but trust, stability and error.
-    `progress` gets a `Standing` before and after every pilot run. `model` is what is known already.
+    coupling itself, within `budget`) confirm or replace the prediction of their models. `start` and `horizon` set the
+    time range in seconds, `target` the acceptable error; `at` and `along` request verdicts at times of a reference
+    run, `means` a way of identification; `details=False` leaves out everything except trust, stability and error.
+    `progress` gets a `Standing` before and after every pilot run. `model` is what is already known.
 
     >>> from cosimo import masters, problems
     >>> system = problems.quarter_truck()

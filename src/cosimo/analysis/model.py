@@ -84,12 +84,12 @@ class Measured:
 @partial(checked, owner="analyse")
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """What is asked of an analysis: `analyse` and `Model` take these as keywords, or one such object.
+    """The options of an analysis: `analyse` and `Model` take these as keywords, or one such object.
 
-    The run begins at `start` and is followed for `horizon` seconds (None: as the slowest mode needs it). `target` is
-    the error that is small enough. `at` asks for the verdict at these times of a reference run too, `along` at so many
-    of them. `means` prescribes how units are identified that offer it; `pilots` permits runs of the coupling itself,
-    within `budget`, of which `progress` is told. Without `details` only trust, stability and error are worked out.
+    The run begins at `start` and lasts `horizon` seconds (None: derived from the slowest mode). `target` is the
+    acceptable error. `at` requests verdicts at these times of a reference run too, `along` at that many times.
+    `means` prescribes how units are identified, where they offer it; `pilots` permits runs of the coupling itself,
+    within `budget`, reported to `progress`. Without `details`, only trust, stability and error are computed.
     """
 
     horizon: float | None = None

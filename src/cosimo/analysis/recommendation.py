@@ -142,7 +142,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to do: `text` in words; `keep` the present master, or use `master`; None where none was found.
+    """The recommendation: `text` in words; `keep` the present master, or use `master`; None where none was found.
 
     `error` is that of the worst output then; `output` names one whose errors before and after can be compared.
     `options` and `lines` write the master for the command line and for a scenario file, empty where it is kept.

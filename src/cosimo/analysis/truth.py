@@ -104,9 +104,9 @@ ErrorKind = Literal["predicted", "measured"]
 class OutputErrors:
     """e_j of every output that moves, over `horizon` seconds, `kind` says how it is known.
 
-    `typical` is the root mean square over time and outputs, each relative to its size. `any_start`: nothing moves from
-    the given start, and the errors are those from the worst initial state. `unsettled` are outputs whose true solution
-    finer runs did not settle (switches that jump at other times, say), and which have no figure.
+    `typical` is the root mean square over time and outputs, each relative to its size. `any_start`: the given start
+    is at rest, and the errors are those from the worst initial state. `unsettled` are outputs for which finer runs do
+    not converge (switches that jump at other times, for example) and no error is given.
     """
 
     outputs: Mapping[str, float]

@@ -59,15 +59,16 @@ class Moment:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a system under a master before it is run.
+    """What is known about a system under a master before it is run.
 
     What is not known is None, and `reasons` says why, by the name of the attribute. `spectral_radius` is ρ(Φ),
     `exact_spectral_radius` that of the exact coupled system over one macro step; `foreign` the pole of the dominant
     mode when the exact system has none like it; `defect` δ with k = 2 in the 2-norm (glumac2018, Eq. 59); `order` the
-    convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` how much an iteration shrinks the
-    error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output over
-    `horizon` seconds, `measured_error` the one that pilot runs showed beside a prediction. `limits` are critical steps
-    of the usual masters, `connections` what the delay of each connection does, `along` verdicts at times of a run.
+    convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` by which factor an iteration changes
+    the error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output
+    over `horizon` seconds, `measured_error` the error measured in pilot runs, where there is a prediction too.
+    `limits` are critical steps of the usual masters, `connections` what the delay of each connection does, `along`
+    verdicts at times of a run.
     """
 
     system: str
@@ -132,7 +133,7 @@ class Verdict:
 
     @property
     def doubling(self) -> float | None:
-        """The time in which an unstable run doubles, in seconds."""
+        """The time in which the amplitude of an unstable run doubles, in seconds."""
         return math.log(2) / self.growth if self.growth and self.growth > 0 and self.stable is False else None
 
     @cached_property

@@ -100,7 +100,8 @@ class SweptPoints(OptionGroup):
         Texts, many("NAME=LOW:HIGH:COUNT (…:log for logarithmic spacing) or NAME=V1,V2,…: all combinations are run.")
     ] = None
     sample: Annotated[
-        Texts, many("NAME=uniform:LOW:HIGH, log-uniform:LOW:HIGH or normal:MEAN:DEVIATION: drawn for each run.")
+        Texts,
+        many("NAME=uniform:LOW:HIGH, log-uniform:LOW:HIGH or normal:MEAN:DEVIATION: the distribution to draw from."),
     ] = None
     runs: Annotated[int | None, option("Number of points to draw for --sample.")] = None
     seed: Annotated[int, option("Equal seeds draw equal points.")] = 0

@@ -79,7 +79,7 @@ class MasterChoice(SystemChoice):
     sweep_limit: Annotated[int | None, option("iterative: stop with a warning after this many sweeps.")] = None
     anderson: Annotated[int | None, option("iterative: Anderson acceleration with this many earlier sweeps.")] = None
     multiple: Annotated[Texts, many("multirate: UNIT=N, the unit takes steps of N base steps.")] = None
-    inputs: Annotated[str | None, option("multirate: held or interpolated.")] = None
+    inputs: Annotated[str | None, option("multirate: inputs held or interpolated.")] = None
     target_error: TargetError = None
 
     def scenario(self, target: str) -> Scenario:

@@ -55,7 +55,7 @@ class SpaceOptions(OptionGroup):
     coupling: Annotated[Texts, many("Other couplings for one input, 'UNIT.INPUT=hold0,hold1'.")] = None
     gains: Annotated[str, option("Range of the nepce gains.")] = "0:0.95"
     cannot_restore: Annotated[Texts, many("A unit that must not be rolled back.", metavar="UNIT")] = None
-    compensation: Annotated[bool, option("Also try corrected inputs, as by 'compensate'.")] = False
+    compensation: Annotated[bool, option("Also try compensated masters, as by 'compensate'.")] = False
     max_cost: Annotated[float | None, option("Maximum cost of a simulated second.")] = None
 
     def space(self) -> Space:

@@ -32,7 +32,7 @@ CALM = 0.9
 def compensate(
     system: System, master: Master, *, target: Literal["monolithic", "exact"] = "monolithic"
 ) -> Compensation:
-    """The master with inputs corrected so that the co-simulation follows `target`, or why signals do not suffice."""
+    """Correct the inputs so that the co-simulation follows `target`; an error says why the signals do not suffice."""
     _require_room(system)
     path = TargetMotion(system, master, target)
     before = Spectrum(path.linear)

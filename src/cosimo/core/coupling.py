@@ -102,7 +102,7 @@ class Coupling(ABC):
     4. `matrices(sampling)`: its matrices, given when the samples were taken;
     5. `__str__`: its word in files and on the command line, and where that rounds, `word` with all digits.
 
-    At the start the memory holds d equal samples: before the beginning, a signal is taken as constant.
+    At the start the memory holds d equal samples: signals are assumed constant before the start.
     """
 
     history: int

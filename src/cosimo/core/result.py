@@ -104,7 +104,7 @@ class Result:
         return {name: unit for name, unit in self.info.get("physical_units", {}).items() if name in self.names}
 
     def to_numpy(self) -> Array:
-        """Time and all signals side by side, (K, 1 + n)."""
+        """Time and all signals as columns, (K, 1 + n)."""
         return np.column_stack([self.time, self.values])
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -135,7 +135,7 @@ class Result:
         return written
 
     def write_csv(self, path: str | Path) -> Path:
-        """Write all rows with full precision (every number reads back to the same bits)."""
+        """Write all rows with full precision (numbers are read back bit-identically)."""
         path = Path(path)
         try:
             with path.open("w", encoding="utf-8") as file:

@@ -38,7 +38,7 @@ class Constant:
 class Table:
     """Values over time, linear in between or held from the left; constant outside the table.
 
-    Two rows of one time are a jump: the first holds up to it, and at this time itself already the second.
+    Two rows at the same time are a jump: the first applies before it, the second from this time on.
 
     >>> Table([0.0, 1.0], [10.0, 20.0])(0.25)
     12.5
@@ -72,7 +72,7 @@ class Table:
 
     @property
     def jumps(self) -> Array:
-        """The times at which the value changes at once."""
+        """The times at which the value jumps."""
         later = self.times[1:]
         found: Array = later if self.interpolation == "hold" else later[np.diff(self.times) == 0]
         return found
@@ -103,7 +103,7 @@ def as_source(target: str, value: float | Source) -> Source:
 class Connection:
     """Output → input: target = gain · source + offset, both written `"unit.variable"`.
 
-    Where both ends say their unit of measure, values are converted first (`convert=False`: taken as they are).
+    Where both ends declare a physical unit, values are converted first (`convert=False`: taken unchanged).
     """
 
     source: str
@@ -306,7 +306,7 @@ class System:
         return System({**self.units, **changed}, self.connections, inputs={**sources, **fed}, name=self.name)
 
     def loops(self) -> list[tuple[str, ...]]:
-        """The algebraic loops: groups of outputs that depend on each other at once, as declared by the units."""
+        """The algebraic loops: groups of outputs with direct feedthrough to each other, as declared by the units."""
         number = {name: i for i, name in enumerate(self.outputs)}
         through = {name: self.units[name].feedthrough() for name in {link.target.unit for link in self.links}}
         edges = [

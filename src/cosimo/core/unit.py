@@ -187,18 +187,18 @@ class Instance(ABC):
 
 
 class Unit(ABC):
-    """Describes a unit; holds no live state. Nothing is asked of a unit but what stands here. To add a kind, provide:
+    """Describes a unit; holds no live state. This is all that is required of a unit. To add a kind, provide:
 
     1. `inputs` and `outputs`: the names, in the order in which values are exchanged;
     2. `start`: values of inputs that may stay unconnected (an input in neither is refused);
-    3. `input_degree`: the highest power of θ in the input that the unit takes itself; higher ones are cut off by the
-       master at the start of each step, and the algebra models the cut;
+    3. `input_degree`: the highest power of θ in the input that the unit takes itself; the master cuts off higher ones
+       at the start of each step, and the algebra models this;
     4. `feedthrough()`: which output has direct feedthrough from which input, (p, m); say True when in doubt;
     5. `instantiate(start_time)`: a fresh `Instance` in its initial state;
     6. for linear units, and only for these: `linear()`, `discrete(duration)` and `initial_state`;
     7. `parts()`: where more than the names decides what the unit computes, for checkpoints and memories of results.
 
-    Everything else has a default that fits a unit without limits, types and measures.
+    Everything else has a default that suits a unit without limits, types and physical units.
     """
 
     inputs: tuple[str, ...]
@@ -234,7 +234,7 @@ class Unit(ABC):
         return ()
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
-        """The unit of measure of an input or output; None when not known."""
+        """The physical unit of an input or output; None when not known."""
         return None
 
     def parts(self) -> tuple[Any, ...]:
@@ -261,7 +261,7 @@ class Unit(ABC):
 
     @abstractmethod
     def instantiate(self, start_time: float = 0.0) -> Instance:
-        """A fresh live instance for a run that begins at `start_time`."""
+        """A new live instance for a run that begins at `start_time`."""
 
     @abstractmethod
     def feedthrough(self) -> BoolArray:
@@ -279,7 +279,7 @@ class Unit(ABC):
         return Conversion()
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """The least and the largest value that variables are declared to take; {} when nothing is declared."""
+        """The declared minimum and maximum of variables; {} when nothing is declared."""
         return {}
 
     def linear(self) -> LinearModel | None:

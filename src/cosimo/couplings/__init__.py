@@ -23,7 +23,7 @@ __all__ = ["COUPLINGS", "Coupling", "CouplingMatrices", "Dmd", "Hold", "Nepce", 
 @checked
 @dataclass(frozen=True)
 class Hold(Coupling):
-    """The polynomial of degree `order` through the last `order` + 1 samples, at the times they really belong to.
+    """The polynomial of degree `order` through the last `order` + 1 samples, at their true times.
 
     Order 0 holds the newest sample (glumac2018, Eq. 44), 1 and 2 extrapolate linearly and quadratically. A source that
     has already made its step delivers a sample from the end of the macro step: the same polynomial then interpolates.

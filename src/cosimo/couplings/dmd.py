@@ -27,7 +27,7 @@ Pairs = tuple[tuple[str, str], ...]
 @checked
 @dataclass(frozen=True)
 class Dmd(JointCoupling):
-    """Predicted inputs. Give one object to all inputs of a unit that belong together, or to a whole master.
+    """Data-driven extrapolation. Give one object to all inputs of a unit that belong together, or to a whole master.
 
     `window`: how many pairs the model is learned from, or "auto": a bank of predictors is scored by one-step errors,
     their weighted mean predicts (the best one is recorded as UNIT.predictor), and jumps are kept out. `method`:

@@ -99,7 +99,8 @@ def _declared(system: System, into: str, out: str) -> Bond:
                 "connect both with nonzero gains only."
             )
     raise ConfigurationError(
-        f"the power pair ({into}, {out}) does not lead to one other unit and back; connect both to the same unit."
+        f"the power pair ({into}, {out}) is not connected in both directions to one other unit; connect "
+        f"both to the same unit."
     )
 
 

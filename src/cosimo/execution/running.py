@@ -45,9 +45,9 @@ def _taking_options(options: Callable[Keywords, RunOptions]) -> _Run[Keywords]:
     def run(system: System, master: Master, *given: Keywords.args, **keywords: Keywords.kwargs) -> Result:
         """Run `system` under `master`, with the keywords of `RunOptions`; one row per macro step, the first included.
 
-        Errors while running carry the rows completed so far in `.result`. A run also ends where a unit wants it to;
-        `info["ended_by"]` is then the unit, `info["ended_at"]` the time. Within a macro step the last row has the
-        outputs of this unit at that time, and those of all others from the macro step before.
+        Errors while running carry the rows completed so far in `.result`. A unit may end the run; `info["ended_by"]`
+        is then the unit, `info["ended_at"]` the time. Within a macro step the last row has the outputs of this unit
+        at that time, and those of all others from the macro step before.
         """
         return execute(system, master, options(*given, **keywords))
 

@@ -109,7 +109,7 @@ def multirate(
     coupling: Coupling | None = None,
     couplings: Couplings | None = None,
 ) -> Master:
-    """Every unit steps by its own multiple of the base `step` (1 where not given); the macro step is the hyperperiod.
+    """Every unit takes steps of its own multiple of the base `step` (default 1); the macro step is the hyperperiod.
 
     "held": at each base tick the units that are due are coupled, stepped, and read when their time has come, so that
     faster units see the last value of slower ones. "interpolated": units that start at the same tick go slowest first

@@ -249,7 +249,7 @@ def _read(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]:
     except ConfigurationError:
         raise
     except (OSError, ValueError) as problem:  # Arrow's own errors are among these
-        raise ConfigurationError(f"'{path}' is damaged or not the file of a study: {problem}.") from None
+        raise ConfigurationError(f"'{path}' is damaged or not a study file: {problem}.") from None
     return schema, batches
 
 

@@ -160,7 +160,7 @@ def _checked(score: Score, orders: Sequence[Order]) -> list[float]:
         )
     if np.isnan(values).any():
         bad = orders[int(np.isnan(values).argmax())]
-        raise ConfigurationError(f"the score of the order {', '.join(bad)} is not a number; leave it out.")
+        raise ConfigurationError(f"the score of the order {', '.join(bad)} is not a number; exclude this order.")
     return values
 
 

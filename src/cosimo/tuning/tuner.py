@@ -70,12 +70,13 @@ def tune(
 ) -> Tuned:
     """The Pareto front of masters, and a recommended one.
 
-    `space` says what is open and `objectives` what counts, among "error", "robustness", "cost" (the default),
-    "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results. Errors are over
-    `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a `Progress`, or a
-    `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5 × cheaper. Units
-    whose equations are not known are identified first; where their models do not hold, the usual masters are run
-    instead, within `budget` as of `analyse`. Ctrl-C raises `Interrupted`, whose `result` is what was found until then.
+    `space` defines what is searched and `objectives` what is optimised, among "error", "robustness", "cost" (the
+    default), "radius" and "defect". At most `evaluations` candidates are tried; equal seeds give equal results.
+    Errors are over `horizon` seconds from `start` on (default: ten periods of the slowest mode); `progress` gets a
+    `Progress`, or a `Standing` of pilot runs. The `present` master is kept if it meets the target and no other is 1.5
+    × cheaper. Units whose equations are not known are identified first; where their models do not hold, the usual
+    masters are run instead, within `budget` as of `analyse`. Ctrl-C raises `Interrupted`, whose `result` is what was
+    found so far.
 
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
@@ -219,7 +220,7 @@ class SearchFile:
             with np.load(self.path, allow_pickle=False) as file:
                 of, rows, columns = str(file["of"]), file["rows"], file["columns"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-            raise ConfigurationError(f"'{self.path}' is not the file of a search: {error}.") from None
+            raise ConfigurationError(f"'{self.path}' is not a search file: {error}.") from None
         if of != self.of:
             raise ConfigurationError(
                 f"'{self.path}' belongs to another search (system, space, objectives or horizon differ); remove it, or "

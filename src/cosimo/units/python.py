@@ -53,7 +53,7 @@ class PythonUnit(Unit):
             raise ConfigurationError(f"class {kind.__name__} must have both 'save' and 'restore', or neither.")
 
     def feedthrough(self) -> BoolArray:
-        """Outputs that are properties may depend on every input at once."""
+        """Outputs that are properties may have direct feedthrough from every input."""
         computed = [isinstance(inspect.getattr_static(self.kind, name, None), property) for name in self.outputs]
         return np.repeat(np.array(computed, dtype=bool)[:, None], len(self.inputs), axis=1)
 

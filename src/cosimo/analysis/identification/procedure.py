@@ -259,7 +259,7 @@ def identify(
     like: Identified | None = None,
     allowance: Allowance | None = None,
 ) -> Identified:
-    """A linear discrete model of what `unit` does over one macro step of `step`, its own solver included.
+    """A linear discrete model of `unit` over one macro step of `step`, including its own solver.
 
     `means`: "derivatives" (directional derivatives of an FMU that lists its states, checked against real steps and
     corrected where its solver differs), "differences" (from the same saved state, states read where they can be seen),
@@ -269,8 +269,8 @@ def identify(
     out linear to rounding, sizes of pulses and checks of linearity are taken over, and shorter records will do.
     `allowance` limits the time that trials take.
 
-    A unit that raises or takes no perturbation is refused with an IdentificationError. Anything else gives a model
-    together with whether it is valid; a unit that never changes has one without states.
+    A unit that raises an error or accepts no perturbation is refused with an IdentificationError. All others give a
+    model, and whether it is valid; the model of a unit that never changes has no states.
 
     >>> from cosimo.units import StateSpace
     >>> found = identify(StateSpace(-1.0, 1.0, 1.0), 0.5, means="experiments")

@@ -88,11 +88,10 @@ def report(
     """A report about `things`: a system, a master, a verdict, a tuned front, a compensation, results.
 
     A result may come with its name, `("plain", result)`. A system and a master without a verdict are analysed, errors
-    over `horizon` seconds from `start` on, judged by the `target`. Runs are compared with `reference`; `variation` asks
-    for the stability over a parameter;
-    `seconds` are those that a step of each unit takes (`cosimo.tuning.measured_weights`). `command` and `source` say
-    where it all comes from; `model` is what the verdict was made from, for curves over the step size. A `summary` is
-    what fits on one sheet: the verdict and the runs.
+    over `horizon` seconds from `start` on, judged by the `target`. Runs are compared with `reference`; `variation`
+    asks for the stability over a parameter; `seconds` is the time per step of each unit
+    (`cosimo.tuning.measured_weights`). `command` and `source` record the provenance; `model` is the basis of the
+    verdict, for curves over the step size. A `summary` fits on one page: the verdict and the runs.
 
         co.report(system, master, result).write("report.html")
     """

@@ -78,11 +78,11 @@ class Capabilities:
 class Fmu(Unit):
     """An FMI 2.0 or 3.0 co-simulation FMU.
 
-    `parameters` and `start` give values by variable name: a number, a truth value or a text; for an array the name
-    without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in messages.
-    `isolate` runs it in a process of its own (True, "all", or an `Isolation` with limits or a sandbox), in that of the
-    master (False, "none"), or there only after a first trial in another one ("auto", see `first_trial.py`); an FMU that
-    allows one instance per process always has its own, where the platform can.
+    `parameters` and `start` give values by variable name: a number, a Boolean or a string; for an array the name
+    without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in
+    messages. `isolate` runs it in a separate process (True, "all", or an `Isolation` with limits or a sandbox), in
+    the process of the master (False, "none"), or there only after a first trial in a separate one ("auto", see
+    `first_trial.py`); an FMU that allows one instance per process is always isolated, where the platform permits.
     """
 
     reserve: Reserve | None = None
@@ -181,7 +181,7 @@ class Fmu(Unit):
 
     @property
     def notice(self) -> str:  # type: ignore[override]
-        """Why it was isolated, where nobody has asked for it."""
+        """Why it was isolated without being requested."""
         return self.isolation.reason if self.isolation is not None else ""
 
     @cached_property
@@ -227,7 +227,7 @@ class Fmu(Unit):
         return find_derivatives(self.output_infos)
 
     def refusal(self, variable: str) -> str | None:
-        """Texts, binary variables and clocks are not exchanged."""
+        """Strings, binary variables and clocks are not exchanged."""
         info = self.variables.get(variable)
         if info is not None and info.type == "String" and info.causality in ("input", "output"):
             return "is a text; only numbers are exchanged while running. Give it a start value instead."
@@ -247,7 +247,7 @@ class Fmu(Unit):
 
     @property
     def can_serialise(self) -> bool:
-        """The state can be turned into bytes."""
+        """The state can be serialised."""
         return self.capabilities.serialise
 
     @property
@@ -256,7 +256,7 @@ class Fmu(Unit):
         return platforms(self.path, self.options.limits)
 
     def problems(self) -> tuple[str, ...]:
-        """What would keep the FMU from being instantiated here, one sentence each."""
+        """What would prevent the FMU from being instantiated here, one sentence each."""
         try:
             self.library()
         except ConfigurationError as error:

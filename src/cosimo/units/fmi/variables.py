@@ -181,7 +181,8 @@ def parse_value(info: VariableInfo, value: object) -> Value:
     high = math.inf if info.maximum is None else info.maximum
     if not low <= fitting <= high:
         raise ConfigurationError(
-            f"'{info.name}' cannot be {value!r}: its description allows {low:g} to {high:g}; stay in this range."
+            f"'{info.name}' cannot be {value!r}: its description allows {low:g} to {high:g}; give a "
+            f"value in this range."
         )
     return fitting
 
