@@ -381,7 +381,7 @@ def flipped(folder: Path, mode: str, number: int) -> Seen:
     stream.write_bytes(data)
     outcome = contract.command(folder, "resume", "cut.csv", "--json")
     require_contract(outcome, code=2, names=["cut.csv.partial", "checksum"])
-    return Seen(outcome.line.removeprefix("cosimo: "))
+    return Seen(outcome.line.removeprefix("cosimo: ").replace(f"{folder}/", ""))
 
 
 # ---- the sandbox -----------------------------------------------------------------------------------------------------
