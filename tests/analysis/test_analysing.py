@@ -168,7 +168,7 @@ def unstable_room(kind: type | None) -> tuple[System, Master, Verdict]:
     return system, master, analyse(system, master, horizon=40.0)
 
 
-@pytest.mark.parametrize("kind", [Heater, None], ids=["identified", "known"])
+@pytest.mark.parametrize("kind", [Heater, pytest.param(None, marks=pytest.mark.slow)], ids=["identified", "known"])
 @pytest.mark.parametrize("part", PARTS)
 def test_an_overflow_takes_one_figure_away(kind: type | None, part: str, monkeypatch: pytest.MonkeyPatch):
     """Unstable, so that runs confirm what models say even where no error is predicted."""

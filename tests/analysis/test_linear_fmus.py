@@ -58,7 +58,7 @@ def crossings(full: Systems) -> Callable[[str, str, tuple[str, ...]], float]:
     return crossing
 
 
-@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize("means", mostly_slow(MEANS, ["experiments"]))
 @pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
     system, step = full[name], CASES[name].search[0]
@@ -73,7 +73,7 @@ def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
         assert predicted == pytest.approx(measured, rel=MEANS[means]), kind
 
 
-@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize("means", mostly_slow(MEANS, ["experiments"]))
 @pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_predicted_errors_are_those_of_runs(name, means, full):
     """Steps up to half the critical one, several masters, every output."""

@@ -22,6 +22,7 @@ from cosimo.core.errors import IdentificationError
 from cosimo.core.system import System
 from cosimo.formats.export import export_system
 from cosimo.units import Exact, Fmu, ForwardEuler, Mechanical, PythonUnit, RungeKutta4, StateSpace
+from thinning import mostly_slow
 
 MEANS = ["derivatives", "differences", "experiments"]
 
@@ -55,7 +56,7 @@ def test_the_coupled_map_is_that_of_the_true_units(tmp_path, means, build):
     assert distance(mine.eigenvalues, true.eigenvalues) < 1e-6
 
 
-@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize("means", mostly_slow(MEANS, ["derivatives"]))
 def test_critical_step_and_error_of_exact_units(tmp_path, means):
     """Units that solve exactly convert to every step, so one identification is enough."""
     system = pair(integrator=Exact())
@@ -72,7 +73,7 @@ def test_critical_step_and_error_of_exact_units(tmp_path, means):
     np.testing.assert_allclose(LinearSystem(modelled, copy).outputs(mine[:, None]), outputs, atol=1e-8)
 
 
-@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize("means", mostly_slow(MEANS, ["experiments"]))
 def test_critical_step_of_solvers_that_depend_on_the_step(tmp_path, means):
     """Symplectic Euler over the whole macro step: the converted map is wrong, the map identified anew is not."""
     system = co.problems.two_mass()
@@ -154,7 +155,7 @@ def test_logarithm_returns_the_map():
         np.testing.assert_allclose(found.B, unit.linear().B, atol=1e-8)
 
 
-@pytest.mark.parametrize("means", ["differences", "experiments"])
+@pytest.mark.parametrize("means", mostly_slow(["differences", "experiments"], ["differences"]))
 def test_a_further_step_takes_over_what_does_not_depend_on_it(means, tmp_path):
     unit = chain(2, integrator=RungeKutta4(), micro_steps=1)
     fmu = exported(unit, tmp_path, fmi=2)
