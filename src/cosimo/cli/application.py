@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from cosimo.cli import Interruption
 from cosimo.cli.completion import SYSTEMS, add_completion
@@ -83,6 +83,11 @@ class _Verb(TyperCommand):
         for one in marked:
             for mark, words in known_words():
                 one.help = one.help.replace(mark, words)
+        for one in self.params:
+            if isinstance(one, TyperArgument):
+                # Its name and its help say what it is; typer would add a type, and braces in the usage.
+                vars(one)["display_type_rich"] = lambda ctx: None
+                vars(one)["get_usage_pieces"] = lambda ctx, shown=one.display_name_raw: [shown]
         if (shown := self.get_help_option(ctx)) is not None:
             shown.metavar = ""
         super().format_help(ctx, formatter)
