@@ -40,6 +40,7 @@ MEASUREMENTS = (
     analysis.batched,
     analysis.pilot_runs,
     kernel.against_the_bare_loop,
+    kernel.varied,
     kernel.threads,
     isolation.macro_steps,
     isolation.starts,

@@ -14,9 +14,10 @@ from benchmarks.measure import TURNS, Table, in_turns
 from cosimo import masters
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.execution.engines import KernelEngine
+from cosimo.execution.engines import CarefulKernelEngine, KernelEngine
 from cosimo.execution.live import Live
-from cosimo.execution.options import EngineOptions
+from cosimo.execution.options import Adaptive, EngineOptions
+from cosimo.execution.running import run
 from cosimo.execution.session import BLOCK
 from cosimo.formats.export import export_system
 from cosimo.problems import chain, two_mass
@@ -76,6 +77,44 @@ def against_the_bare_loop() -> Table:
         each = (f"{found.median(work) / steps * 1e9:.1f}" for work in works)
         table.add(name, *each, found.ratio("kernel", "bare"))
     return table
+
+
+def varied() -> Table:
+    """Macro steps that vary, or are saved to go back to, against plain ones in the kernel."""
+    table = Table(
+        "Macro steps of varying length",
+        ("macro steps", "ns per step made", "in plain steps"),
+        note="Two-mass as exported FMI 2 FMUs, Jacobi, all outputs recorded in memory, monitors off, in turns, best of "
+        "repetitions. Doubling makes three steps for two that are accepted; the time is that of one of the three, with "
+        "saving and restoring. Careful: what a run does after a unit has discarded a step.",
+    )
+    best = dict.fromkeys(("equal", "careful", "energy", "doubling"), np.inf)
+    with tempfile.TemporaryDirectory() as folder:
+        fmus = as_fmus(two_mass(velocities=(1.0, -1.0), damping=1.0), Path(folder))
+        for _ in range(REPEAT):
+            best = {name: min(took, _per_step(fmus, name)) for name, took in best.items()}
+    for name, took in best.items():
+        table.add(name, f"{took * 1e9:.0f}", f"{took / best['equal']:.2f}")
+    return table
+
+
+def _per_step(system: System, name: str) -> float:
+    """Seconds per macro step that was made."""
+    options = EngineOptions(parallel=False, interval=0.0)
+    if name in ("energy", "doubling"):
+        adaptive = Adaptive(name)  # type: ignore[arg-type]
+        info = run(system, masters.jacobi(system, 1e-3), stop=30.0, engine=options, adaptive=adaptive).info
+        return float(info["stepping_time"] / info["macro_steps"])
+    live, blocks = start(system), 5
+    engine = (KernelEngine if name == "equal" else CarefulKernelEngine)(live, system.outputs, options)
+    rows = np.empty((BLOCK, 1 + len(system.outputs)))
+    begin = time.perf_counter()
+    for block in range(blocks):
+        engine.advance(block * len(rows), rows)
+    took = (time.perf_counter() - begin) / len(rows) / blocks
+    engine.close()
+    live.close()
+    return took
 
 
 def threads() -> Table:

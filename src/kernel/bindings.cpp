@@ -37,7 +37,7 @@ void set_memory(Builder &builder, nb::bytes given) {
 
 int run(Builder &builder, long long first, long long count, Given given, Rows rows) {
     Program &program = builder.program;
-    if (static_cast<long long>(rows.shape(0)) < count || rows.shape(1) != program.columns.size() + (program.stepper ? 2 : 1))
+    if (static_cast<long long>(rows.shape(0)) < count || rows.shape(1) != program.columns.size() + (program.stepper && program.stepper->tells_length ? 2 : 1))
         throw nb::value_error("the rows do not fit the program");
     std::optional<nb::gil_scoped_release> release;
     if (!program.with_python) release.emplace();

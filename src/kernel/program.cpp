@@ -619,7 +619,7 @@ int Program::run(long long first, long long count, const double *given, std::siz
     Watch watch;
     Running running(machine);
     made = 0;
-    const std::size_t width = columns.size() + (stepper ? 2 : 1);
+    const std::size_t width = columns.size() + (stepper && stepper->tells_length ? 2 : 1);
     const long long room = stepper ? count - stepper->pair + 1 : count;
     while (made < room) {
         if (stepper) [[unlikely]] {

@@ -52,6 +52,13 @@ int Stepper::make(Program &program, long long from, long long length) {
     return ok;
 }
 
+// A unit that wanted the run to end cannot make the next step.
+int Stepper::ends_inside(Program &program) {
+    Machine &m = program.machine;
+    m.value = program.units[static_cast<std::size_t>(m.ending)]->got_to;
+    return m.fail(m.ending, stepping, ended_inside, m.time(0.0), m.h);
+}
+
 // The row of the state as it is; the last column is the length of the macro step that led there.
 void Stepper::write(Program &program, double *row) {
     program.write(row);
@@ -145,14 +152,7 @@ void EnergyStepper::judge(const Machine &m, long long at, bool jumped) {
     for (std::size_t i = 0; i < errors_.size(); ++i) worse(errors_[i], i);
 }
 
-void DoublingStepper::begin(Program &program) {
-    Stepper::begin(program);
-    const std::size_t outputs = program.machine.y.size();
-    for (auto *part : {&long_, &short_, &largest_, &seen_largest_}) part->resize(outputs);
-    for (std::size_t i = 0; i < outputs; ++i) largest_[i] = std::fabs(program.machine.y[i]);
-}
-
-int DoublingStepper::save(Program &program) {
+int RestoringStepper::save(Program &program) {
     Machine &m = program.machine;
     m.k = place;
     if (int outcome = run_all(saving, m)) return outcome;
@@ -163,22 +163,10 @@ int DoublingStepper::save(Program &program) {
     return ok;
 }
 
-// Go back, and try shorter steps.
-int DoublingStepper::reject(Program &program, double error) {
-    Machine &m = program.machine;
-    ++rejected;
-    refused_ = length_;
-    trying_ = false;
-    m.unit = -1;
-    if (int outcome = restore(program)) return outcome;
-    const double factor = std::max(control.safety * std::pow(error, -control.exponent), control.shrink);
-    wanted_ = lengths.fit(static_cast<double>(half_) * factor);
-    return ok;
-}
-
-int DoublingStepper::restore(Program &program) {
+int RestoringStepper::restore(Program &program) {
     Machine &m = program.machine;
     m.k = place;
+    m.unit = -1;
     if (int outcome = run_all(restoring, m)) return outcome;
     m.ending = -1;
     m.y = kept_y_;
@@ -188,10 +176,54 @@ int DoublingStepper::restore(Program &program) {
     return ok;
 }
 
-bool DoublingStepper::retry(Program &program, int &outcome) {
-    if (!trying_ || shortest_) return false;
+bool RestoringStepper::retry(Program &program, int &outcome) {
+    if (!trying_ || !can_shorten()) return false;
+    trying_ = false;
     outcome = reject(program, std::numeric_limits<double>::infinity());
     return true;
+}
+
+int CarefulStepper::advance(Program &program, double *rows) {
+    Machine &m = program.machine;
+    if (!saved_)
+        if (int outcome = save(program)) return outcome;
+    saved_ = trying_ = true;
+    const long long parts = 1LL << (halvings - level), end = place + (1LL << halvings);
+    for (long long at = place; at < end; at += parts) {
+        if (m.ending >= 0) return ends_inside(program);
+        if (int outcome = make(program, at, parts)) return outcome;
+    }
+    saved_ = trying_ = false;
+    place = end;
+    program.write(rows);
+    rows_made = 1;
+    return ok;
+}
+
+int CarefulStepper::reject(Program &program, double) {
+    ++rejected;
+    ++level;
+    if (int outcome = restore(program)) return outcome;
+    // A hold keeps its newest sample in front; before it, the signal counts as constant again.
+    double *w = program.machine.w.data();
+    for (auto [first, count] : holds) std::fill_n(w + first, count, w[first]);
+    return ok;
+}
+
+void DoublingStepper::begin(Program &program) {
+    Stepper::begin(program);
+    const std::size_t outputs = program.machine.y.size();
+    for (auto *part : {&long_, &short_, &largest_, &seen_largest_}) part->resize(outputs);
+    for (std::size_t i = 0; i < outputs; ++i) largest_[i] = std::fabs(program.machine.y[i]);
+}
+
+int DoublingStepper::reject(Program &program, double error) {
+    refused_ = length_;
+    ++rejected;
+    if (int outcome = restore(program)) return outcome;
+    const double factor = std::max(control.safety * std::pow(error, -control.exponent), control.shrink);
+    wanted_ = lengths.fit(static_cast<double>(half_) * factor);
+    return ok;
 }
 
 int DoublingStepper::advance(Program &program, double *rows) {
@@ -251,11 +283,7 @@ int DoublingStepper::attempt(Program &program, bool jumped, double *rows) {
     if (int outcome = make(program, place, half_)) return outcome;
     write(program, rows);
     for (std::size_t i = 0; i < m.y.size(); ++i) seen_largest_[i] = Tolerances::largest(largest_[i], std::fabs(m.y[i]));
-    if (m.ending >= 0) {  // a unit that wants no more cannot make the second step
-        const Unit &over = *program.units[static_cast<std::size_t>(m.ending)];
-        m.value = over.got_to;
-        return m.fail(m.ending, stepping, ended_inside, m.time(0.0), m.h);
-    }
+    if (m.ending >= 0) return ends_inside(program);
     if (int outcome = make(program, place + half_, length_ - half_)) return outcome;
     write(program, rows + program.columns.size() + 2);
     for (std::size_t i = 0; i < m.y.size(); ++i) seen_largest_[i] = Tolerances::largest(seen_largest_[i], std::fabs(m.y[i]));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "program.hpp"
@@ -72,7 +73,8 @@ public:
     Outside outside;
     long long pair = 1;  // macro steps that are chosen together
     long long rows_made = 0;
-    bool over(const Machine &m) const { return static_cast<double>(place) >= m.total; }
+    bool tells_length = true;  // whether rows end with the length of the macro step
+    bool over(const Machine &m) const { return m.total >= 0.0 && static_cast<double>(place) >= m.total; }
 
     // What came of it.
     long long place = 0, accepted = 0, made = 0, rejected = 0, least = 0, most = 0, forced = 0, forced_at = 0;
@@ -89,6 +91,7 @@ protected:
     };
     Way way(const Machine &) const;
     int make(Program &, long long from, long long length);
+    static int ends_inside(Program &);
     void write(Program &, double *row);
     void accept(long long length);
     void choose(long long length, double error, bool jumped);
@@ -119,8 +122,40 @@ private:
     void judge(const Machine &, long long at, bool jumped);
 };
 
+// Saves all units and signals, and goes back to them.
+class RestoringStepper : public Stepper {
+public:
+    Sequence saving, restoring;
+    bool retry(Program &, int &) override;
+
+protected:
+    bool saved_ = false, trying_ = false;
+    int save(Program &);
+    int restore(Program &);
+    virtual bool can_shorten() const = 0;
+    // Go back, and make the next steps shorter.
+    virtual int reject(Program &, double error) = 0;
+
+private:
+    std::vector<double> kept_y_, kept_w_;
+    std::vector<long long> kept_stamps_, kept_read_at_;
+};
+
+// Macro steps of one length, 2^halvings quanta, that are made in 2^level parts once a unit has discarded one.
+class CarefulStepper final : public RestoringStepper {
+public:
+    CarefulStepper() { tells_length = false; }
+    int halvings = 0, level = 0;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> holds;  // memories of couplings in w: where, and how long
+    int advance(Program &, double *rows) override;
+
+private:
+    bool can_shorten() const override { return level < halvings; }
+    int reject(Program &, double) override;
+};
+
 // Pairs of macro steps, each compared with one of twice the length, from the same saved state.
-class DoublingStepper final : public Stepper {
+class DoublingStepper final : public RestoringStepper {
 public:
     DoublingStepper() { pair = 2; }
     double shrinks = 1.0;        // 2^p − 1
@@ -138,19 +173,15 @@ public:
         std::vector<double> given, own;  // as long as the unit's input polynomial
     };
     std::vector<Asked> asked;
-    Sequence saving, restoring;
     int advance(Program &, double *rows) override;
-    bool retry(Program &, int &) override;
     void begin(Program &) override;
 
 private:
-    bool saved_ = false, shortest_ = false, trying_ = false;
+    bool shortest_ = false;
     long long length_ = 0, half_ = 0, refused_ = 0, stuck_ = 0;
-    std::vector<double> long_, short_, kept_y_, kept_w_, largest_, seen_largest_;
-    std::vector<long long> kept_stamps_, kept_read_at_;
-    int save(Program &);
-    int restore(Program &);
-    int reject(Program &, double error);
+    std::vector<double> long_, short_, largest_, seen_largest_;
+    bool can_shorten() const override { return !shortest_; }
+    int reject(Program &, double error) override;
     int attempt(Program &, bool jumped, double *rows);
     int ask(Program &, std::vector<double> &to, bool again);
     void judge(const Machine &, long long at, bool jumped);

@@ -29,6 +29,13 @@ void take(const nb::object &found, double *to) {
     for (nb::handle value : found) *to++ = nb::cast<double>(value);
 }
 
+std::function<void(long long, long long, double *)> asking(nb::object given) {
+    return [given = std::move(given)](long long place, long long parts, double *to) {
+        nb::gil_scoped_acquire lock;
+        take(given(place, parts), to);
+    };
+}
+
 // Whoever calls back holds Python's lock; the loop may have let go of it.
 void set_outside(Stepper &stepper, nb::object jump, nb::object given, nb::object sampled) {
     stepper.outside.jump = [jump = std::move(jump)](long long place, long long ahead) {
@@ -36,10 +43,7 @@ void set_outside(Stepper &stepper, nb::object jump, nb::object given, nb::object
         nb::object found = jump(place, ahead);
         return found.is_none() ? -1LL : nb::cast<long long>(found);
     };
-    stepper.outside.given = [given = std::move(given)](long long place, long long parts, double *to) {
-        nb::gil_scoped_acquire lock;
-        take(given(place, parts), to);
-    };
+    stepper.outside.given = asking(std::move(given));
     stepper.outside.sampled = [sampled = std::move(sampled)](long long place, double *to) {
         nb::gil_scoped_acquire lock;
         take(sampled(place), to);
@@ -85,9 +89,30 @@ void by_doubling(Builder &builder, const Options &plan, int order, std::pair<dou
     begin(builder, std::move(made));
 }
 
-// What is saved before a pair of steps: a unit, and where its `width` numbers of c begin.
+// Equal macro steps of 2^halvings quanta, in parts where a unit discards them; `given`: None, or what gives the samples.
+void carefully(Builder &builder, int halvings, const Pairs &holds, std::size_t samples, nb::object given) {
+    auto made = std::make_unique<CarefulStepper>();
+    made->halvings = halvings;
+    made->holds = holds;
+    made->given.resize(samples);
+    if (!given.is_none()) made->outside.given = asking(std::move(given));
+    builder.program.with_python = builder.program.with_python || static_cast<bool>(made->outside.given);
+    builder.program.stepper = std::move(made);
+}
+
+// How far equal steps are, and in how many parts, 2^level, they are made; for a checkpoint.
+void set_steps(Builder &builder, long long made, int level, long long rejected) {
+    auto &stepper = dynamic_cast<CarefulStepper &>(*builder.program.stepper);
+    stepper.place = made << stepper.halvings;
+    stepper.level = level;
+    stepper.rejected = rejected;
+}
+
+int level(const Builder &builder) { return dynamic_cast<const CarefulStepper &>(*builder.program.stepper).level; }
+
+// What is saved to go back to: a unit, and where its `width` numbers of c begin.
 void kept(Builder &builder, int unit, std::uint32_t first, std::size_t width) {
-    auto &stepper = dynamic_cast<DoublingStepper &>(*builder.program.stepper);
+    auto &stepper = dynamic_cast<RestoringStepper &>(*builder.program.stepper);
     for (bool put_back : {false, true}) {
         builder.open.push_back(put_back ? &stepper.restoring : &stepper.saving);
         builder.keep(unit, put_back, first, width);
@@ -151,6 +176,9 @@ void cosimo::bind_steppers(nb::class_<Builder> &program) {
         .def("timed_link", &Builder::timed_link)
         .def("by_energy", &by_energy)
         .def("by_doubling", &by_doubling)
+        .def("carefully", &carefully, nb::arg("halvings"), nb::arg("holds"), nb::arg("samples"), nb::arg("given").none())
+        .def("set_steps", &set_steps)
+        .def_prop_ro("level", &level)
         .def("kept", &kept)
         .def("asked", &asked)
         .def("retry", [](Builder &builder) {

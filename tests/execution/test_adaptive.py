@@ -423,7 +423,7 @@ def test_what_cannot_be_adapted_is_refused_by_name(tmp_path: Path) -> None:
     master = fresh(system, STEP)
     refuse("at the end of the macro step", Master("fresh", master.schedule, STEP, Hold(1)))
     refuse("one after the other", jacobi(system, STEP), engine=EngineOptions(parallel=True))
-    refuse("not watched", jacobi(system, STEP), stop_on_divergence=True)
+    refuse("no divergence monitor", jacobi(system, STEP), stop_on_divergence=True)
     refuse("'record' must be 'outputs' or 'all'", jacobi(system, STEP), record="inputs")
     assert run(system, groups(system, STEP, order=[["wheel", "chassis"]]), stop=0.1, adaptive=Adaptive()).complete
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from fmu_builder import build
 from cosimo import masters
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import StepDiscarded
-from cosimo.core.system import System
+from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import Fmu, PythonUnit, StateSpace
+
+KINDS: tuple[Literal["kernel", "reference"], ...] = ("kernel", "reference")
 
 
 class Lag:
@@ -94,3 +97,44 @@ def test_a_compensated_master_keeps_its_step() -> None:
     master = replace(masters.jacobi(system, 0.1), mixers={"b": mixer})
     with pytest.raises(StepDiscarded, match="a compensated master is designed for its macro step"):
         run(system, master, stop=1.0)
+
+
+@pytest.mark.parametrize("hold", [0, 1, 2])
+@pytest.mark.parametrize("build", [masters.jacobi, masters.gauss_seidel, masters.multirate, masters.iterative])
+def test_both_engines_make_the_same_shorter_parts(build: Callable[..., Any], hold: int) -> None:
+    units = ring(longest=0.03, since=0.45)
+    system = System(
+        {**units.units, "d": StateSpace(-1.0, [[1.0, 0.5]], 1.0, inputs=["u", "v"], outputs=["y"])},
+        [*units.connections, Connection("a.y", "d.u", gain=-2.0, offset=0.5)],
+        inputs={"d.v": np.sin},
+    )
+    options = {"multiples": {"c": 2}} if build is masters.multirate else {}
+    master = build(system, 0.1, coupling=Hold(hold), **options)
+    ours, oracle = (run(system, master, stop=1.0, record="all", engine=EngineOptions(kind)) for kind in KINDS)
+    assert ours.info["rollbacks"] == oracle.info["rollbacks"] > 0
+    assert ours.to_numpy().tobytes() == oracle.to_numpy().tobytes()
+    assert ours.info["monitors"] == oracle.info["monitors"]
+    assert list(map(str, ours.warnings)) == list(map(str, oracle.warnings))
+
+
+def test_both_engines_pass_on_the_same_refusal() -> None:
+    system = ring(longest=0.0, since=0.45)
+    found = []
+    for kind in KINDS:
+        with pytest.raises(StepDiscarded) as caught:
+            run(system, masters.jacobi(system, 0.1), stop=1.0, engine=EngineOptions(kind))
+        found.append((str(caught.value), caught.value.time, caught.value.result.to_numpy().tobytes()))  # type: ignore[union-attr]
+    assert found[0] == found[1]
+
+
+def test_the_kernel_makes_the_shorter_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except where the schedule itself saves states, of which a unit has one in the kernel."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the plain interpreter")
+
+    monkeypatch.setattr("cosimo.execution.session.CarefulEngine.__init__", refuse)
+    system = ring(longest=0.03, since=0.45)
+    assert run(system, masters.jacobi(system, 0.1), stop=1.0).info["rollbacks"] == 2
+    with pytest.raises(AssertionError, match="plain"):
+        run(system, masters.iterative(system, 0.1), stop=1.0)

@@ -14,7 +14,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, StepDiscarded
 from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live, Signals, end_requested, named, non_finite, unit_failed
-from cosimo.execution.lowering import Lowering
+from cosimo.execution.lowering import Lowering, Quanta, VariableLowering
 from cosimo.execution.monitoring import Findings, Monitor, Watch
 from cosimo.execution.options import EngineOptions
 from cosimo.units.native import BadStatus
@@ -45,6 +45,7 @@ class Engine(ABC):
     made = 0  # how many macro steps the last `advance` completed, also when it raised
     diverged = False  # whether the run was found to grow and shall end here
     ended: str | None = None  # the unit that wants the run to end here
+    rollbacks: int | None = None  # how often macro steps were made again in shorter parts; None where they cannot be
 
     @abstractmethod
     def advance(self, first: int, rows: Array) -> None:
@@ -156,7 +157,7 @@ class CarefulEngine(ReferenceEngine):
     def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
         super().__init__(live, names, watch)
         self._levels = [self._interpreter]
-        self.rollbacks = 0
+        self.rollbacks: int = 0
 
     def _macro_step(self, k: int) -> None:
         saved = self._interpreter.save(k)
@@ -325,3 +326,40 @@ class KernelEngine(Engine):
             instance: Any = self._live.instances[self._live.system.names[unit]]
             instance.went_back(begin, last)
         self._program.release()
+
+
+class CarefulKernelEngine(KernelEngine):
+    """The same safety net as `CarefulEngine` in the compiled loop, for schedules that save no states themselves."""
+
+    def __init__(self, live: Live, names: Sequence[str], options: EngineOptions, watch: Watch | None = None) -> None:
+        parts, h = 1 << HALVINGS, live.master.step
+        quanta = Quanta(h / parts, parts, lambda place: live.start_time + place * (h / parts))
+        lowering = VariableLowering(live, names, quanta, kept=True)
+        holds = [(first, len(w)) for first, w in zip(lowering.w, live.w, strict=False)]
+        lowering.program.vary(quanta.quantum, parts, (-1, 0.0), [], [])
+        asked = lowering.sampled if lowering.samples else None
+        lowering.program.carefully(HALVINGS, holds, len(lowering.samples), asked)
+        lowering.keep_all()
+        super().__init__(live, names, options, watch, lowering)
+
+    @property
+    def rollbacks(self) -> int:  # type: ignore[override]
+        """How often macro steps were made again in shorter parts."""
+        return self._program.tally[4]
+
+    def advance(self, first: int, rows: Array) -> None:
+        while True:
+            try:
+                return super().advance(first, rows)
+            except StepDiscarded:
+                if not self.retry():
+                    raise
+                if self.made:
+                    return None
+
+    def memory(self, k: int) -> dict[str, Any]:
+        return {**super().memory(k), "level": self._program.level, "rollbacks": self.rollbacks}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        super().load(memory, k)
+        self._program.set_steps(k, memory["level"], memory["rollbacks"])

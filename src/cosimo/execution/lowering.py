@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import copysign, factorial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ TYPES = (
     "BooleanAsInt",
 )
 """The kernel's numbers for the types of FMU variables; Booleans of FMI 2.0 are integers."""
+KEPT = 512  # lengths of macro steps whose constants are kept
 SAME = {"Real": "Float64", "Integer": "Int32"}  # FMI 2.0's own names of types
 
 
@@ -350,6 +351,56 @@ class Lowering:
                 self.program.column(outputs[name], 0, [])
                 continue
             self.program.column(*self._value_now(name))
+
+
+class Quanta(NamedTuple):
+    """The quantum of time in seconds, how many of them the first macro step lasts, and the time at a place."""
+
+    quantum: float
+    first: int
+    time: Callable[[float], float]
+
+
+class VariableLowering(Lowering):
+    """The program of macro steps that last any whole number of quanta; `kept`: all units are saved."""
+
+    def __init__(self, live: Live, names: Sequence[str], quanta: Quanta, *, kept: bool) -> None:
+        self._quanta, self._saves = quanta, kept
+        super().__init__(live, names)
+        self._needed = [key for key, number in self._maps.items() if number >= 0]
+        self._lengths = 1
+        if self._needed:
+            self.program.prepare_with(self._prepare)
+
+    def given(self, first: int, count: int) -> Array:
+        return np.empty((count, 0))  # samples are asked for when the step is known
+
+    def sampled(self, place: int, parts: int) -> list[float]:
+        """e for the macro step from `place` on."""
+        sample, time = self.live.sample, self._quanta.time
+        return [sample(target, source, time(place + t * parts)) for target, source, t in self.samples]
+
+    def keep_all(self) -> None:
+        """Let the stepper save all units."""
+        for name, number in self.numbers.items():
+            self.program.kept(number, self.c[name], self.live.c[name].size)
+
+    def _prepare(self, parts: int) -> int:
+        """Add the constants of a length that is new; its number."""
+        if self._lengths >= KEPT:
+            self.program.forget_lengths()
+            self._lengths = 0
+        for name, fraction in self._needed:
+            self._add_map(name, fraction, parts * self._quanta.quantum)
+        self._lengths += 1
+        return self._lengths - 1
+
+    def _kept(self, name: str) -> bool:
+        return self._saves
+
+    def _step(self, operation: TimedStep) -> None:
+        super()._step(operation)
+        self.program.fraction(float(operation.fraction))
 
 
 def _places(names: Iterable[str], widths: Sequence[int]) -> dict[str, int]:

@@ -31,8 +31,8 @@ from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.checkpoints import CheckpointWriter
-from cosimo.execution.checkpoints.self_test import require_states
-from cosimo.execution.engines import CarefulEngine, Engine, KernelEngine, ReferenceEngine
+from cosimo.execution.checkpoints.self_test import require_states, saved_units
+from cosimo.execution.engines import CarefulEngine, CarefulKernelEngine, Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch
 from cosimo.execution.options import RunOptions
@@ -302,15 +302,17 @@ class EqualSteps(Session):
                 "ranges": dict(self.ranges.found),
                 "stepping": self.stepping,
                 "resumed_at": list(self.resumed_at),
-                "careful": isinstance(engine, CarefulEngine),
+                "careful": engine.rollbacks is not None,
                 "memory": engine.memory(k),
             }
         self._advance(engine, recorder, row)
         writer.take({**entries, "after": engine.signals()._asdict()}, reached, recorder.sync())
 
     def _make(self, careful: bool) -> Engine:
-        if careful:
+        if careful and (self.options.engine.kind == "reference" or saved_units(self.master)):
             return CarefulEngine(self.live, self.names, self.watch)
+        if careful:
+            return CarefulKernelEngine(self.live, self.names, self.options.engine, self.watch)
         if self.options.engine.kind == "kernel":
             return KernelEngine(self.live, self.names, self.options.engine, self.watch)
         return ReferenceEngine(self.live, self.names, self.watch)
@@ -356,7 +358,7 @@ class EqualSteps(Session):
         if self.iterations.count:
             info |= self.iterations.info()
             warned += self.iterations.warnings(self.options.start, self.master.step, self.made)
-        if isinstance(self.engine, CarefulEngine):
+        if self.engine is not None and self.engine.rollbacks is not None:
             info["rollbacks"] = self.engine.rollbacks
         if self.live.joints:
             info["learned"] = self.live.learned()

@@ -127,7 +127,7 @@ def test_a_run_may_be_interrupted_again_and_again(tmp_path: Path) -> None:
             if now > at:
                 raise KeyboardInterrupt
 
-        with pytest.raises(Exception, match="goes on from"):
+        with pytest.raises(Exception, match="continues from"):
             resume(cut, system, master, progress=progress)
         times.append(read_checkpoint(cut)["step"])
     assert times == sorted(set(times))

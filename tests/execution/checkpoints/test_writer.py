@@ -88,7 +88,7 @@ def test_a_run_that_catches_up_with_its_rows(back_to: float, every: int, tmp_pat
             raise KeyboardInterrupt
 
     cut = ResultFile(tmp_path / "cut.csv", every=every)
-    with pytest.raises(Interrupted, match="goes on from"):
+    with pytest.raises(Interrupted, match="continues from"):
         run(system, master, stop=0.5, output=cut, checkpoint=Checkpoint(every=0.0), progress=progress)
     saved = read_checkpoint(cut.path)
     assert saved["careful"]

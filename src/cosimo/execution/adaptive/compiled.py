@@ -16,7 +16,6 @@ from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, Sampling
 from cosimo.core.errors import EndRequested, NonFiniteError, StepDiscarded
 from cosimo.core.system import Link
-from cosimo.core.timing import TimedStep
 from cosimo.execution.adaptive.stepping import (
     GROW,
     INTEGRAL,
@@ -34,54 +33,25 @@ from cosimo.execution.adaptive.stepping import (
     Stepper,
     Tally,
 )
-from cosimo.execution.adaptive.variable import KEPT, Grid, first_places
+from cosimo.execution.adaptive.variable import first_places
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
-from cosimo.execution.lowering import Lowering
+from cosimo.execution.lowering import Quanta, VariableLowering
 from cosimo.execution.options import EngineOptions
 
 BLOCK = 4096  # rows per call of the kernel
 
 
-class VariableLowering(Lowering):
-    """The program of macro steps of whole quanta of `grid`, the first of them `parts`; `kept`: units are saved."""
+class AdaptiveLowering(VariableLowering):
+    """The program of macro steps of whole quanta, with holds that know when their samples were taken."""
 
-    def __init__(self, live: Live, names: Sequence[str], grid: Grid, parts: int, *, kept: bool) -> None:
-        self._grid, self._saves, self._timed = grid, kept, False
+    def __init__(self, live: Live, names: Sequence[str], plan: Plan) -> None:
+        grid, parts, self._timed = plan.lengths.grid, plan.lengths.first, False
         read_at, self._stamps = first_places(live, parts)
-        super().__init__(live, names)
+        super().__init__(live, names, Quanta(grid.quantum, parts, grid.time), kept=plan.kind == "doubling")
         flat = [number for places in self._stamps for number in (len(places), *places)]
         known = ([read_at[name] for name in self.system.units], flat) if self._timed else ([], [])
         self.program.vary(grid.quantum, parts, (grid.total, grid.stop), *known)
-        self._needed = [key for key, number in self._maps.items() if number >= 0]
-        self._lengths = 1
-        if self._needed:
-            self.program.prepare_with(self._prepare)
-
-    def _kept(self, name: str) -> bool:
-        return self._saves
-
-    def given(self, first: int, count: int) -> Array:
-        return np.empty((count, 0))  # samples are asked for when the step is known
-
-    def sampled(self, place: int, parts: int) -> list[float]:
-        """e for the macro step from `place` on."""
-        time = self._grid.time
-        return [self.live.sample(target, source, time(place + t * parts)) for target, source, t in self.samples]
-
-    def _prepare(self, parts: int) -> int:
-        """Add the constants of a length that is new; its number."""
-        if self._lengths >= KEPT:
-            self.program.forget_lengths()
-            self._lengths = 0
-        for name, fraction in self._needed:
-            self._add_map(name, fraction, parts * self._grid.quantum)
-        self._lengths += 1
-        return self._lengths - 1
-
-    def _step(self, operation: TimedStep) -> None:
-        super()._step(operation)
-        self.program.fraction(float(operation.fraction))
 
     def _link(self, link: Link, coupling: Coupling, sampling: Sampling, place: int, time: Fraction) -> None:
         if coupling.history == 1:
@@ -116,17 +86,17 @@ class KernelStepper(Stepper):
 
     def __init__(self, live: Live, plan: Plan, names: Sequence[str], options: EngineOptions) -> None:
         super().__init__(plan)
-        grid, system = plan.lengths.grid, live.system
+        system = live.system
         self._signals = Exchanged(system)
         self._places = [*self._signals.units, *(name for name, unit in system.units.items() for _ in unit.outputs)]
         self._names = [*self._signals.names, *system.outputs]
-        lowering = VariableLowering(live, names, grid, plan.lengths.first, kept=plan.kind == "doubling")
+        lowering = AdaptiveLowering(live, names, plan)
         self._program = lowering.program
         self._begin(live, lowering)
         self._engine = KernelEngine(live, names, replace(options, parallel=False), lowering=lowering)
         self._rows = np.empty((BLOCK, len(names) + 2))
 
-    def _begin(self, live: Live, lowering: VariableLowering) -> None:
+    def _begin(self, live: Live, lowering: AdaptiveLowering) -> None:
         plan, lengths = self.plan, self.plan.lengths
         outside = None
         if given := self._signals.given:
@@ -163,14 +133,14 @@ class KernelStepper(Stepper):
         pairs = [(bond.forward.number, bond.back.number, bond.back.connection.gain) for bond in plan.bonds]
         self._program.by_energy(shared, plan.nominal, pairs)
 
-    def _compare(self, shared: dict[str, Any], live: Live, lowering: VariableLowering) -> None:
+    def _compare(self, shared: dict[str, Any], live: Live, lowering: AdaptiveLowering) -> None:
         """By doubling: all units are saved, and those asked again whose outputs belong to another time or input."""
         units, changes = live.system.units, self.plan.changes
         counts = [name not in unit.discrete_outputs for unit in units.values() for name in unit.outputs]
         self._program.by_doubling(shared, self.plan.order, (changes.relative, changes.absolute), counts)
+        lowering.keep_all()
         for name, unit in units.items():
             number, width = lowering.numbers[name], live.c[name].size
-            self._program.kept(number, lowering.c[name], width)
             early, through = live.timeline.clocks[name].read < 1, bool(unit.feedthrough().any())
             if early or through:
                 inputs = lowering.inputs_of(name) if through else []
