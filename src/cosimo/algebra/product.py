@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from cosimo.algebra.backends import SINGULAR
 from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
+from cosimo.algebra.sparse_step import NO_FIXED_POINT, SparseStep
 from cosimo.core.arrays import Array, block_diagonal, exponential, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import ONE, Block, Master
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 SPARSE_FROM = 500
 """Size of z from which blocks are kept sparse."""
 
-NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
+FED_THROUGH = 50
+"""Units in a row, each fed through, up to which a large system is solved along the row."""
 
 Indices = npt.NDArray[np.intp]
 
@@ -71,6 +73,11 @@ class LinearSystem(Walk):
         product = self.join(self.macro_step(self.identity()))
         n = self.size
         return OneStepMap(product[:n, :n], product[:n, n:])
+
+    @cached_property
+    def sparse_step(self) -> SparseStep:
+        """The macro step of a large system, without its product."""
+        return SparseStep(self.operations)
 
     @cached_property
     def coupled(self) -> CoupledModel:
@@ -166,6 +173,20 @@ class LinearSystem(Walk):
         """(S_u − L S_y) z: how far the inputs are from what the outputs now say (glumac2018, Eq. 53)."""
         return self.inputs(z) - self.coupled.L @ self.outputs(z)
 
+    def defect_map(self) -> Any:
+        """S_u − L S_y as a sparse matrix (m, size)."""
+        entries, number = list[tuple[int, int, float]](), 0
+        for name, unit in self.system.units.items():
+            begin, m = self.layout[Block("u", name)].start, len(unit.inputs)
+            row = value_row(self.operations.degrees[name], self.operations.timeline.clocks[name].now).tolist()
+            entries += [(number + i, begin + j * m + i, share) for j, share in enumerate(row) for i in range(m)]
+            number += m
+        rows, columns, shares = np.array(entries).reshape(-1, 3).T
+        S_u = _sparse().csr_array((shares, (rows.astype(int), columns.astype(int))), shape=(number, self.size))
+        y = self.layout.indices("y")
+        S_y = _sparse().csr_array((np.ones(len(y)), (np.arange(len(y)), y)), shape=(len(y), self.size))
+        return S_u - self.coupled.L @ S_y
+
     # The start.
 
     def start_map(self) -> Any:
@@ -174,6 +195,17 @@ class LinearSystem(Walk):
         Memories are filled as if signals had been constant before the start; offsets and external inputs are left out.
         """
         coupled = self.coupled
+        if self.sparse and not self.master.mixers:
+            # Every number of z is one of x, y and u, or 0: which one, a column of their numbers tells.
+            sources = _sparse().vstack([_eye(coupled.A.shape[0], True), coupled.C, coupled.L @ coupled.C], format="csr")
+            n, p = coupled.A.shape[0], coupled.C.shape[0]
+            x, y, u = np.split(np.arange(1.0, sources.shape[0] + 1), [n, n + p])
+            which = self._start(x[:, None], y[:, None], u[:, None])[:, 0].astype(int)
+            places = np.flatnonzero(which)
+            picked = _sparse().csr_array(
+                (np.ones(len(places)), (places, which[places] - 1)), shape=(len(which), sources.shape[0])
+            )
+            return picked @ sources
         return self._start(_eye(coupled.A.shape[0], self.sparse), coupled.C, coupled.L @ coupled.C)
 
     def start(self, time: float = 0.0) -> Array:
@@ -339,7 +371,7 @@ def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: 
     L = connection_matrix(system, sparse=sparse)
     if sparse:
         sp = _sparse()
-        A, B, C, D = (sp.block_diag([sp.csr_array(part) for part in own], format="csr") for own in parts.values())
+        A, B, C, D = map(_block_diagonal, parts.values())
         loop: Any = sp.csc_array(sp.eye_array(D.shape[0]) - D @ L)
     else:
         A, B, C, D = map(block_diagonal, parts.values())
@@ -351,6 +383,16 @@ def coupled_model(system: System, models: Mapping[str, LinearModel], *, sparse: 
             raise AlgebraicLoopError.singular(group)
     outputs = _solve(loop, C)
     return CoupledModel(A + B @ (L @ outputs), B, outputs, D, L, loop)
+
+
+def _block_diagonal(blocks: list[Array]) -> Any:
+    """Matrices along the diagonal of a sparse one."""
+    shapes = np.array([block.shape for block in blocks])
+    begins = np.vstack([np.zeros((1, 2), dtype=int), np.cumsum(shapes, axis=0)])
+    places = [np.nonzero(block) for block in blocks]
+    rows, columns = (np.concatenate([p[i] + b for p, b in zip(places, begins[:-1, i], strict=True)]) for i in (0, 1))
+    values = np.concatenate([block[place] for block, place in zip(blocks, places, strict=True)])
+    return _sparse().csr_array((values, (rows, columns)), shape=tuple(begins[-1]))
 
 
 def connection_matrix(system: System, *, sparse: bool = True) -> Any:
@@ -373,5 +415,13 @@ def _solve(loop: Any, right: Any) -> Any:
     sp = _sparse()
     if isinstance(right, np.ndarray):
         return sp.linalg.splu(loop).solve(right)
+    # (I − D L)⁻¹ = I + D L + (D L)² + …, which ends where values are fed through in no loop.
+    through = sp.csr_array(sp.eye_array(loop.shape[0]) - loop)
+    total = power = sp.csr_array(right)
+    for _ in range(FED_THROUGH):
+        power = through @ power
+        if not power.count_nonzero():
+            return total
+        total = total + power
     # The solver returns a single column as a plain vector.
     return sp.csr_array(sp.linalg.spsolve(loop, sp.csc_array(right))).reshape(right.shape)

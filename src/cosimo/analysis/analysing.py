@@ -129,7 +129,7 @@ class _Analysis:
             verdict = self._piloted(verdict)
         if not model.valid:
             self.reasons["model"] = model.doubt
-        if verdict.spectral_radius is None:
+        if verdict.spectral_radius is None and "spectral_radius" not in self.reasons:
             unknown = f"no linear model is believed: {self.reasons.get('model', 'there is none')}"
             for name in ("critical_step", "limits", "modes", "connections"):
                 if not getattr(verdict, name):
@@ -158,24 +158,31 @@ class _Analysis:
         model, master = self.model, self.master
         linear = model.linear(master)
         system = linear.system
-        here = Spectrum(linear)
+        here = model.spectrum(master)
         # Modes are those of models that are no aliases; the radius is that of the maps at this very step.
         picture = model.local.linear if not model.known and model.local.step != master.step else system
-        spectrum = here if picture is system else Spectrum(LinearSystem(picture, master))
+        spectrum = here if picture is system or model.large else Spectrum(LinearSystem(picture, master))
         factor = sweep_factor(linear)
         converging = converges(master, factor)
-        stable = bool(is_stable(here.moving_radius, identified=not model.known))
+        stable = here.stays_bounded(identified=not model.known)
+        if stable is None:
+            self.reasons["stable"] = "neither decay nor growth could be proved for so large a system"
+        if factor is not None and converging is None:
+            self.reasons["converges"] = "the factor per sweep was not found for so large a system"
+            stable = None
+        if here.radius is None:
+            self.reasons["spectral_radius"] = "the largest eigenvalues lie too close together to be told apart"
         large = sum(len(unit.initial_state) for unit in system.units.values()) > FEW
         error = self.attempt("error", lambda: model.predict(master))
         verdict = replace(
             verdict,
             evidence="proved" if model.known else "none",
-            stable=stable and converging is not False,
+            stable=False if converging is False else stable,
             error=error,
             spectral_radius=here.radius,
             exact_spectral_radius=spectrum.exact_radius,
-            exact_stable=not model.grows,
-            sweep_factor=factor,
+            exact_stable=model.exact_stable,
+            sweep_factor=None if factor is None or math.isnan(factor) else factor,
             converges=converging,
             loops=verdict.loops if system is self.system else tuple(system.loops()),
         )
@@ -187,6 +194,8 @@ class _Analysis:
             foreign=self.attempt("foreign", spectrum.foreign),
             defect=self.attempt("defect", lambda: consistency(linear, k=2, norm=2)),
         )
+        if model.large is not None:
+            self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
         if large:
             left = f"left out: more than {FEW} states"
             self.reasons |= {"limits": left, "connections": left, "recommendation": left}
@@ -205,7 +214,7 @@ class _Analysis:
             critical_step=limits.own if limits is not None else None,
             order=self.attempt("order", self._order) if model.known else None,
             connections=tuple(found),
-            worst_connection=worst_connection(found, here.radius, typical),
+            worst_connection=worst_connection(found, here.radius or math.nan, typical),
         )
 
     def _order(self) -> float | None:

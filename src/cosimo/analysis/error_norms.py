@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from cosimo.core.system import System
 
 OPERATOR_UP_TO = 100
 """Number of states up to which the error is computed for all initial states; beyond, for the given one only."""
+COLUMNS = 400
+"""Columns of a large system that are formed at a time."""
+NORM = 1e-2
+"""The square root of the relative error to which the square of the norm of a large matrix is computed."""
 BLOCK = 256
 """Steps whose norms are computed in one call: calls of NumPy cost more than the arithmetic on small matrices."""
 
@@ -49,7 +53,7 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
     worst = n <= OPERATOR_UP_TO
     x: Any = np.eye(n) if worst else np.concatenate([u.initial_state for u in linear.system.units.values()])[:, None]
     z = linear.start_map() @ x
-    Phi, C, exact_step = linear.one_step.Phi, coupled.C, _exact_step(linear)
+    C, step, exact_step = coupled.C, _step(linear), _exact_step(linear)
     p = C.shape[0]
     error, size = np.zeros(p), np.zeros(p)
     total, scale, final = 0.0, 0.0, 0.0
@@ -60,7 +64,7 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
             for k in range(len(exact)):
                 exact[k] = C @ x
                 differences[k] = linear.outputs(z) - exact[k]
-                z, x = Phi @ z, exact_step(x)
+                z, x = step(z), exact_step(x)
             if not np.isfinite(differences).all():
                 return GlobalError(np.inf, np.inf, np.inf, dict.fromkeys(linear.system.outputs, np.inf), steps, worst)
             error = np.maximum(error, _row_norms(differences).max(axis=0))
@@ -79,6 +83,17 @@ def _row_norms(rows: Array) -> Array:
     scale = np.where(largest > 0, largest, 1.0)
     norms: Array = scale * np.linalg.norm(rows / scale[..., None], axis=-1)
     return norms
+
+
+def _step(linear: LinearSystem) -> Callable[[Array], Array]:
+    """One macro step of columns of z, nothing given from outside."""
+    if not linear.sparse:
+        return partial(np.matmul, linear.one_step.Phi)
+
+    def step(z: Array) -> Array:
+        return linear.sparse_step.step(np.concatenate([z, np.zeros((len(linear.given), z.shape[1]))]))[: linear.size]
+
+    return step
 
 
 def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
@@ -116,24 +131,49 @@ def convergence_order(system: System, master: Master, *, horizon: float) -> floa
 
 def consistency(linear: LinearSystem, *, k: int, norm: Norm) -> float:
     """δ after k macro steps in the induced 1- or 2-norm."""
+    if linear.sparse:
+        return _large_consistency(linear, k, norm)
     z: Any = linear.start_map()
     for _ in range(k):
         z = linear.one_step.Phi @ z
-    return matrix_norm(linear.defect(z), norm)
+    defect = linear.defect(z)
+    return float(np.linalg.norm(defect, ord=norm)) if defect.size else 0.0
 
 
-def matrix_norm(matrix: Any, norm: Literal[1, 2]) -> float:
-    """The induced norm of a dense or sparse matrix."""
-    if isinstance(matrix, np.ndarray):
-        return float(np.linalg.norm(matrix, ord=norm)) if matrix.size else 0.0
-    import scipy.sparse.linalg as spl
+def _large_consistency(linear: LinearSystem, k: int, norm: Norm) -> float:
+    """The same without the matrix: its products with vectors, some columns at a time or by Lanczos's method."""
+    E, step, rows = linear.start_map(), linear.sparse_step, linear.defect_map()
+    given, n = np.zeros(len(linear.given)), E.shape[1]
+    back_E, back_rows = E.T.tocsr(), rows.T.tocsr()
 
-    if norm == 1:
-        return float(spl.norm(matrix, 1))
-    if min(matrix.shape) <= 400:
-        return float(np.linalg.norm(matrix.toarray(), ord=2))
-    # The iteration for the largest singular value cannot start from a matrix that is zero.
-    return float(spl.svds(matrix, k=1, return_singular_vectors=False, rng=0)[0]) if matrix.count_nonzero() else 0.0
+    def forth(x: Array) -> Array:
+        z = np.concatenate([E @ x, np.zeros((len(given), *x.shape[1:]))])
+        for _ in range(k):
+            z = step.step(z)
+        return np.asarray(rows @ z[: linear.size])
+
+    def back(y: Array) -> Array:
+        z = np.concatenate([back_rows @ np.ravel(y), given])
+        for _ in range(k):
+            z = step.transposed(z)
+        return np.asarray(back_E @ z[: linear.size])
+
+    if not rows.shape[0]:
+        return 0.0
+    if norm == 1 or n <= COLUMNS:
+        identity = np.eye(n, min(n, COLUMNS))
+        parts = [forth(np.roll(identity, begin, axis=0)[:, : n - begin]) for begin in range(0, n, COLUMNS)]
+        return float(max(np.linalg.norm(part, ord=norm) for part in parts))
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    start = np.random.default_rng(0).standard_normal(n)
+    # The iteration for the largest singular value cannot start from a map that is zero.
+    if not forth(start).any():
+        return 0.0
+    operator = LinearOperator((rows.shape[0], n), matvec=forth, rmatvec=back, dtype=float)
+    return float(
+        svds(operator, k=1, ncv=min(40, min(operator.shape) - 1), tol=NORM, return_singular_vectors=False, rng=0)[0]
+    )
 
 
 # ---- how far a signal is from what it should be ----------------------------------------------------------------------

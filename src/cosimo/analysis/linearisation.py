@@ -87,7 +87,7 @@ class LocalSystem:
             model = (self.units[name].generator if name in self.units else None) or unit.linear()
             assert model is not None
             models[name] = model
-        return coupled_model(self.linear, models)
+        return coupled_model(self.linear, models, sparse=sum(len(model.A) for model in models.values()) > LARGE)
 
 
 def _own(found: Identified) -> bool:

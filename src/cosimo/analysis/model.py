@@ -21,6 +21,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
+from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.limits import INSTANT, SAME, apart, find_base, responses
 from cosimo.analysis.linearisation import (
     Linearisation,
@@ -32,6 +33,7 @@ from cosimo.analysis.linearisation import (
     unit_report,
 )
 from cosimo.analysis.pilots import Budget, Pilots, Report, limit
+from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
@@ -41,6 +43,7 @@ from cosimo.analysis.truth import (
     count_steps,
     default_horizon,
     exact_truth,
+    large_errors,
     output_errors,
     output_sizes,
     undivided,
@@ -314,7 +317,9 @@ class Model:
 
     @cached_property
     def poles(self) -> ComplexArray:
-        """The eigenvalues of the coupled system, in 1/s."""
+        """The eigenvalues of the coupled system, in 1/s; of a large one the slowest and the fastest."""
+        if self.large is not None:
+            return self.large.extremes
         return np.linalg.eigvals(dense(self.local.coupled.A)).astype(complex)
 
     @property
@@ -328,9 +333,25 @@ class Model:
         return math.inf if self.known else INSTANT / self.local.step
 
     @cached_property
+    def large(self) -> LargePoles | None:
+        """The poles of a large system, of which nothing is formed as a full matrix; None of others."""
+        return LargePoles(self.local.coupled.A) if self.local.coupled.A.shape[0] > SHAPES_UP_TO else None
+
+    @cached_property
+    def exact_stable(self) -> bool | None:
+        """Whether the coupled system itself does not grow; None where that could not be told of a large one."""
+        found = grows(self.poles, slack=self.slack) if self.large is None else self.large.grows
+        return None if found is None else not found
+
+    @property
     def grows(self) -> bool:
-        """Whether the coupled system itself grows."""
-        return grows(self.poles, slack=self.slack)
+        """Whether the coupled system itself is known to grow."""
+        return self.exact_stable is False
+
+    def spectrum(self, master: Master) -> Spectrum | LargeSpectrum:
+        """The eigenvalues under a master."""
+        linear = self.linear(master)
+        return Spectrum(linear) if self.large is None else LargeSpectrum(linear, self.large)
 
     @cached_property
     def rests(self) -> bool:
@@ -352,6 +373,8 @@ class Model:
             local = self.local if exact else self.linearisation.at(master.step)
             steps = count_steps(self.horizon, master.step)
             linear = self.linear(master)
+            if exact and linear.sparse and self.large is not None:
+                return large_errors(local, linear, start=self.start, horizon=self.horizon, sizes=self._sizes)
             rows = cosimulated(local, master, start=self.start, steps=steps, linear=linear)
             truth = self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
             clocks = linear.operations.timeline.clocks

@@ -7,6 +7,7 @@ shape v becomes the eigenpair (μ, z) of Φ that is nearest in value and shape; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import LinearSystem, dense, merge_equal
+from cosimo.algebra.sparse_step import SparseStep
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray, match
 from cosimo.core.master import Master
@@ -122,6 +124,10 @@ class Spectrum:
         """Whether the coupled system itself does not grow."""
         return not grows(self.poles)
 
+    def stays_bounded(self, *, identified: bool = False) -> bool | None:
+        """Whether the master stays bounded; `identified` units are known less well."""
+        return bool(is_stable(self.moving_radius, identified=identified))
+
     @property
     def stable(self) -> bool:
         """Whether the master stays bounded."""
@@ -147,12 +153,7 @@ class Spectrum:
         mu[: len(matrix)], carried[: len(matrix), : len(matrix)] = np.linalg.eig(matrix)
         # The last row is that of slots which are always 0.
         states = self._states(carried[place])
-        mac = np.abs(shapes.conj().T @ states) ** 2
-        mac /= np.maximum(np.outer(_squares(shapes), _squares(states)), 1e-300)
-        # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.
-        distance = np.abs(np.exp(poles * self.step)[:, None] - mu)
-        scale = np.median(np.abs(poles) * self.step) + 1e-300
-        rows, columns = match(distance / scale + (1 - np.minimum(mac, 1)))
+        rows, columns, mac = pair_modes(poles, shapes, mu, states, self.step)
         self.paired = mu[columns]
         return self._sorted(
             Mode(complex(poles[i]), nearest_pole(complex(mu[j]), self.step, poles[i]), float(mac[i, j]))
@@ -195,23 +196,47 @@ def nearest_pole(mu: complex, step: float, near: complex) -> complex:
     return complex(principal + 1j * turn * np.round((near.imag - principal.imag) / turn))
 
 
+def pair_modes(
+    poles: ComplexArray, shapes: ComplexArray, mu: ComplexArray, states: ComplexArray, step: float
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array]:
+    """Which pole λ with its shape (n, k) became which eigenvalue μ of Φ with its states (n, l); and all MAC (k, l)."""
+    mac = np.abs(shapes.conj().T @ states) ** 2
+    mac /= np.maximum(np.outer(_squares(shapes), _squares(states)), 1e-300)
+    # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.
+    distance = np.abs(np.exp(poles * step)[:, None] - mu)
+    scale = np.median(np.abs(poles) * step) + 1e-300
+    return *match(distance / scale + (1 - np.minimum(mac, 1))), mac
+
+
 def _squares(columns: ComplexArray) -> Array:
     total: Array = (np.abs(columns) ** 2).sum(axis=0)
     return total
 
 
 def sweep_factor(linear: LinearSystem) -> float | None:
-    """ρ(B_vv) of the sweep of an iteration until convergence: by what plain substitution multiplies the error."""
+    """ρ(B_vv) of the sweep of an iteration until convergence: by what plain substitution multiplies the error.
+
+    None without an iteration, NaN where a large system's was not found.
+    """
     for operation in linear.operations.timeline.operations:
         if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
+            if linear.sparse:
+                from cosimo.analysis.large import largest
+
+                sweep = SparseStep(linear.operations, operation.sweeps[-1])
+                B_vv = sweep.restricted(sweep.changed)
+                found = largest(B_vv.product, B_vv.size, count=4, tolerance=1e-6)
+                return float(np.abs(found).max()) if len(found) else math.nan
             B, changed, _ = linear.sweep_matrix(operation.sweeps[-1])
-            return float(np.abs(np.linalg.eigvals(dense(B[changed][:, changed]))).max(initial=0.0))
+            return float(np.abs(np.linalg.eigvals(B[changed][:, changed])).max(initial=0.0))
     return None
 
 
 def converges(master: Master, factor: float | None) -> bool | None:
-    """Whether an iteration that multiplies the error by `factor` per sweep converges; None without an iteration."""
+    """Whether an iteration that multiplies the error by `factor` per sweep converges; None without one, or unknown."""
     if factor is None:
         return None
     repeats = [operation.times for operation in master.schedule.operations if isinstance(operation, Repeat)]
-    return factor < 1 or any(isinstance(times, Convergence) and bool(times.anderson) for times in repeats)
+    if any(isinstance(times, Convergence) and bool(times.anderson) for times in repeats):
+        return True
+    return None if math.isnan(factor) else factor < 1

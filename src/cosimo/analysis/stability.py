@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, ComplexArray, balancing
+from cosimo.core.arrays import ROUNDS, Array, ComplexArray, balancing
 
 ROUNDING = 1e-10
 """How far ρ may exceed 1 by rounding alone: eigenvalues of Φ with some ten rows are computed to about 1e-13, those of
@@ -70,8 +70,13 @@ def find_rest(A: Array) -> Rest:
     """The poles 0 of ẋ = A x, chains included."""
     balanced = _balance(A[None])
     largest = np.linalg.norm(balanced, 2, axis=(1, 2)) if balanced.size else np.zeros(1)
-    ((_, moving, spread),) = _divide_out(balanced, AT_REST * largest, len(A))
-    return Rest(len(A) - moving.shape[1], float(spread[0]))
+    return count_rest(balanced[0], AT_REST * float(largest[0]), len(A))
+
+
+def count_rest(matrix: Array, tolerance: float, most: int) -> Rest:
+    """The eigenvalues 0 of a matrix (n, n), chains included, at most so many."""
+    ((_, moving, spread),) = _divide_out(matrix[None], np.array([tolerance]), most)
+    return Rest(len(matrix) - moving.shape[1], float(spread[0]))
 
 
 def moving_radius(Phi: Array, rest: Rest, step: float) -> float:
@@ -102,6 +107,21 @@ def _balance(matrices: Array) -> Array:
     scale = balancing(matrices)
     balanced: Array = matrices / scale[:, :, None] * scale[:, None, :]
     return balanced
+
+
+def balanced(A: Any) -> tuple[Any, Array]:
+    """The same for one sparse matrix, and the diagonal of D: powers of 2, so that nothing is rounded."""
+    import scipy.sparse as sp
+
+    matrix = sp.csr_array(A)
+    sizes = abs(matrix - sp.diags_array(matrix.diagonal()))
+    scale = np.ones(matrix.shape[0])
+    for _ in range(ROUNDS):
+        rows, columns = (sizes @ scale) / scale, scale * (sizes.T @ (1 / scale))
+        both = (rows > 0) & (columns > 0)
+        scale *= np.divide(rows, columns, out=np.ones_like(rows), where=both) ** 0.25
+    scale = np.exp2(np.round(np.log2(scale))).astype(float)
+    return sp.csr_array(sp.diags_array(1 / scale) @ matrix @ sp.diags_array(scale)), scale
 
 
 def _divide_out(matrices: Array, tolerance: Array, most: int) -> Iterator[tuple[npt.NDArray[np.intp], Array, Array]]:

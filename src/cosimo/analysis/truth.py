@@ -22,15 +22,16 @@ three samples. Rows are computed in blocks of L: L steps are one product.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cosimo.algebra.product import CoupledModel, LinearSystem, given_inputs, samples
 from cosimo.analysis.linearisation import LocalSystem
+from cosimo.analysis.stability import balanced
 from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent
@@ -41,6 +42,14 @@ from cosimo.core.unit import LinearModel
 from cosimo.units.linear import Exact, discretise
 
 BLOCK = 32
+ROWS = 128
+"""Rows of a large system that are kept at a time."""
+ROOM = 2**31
+"""Bytes that a table of all rows may take."""
+REACH, TERMS = 3.5, 30
+"""‖A‖ d over which a Taylor series is used, and about how many terms that takes."""
+MOST_WORK = 3e11
+"""Products of numbers that the true solution of a large system may take: some minutes."""
 PARTS = 8
 """Parts of a macro step over each of which an external input that varies is taken as a parabola."""
 PERIODS = 10
@@ -170,15 +179,29 @@ def output_errors(
 
     `clocks` are those of the master's timeline where that is there already.
     """
-    clocks = clocks or timeline(system, master).clocks
-    wanted = truth.rows.copy()
-    for place, name in enumerate(system.outputs):
-        if clocks[system.output(name).unit].read < 1:  # read before the step: it belongs to the row before
-            wanted[1:, place] = truth.rows[:-1, place]
-    moving = truth.sizes > 0
+    wanted = _as_read(system, truth.rows, clocks or timeline(system, master).clocks)
+    return _shares(system, rows, wanted, truth.sizes, horizon, kind)
+
+
+def _as_read(system: System, rows: Array, clocks: Mapping[str, Clock], before: Array | None = None) -> Array:
+    """The true rows at the times at which the master reads outputs; `before` is the row before the first."""
+    early = [unit for unit, clock in clocks.items() if clock.read < 1]  # read before the step: as the row before
+    if not early:
+        return rows
+    wanted, place = rows.copy(), 0
+    for name, unit in system.units.items():
+        own = slice(place, place := place + len(unit.outputs))
+        if name in early:
+            wanted[1:, own] = rows[:-1, own]
+            wanted[0, own] = rows[0, own] if before is None else before[own]
+    return wanted
+
+
+def _shares(system: System, rows: Array, wanted: Array, sizes: Array, horizon: float, kind: ErrorKind) -> OutputErrors:
+    moving = sizes > 0
     names = [name for name, moves in zip(system.outputs, moving, strict=True) if moves]
     with np.errstate(over="ignore", invalid="ignore"):
-        shares = np.abs(rows - wanted)[:, moving] / truth.sizes[moving]
+        shares = np.abs(rows - wanted)[:, moving] / sizes[moving]
         # A number that overflows when it is squared is as good as infinite.
         if not (shares < 1e100).all():
             return OutputErrors(dict.fromkeys(names, math.inf), horizon, kind, math.inf)
@@ -253,18 +276,28 @@ def cosimulated(
     `linear` is `local.linear` under the master where that is there already.
     """
     linear = linear or LinearSystem(local.linear, master)
+    if linear.sparse:
+        require_room(steps + 1, len(local.linear.outputs))
+        return np.concatenate(list(_stepped(linear, start, steps))) + local.offsets
     Phi, Gamma, places = linear.one_step.Phi, linear.one_step.Gamma, linear.layout.indices("y")
     given, z = linear.given_values(np.arange(steps + 1.0), start), linear.start(start)
-    if not linear.sparse:
-        process = Recursion(Phi, Gamma, np.eye(linear.size)[places], np.zeros((len(places), Gamma.shape[1])))
-        return process.rows(z, given) + local.offsets
-    # Step after step where Φ is too large to be multiplied with itself.
-    rows = np.empty((steps + 1, len(places)))
+    process = Recursion(Phi, Gamma, np.eye(linear.size)[places], np.zeros((len(places), Gamma.shape[1])))
+    return process.rows(z, given) + local.offsets
+
+
+def _stepped(linear: LinearSystem, start: float, steps: int) -> Iterator[Array]:
+    """The outputs of a large system, step after step, some rows at a time."""
+    places, size = linear.layout.indices("y"), linear.size
+    z = np.concatenate([linear.start(start), np.zeros(len(linear.given))])
     with np.errstate(over="ignore", invalid="ignore"):
-        for k in range(steps + 1):
-            rows[k] = z[places]
-            z = Phi @ z + Gamma @ given[k]
-    return rows + local.offsets
+        for begin in range(0, steps + 1, ROWS):
+            rows = np.empty((min(ROWS, steps + 1 - begin), len(places)))
+            given = linear.given_values(begin + np.arange(float(len(rows))), start)
+            for k in range(len(rows)):
+                rows[k] = z[places]
+                z[size:] = given[k]
+                z = linear.sparse_step.step(z)
+            yield rows
 
 
 def undivided(
@@ -276,38 +309,77 @@ def undivided(
 
         ẋ = A_c x + B (I + L (I − D L)⁻¹ D) b(t)
     """
+    coupled = coupled or local.coupled
+    if not isinstance(coupled.A, np.ndarray):
+        require_room(steps + 1, len(local.linear.outputs))
+        return np.concatenate([rows for rows, _ in _sparse_flow(local, coupled, step, start, steps)]) + local.offsets
     drive = _Drive(local.linear, start)
     parts = PARTS if drive.varying else 1
-    if not isinstance(local.coupled.A, np.ndarray):
-        return _sparse_flow(local, drive, step, steps) + local.offsets
-    process = _flow(coupled or local.coupled, drive, step / parts)
+    process = _flow(coupled, drive, step / parts)
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
     rows = process.rows(x, drive.samples(start, step / parts, steps * parts + 1))
     return rows[::parts] + local.offsets
 
 
-def _sparse_flow(local: LocalSystem, drive: _Drive, step: float, steps: int) -> Array:
-    """exp(A_c h) acts on one vector after the other; the constant drive b joins it as [A_c  B b; 0  0]."""
-    if drive.varying:
+def require_room(rows: int, columns: int) -> None:
+    """Refuse tables of more than 2 GiB before memory is asked for."""
+    if 8 * rows * columns > ROOM:
         raise ConfigurationError(
-            "the external inputs of this large system vary with time; its true solution is not computed."
+            f"{rows:,} rows of {columns:,} outputs need {8 * rows * columns / 2**30:.3g} GiB, and {ROOM / 2**30:g} GiB "
+            f"is the limit; shorten the horizon, or lengthen the step."
         )
-    import scipy.sparse as sp
-    from scipy.sparse.linalg import expm_multiply
 
-    coupled = local.coupled
-    through = coupled.solve_loop(coupled.D @ drive.constant)
-    push = coupled.B @ (drive.constant + coupled.L @ through)
-    n = coupled.A.shape[0]
-    joined = sp.bmat(
-        [[coupled.A * step, sp.csr_array(push[:, None] * step)], [None, sp.csr_array((1, 1))]], format="csc"
-    )
-    x = np.append(np.concatenate([unit.initial_state for unit in local.linear.units.values()]), 1.0)
-    rows = np.empty((steps + 1, len(local.linear.outputs)))
-    for k in range(steps + 1):
-        rows[k] = coupled.C @ x[:n] + through
-        x = expm_multiply(joined, x)
-    return rows
+
+def _sparse_flow(
+    local: LocalSystem, coupled: CoupledModel, step: float, start: float, steps: int
+) -> Iterator[tuple[Array, Array]]:
+    """Outputs (k, p) and states (k, n) at t = 0, step, …, steps · step of a large system, some rows at a time.
+
+    Over a time d with ‖A‖₁ d ≤ 3.5 (in balanced units) the solution is its Taylor series, of some 30 terms to rounding
+    (Al-Mohy and Higham, SIAM J. Sci. Comput. 33 (2011), Table 3.1), however many rows lie within d. External inputs are
+    parabolas over each part of a step, as in `_flow`, and enter the first three derivatives.
+    """
+    drive = _Drive(local.linear, start)
+    A, scale = balanced(coupled.A)
+    through = coupled.solve_loop(coupled.D @ drive.spread)
+    push = (coupled.B @ (drive.spread + coupled.L @ through)) / scale[:, None]
+    piece, pieces = (step / PARTS, steps * PARTS) if drive.varying else (max(steps, 1) * step, 1)
+    inner = max(1, math.ceil(float(abs(A).sum(axis=0).max(initial=0.0)) * piece / REACH))
+    if pieces * inner * TERMS * A.nnz > MOST_WORK:
+        raise ConfigurationError(
+            f"the system is large and its fastest mode is too fast for {steps * step:g} s: some "
+            f"{pieces * inner * TERMS:.0e} products with its matrix; shorten the horizon."
+        )
+    d, fit, done = piece / inner, external_fit(2, Fraction(1))[1], 0
+    x = np.concatenate([unit.initial_state for unit in local.linear.units.values()]) / scale
+    seen, total = coupled.C * scale, pieces * inner
+    for number in range(total):
+        begin, after = divmod(number, inner)
+        given = drive.parabola(start + begin * piece, piece, after / inner, fit)
+        terms = _taylor(A, x, [push @ column for column in given], d)
+        last = steps if number == total - 1 else min(steps, math.ceil((number + 1) * d / step * (1 - 1e-14)) - 1)
+        for first in range(done, last + 1, ROWS):
+            k = np.arange(first, min(first + ROWS, last + 1))
+            powers = ((k * step - number * d) / d)[:, None] ** np.arange(len(terms))
+            states = powers @ terms
+            yield states @ seen.T + drive.at(start + k * step) @ through.T, states * scale
+        done = max(done, last + 1)
+        x = terms.sum(axis=0)
+
+
+def _taylor(A: Any, x: Array, derivatives: list[Array], d: float) -> Array:
+    """The terms v_j (m, n) of x(t + θ d) = Σ_j θ^j v_j, with ẋ = A x + b and b, ḃ, b̈ the `derivatives`."""
+    terms, before = [x], math.inf
+    for j in range(1, 2 * TERMS):
+        term = (d / j) * (A @ terms[-1])
+        if j <= len(derivatives):
+            term = term + d**j / math.factorial(j) * derivatives[j - 1]
+        terms.append(term)
+        size = float(np.abs(term).max(initial=0.0))
+        if j > len(derivatives) and size + before <= 1e-17 * float(np.abs(x).max(initial=0.0)):
+            break
+        before = size
+    return np.array(terms)
 
 
 def _flow(coupled: CoupledModel, drive: _Drive, duration: float) -> Recursion:
@@ -334,6 +406,25 @@ class _Drive:
         self.constant = given_inputs(system, start)
         self.constant[self.varying] = 0.0
 
+    @property
+    def spread(self) -> Array:
+        """Where `at` goes: (m, 1 + v), all that is constant, and then every input that varies."""
+        found = np.zeros((len(self.constant), 1 + len(self.varying)))
+        found[:, 0] = self.constant
+        found[self.varying, 1 + np.arange(len(self.varying))] = 1.0
+        return found
+
+    def at(self, moments: Any) -> Array:
+        """(k, 1 + v): 1, and the inputs that vary, at some times."""
+        return np.column_stack([np.ones(len(moments)), *(samples(source, moments) for source in self._sources)])
+
+    def parabola(self, begin: float, duration: float, share: float, fit: Array) -> list[Array]:
+        """The values of `at` and of its two derivatives at a share of the part that begins then."""
+        c = fit @ self.at(begin + duration * np.array([0.0, 0.5, 1.0])) if self.varying else np.ones((1, 1))
+        if len(c) == 1:
+            return [c[0]]
+        return [c[0] + share * (c[1] + share * c[2]), (c[1] + 2 * share * c[2]) / duration, 2 * c[2] / duration**2]
+
     def samples(self, start: float, duration: float, count: int) -> Array:
         """e at the beginning of `count` parts: 1, then three samples of each input that varies."""
         given = np.ones((count, 1 + 3 * len(self.varying)))
@@ -350,12 +441,14 @@ def exact_truth(local: LocalSystem, *, step: float, start: float, horizon: float
     steps = count_steps(horizon, step)
     rows = undivided(local, step=step, start=start, steps=steps)
     if not np.isfinite(rows).all():
-        raise ConfigurationError(
-            f"the exact solution of '{local.linear.name}' overflows within {horizon:g} s; choose a shorter horizon."
-        )
+        raise ConfigurationError(_beyond(local.linear.name, horizon))
     if sizes is None:
         sizes = output_sizes(local, start=start, horizon=horizon)
     return Truth(rows, np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0))
+
+
+def _beyond(name: str, horizon: float) -> str:
+    return f"the exact solution of '{name}' overflows within {horizon:g} s; choose a shorter horizon."
 
 
 def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
@@ -364,8 +457,7 @@ def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
     An output whose terms cancel but for rounding, |y| ≤ 1e-12 Σ_i |C_i| max |x_i|, is at rest.
     """
     if not isinstance(local.coupled.A, np.ndarray):
-        sizes: Array = np.abs(undivided(local, step=horizon / 200, start=start, steps=200)).max(axis=0)
-        return sizes
+        return _sparse_sizes(local, start, horizon)
     count = GRID
     drive = _Drive(local.linear, start)
     parts = PARTS if drive.varying else 1
@@ -378,9 +470,65 @@ def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
     with np.errstate(over="ignore", invalid="ignore"):
         rows = joined.rows(x, drive.samples(start, part, count * parts + 1))[::parts]
-        sizes = np.abs(rows[:, :p] + local.offsets).max(axis=0)
+        sizes: Array = np.abs(rows[:, :p] + local.offsets).max(axis=0)
         if not np.isfinite(sizes).all():
             return sizes
         moved = np.abs(rows[:, p:]).max(axis=0, initial=0.0)
         terms = np.abs(flow.C) @ moved + np.abs(flow.D).sum(axis=1) + np.abs(local.offsets)
     return np.where(sizes > STILL * terms, sizes, 0.0)
+
+
+def _sparse_sizes(local: LocalSystem, start: float, horizon: float) -> Array:
+    """The same for a large system."""
+    coupled, drive = local.coupled, _Drive(local.linear, start)
+    sizes, moved = np.zeros(coupled.C.shape[0]), np.zeros(coupled.C.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows, states in _sparse_flow(local, coupled, horizon / GRID, start, GRID):
+            sizes = np.maximum(sizes, np.abs(rows + local.offsets).max(axis=0, initial=0.0))
+            moved = np.maximum(moved, np.abs(states).max(axis=0, initial=0.0))
+    if not np.isfinite(sizes).all():
+        return sizes
+    through = np.abs(coupled.solve_loop(coupled.D @ drive.spread)).sum(axis=1)
+    terms = abs(coupled.C) @ moved + through + np.abs(local.offsets)
+    return np.asarray(np.where(sizes > STILL * terms, sizes, 0.0))
+
+
+def large_errors(
+    local: LocalSystem, linear: LinearSystem, *, start: float, horizon: float, sizes: Array
+) -> OutputErrors:
+    """`output_errors` of a large system: some rows at a time, so that no table of all of them is kept."""
+    step, clocks = linear.master.step, linear.operations.timeline.clocks
+    steps = count_steps(horizon, step)
+
+    def truth() -> Iterator[Array]:
+        flow = (rows + local.offsets for rows, _ in _sparse_flow(local, local.coupled, step, start, steps))
+        return _regrouped(flow, ROWS)
+
+    for rows in truth():
+        if not np.isfinite(rows).all():
+            raise ConfigurationError(_beyond(local.linear.name, horizon))
+        sizes = np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0)
+    found, weights, before = [], [], None
+    for rows, wanted in zip(_stepped(linear, start, steps), truth(), strict=True):
+        aligned = _as_read(local.linear, wanted, clocks, before)
+        before = wanted[-1]
+        found.append(_shares(local.linear, rows + local.offsets, aligned, sizes, horizon, "predicted"))
+        weights.append(len(rows))
+        if found[-1].typical == math.inf:
+            return found[-1]
+    worst = {name: max(part.outputs[name] for part in found) for name in found[0].outputs}
+    typical = float(np.sqrt(np.average([part.typical**2 for part in found], weights=weights)))
+    return OutputErrors(worst, horizon, "predicted", typical)
+
+
+def _regrouped(parts: Iterable[Array], count: int) -> Iterator[Array]:
+    """The same rows, so many at a time."""
+    held: list[Array] = []
+    for part in parts:
+        held.append(part)
+        while sum(map(len, held)) >= count:
+            joined = np.concatenate(held)
+            yield joined[:count]
+            held = [joined[count:]]
+    if rest := [part for part in held if len(part)]:
+        yield np.concatenate(rest)

@@ -21,7 +21,8 @@ import numpy as np
 
 from cosimo.algebra.backends import SINGULAR
 from cosimo.algebra.operations import Rows, Walk, best_cut
-from cosimo.algebra.product import NO_FIXED_POINT, LinearSystem, dense
+from cosimo.algebra.product import LinearSystem, dense
+from cosimo.algebra.sparse_step import NO_FIXED_POINT
 from cosimo.analysis.robustness import Build
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError

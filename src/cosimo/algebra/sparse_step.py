@@ -1,0 +1,188 @@
+"""The macro step of a large system as one sparse set of equations, in which no matrix is multiplied by another.
+
+Every operation writes new numbers, each a sum over a few earlier ones. With all that a macro step writes as a vector w
+(what is copied is not written again), and z what is carried into it,
+
+    K w = E z,      z' = P_w w + P_z z,
+
+K is the identity less what operations take from earlier ones: as sparse as the operations, whatever Φ is (Gauss–Seidel
+along a chain fills half of Φ). It is triangular unless the schedule iterates until convergence: there what a sweep ends
+with is what it begins with, two equations more in the same set. One macro step is one solution, and so is
+
+    (Φ − σ I)⁻¹ r:      [ K    −E     ] [w]   [0]
+                        [ P_w  P_z − σ] [z] = [r]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosimo.algebra.operations import Operations, Rows, Walk, flattened, needed_at_start
+from cosimo.core.arrays import Array
+from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.timing import TimedOperation
+
+NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
+
+Indices = npt.NDArray[np.intp]
+
+
+class SparseStep(Walk):
+    """The macro step, or `sequence` of its operations, applied to columns of z, and solved for what led to them."""
+
+    def __init__(self, operations: Operations, sequence: Iterable[TimedOperation] | None = None) -> None:
+        self._operations, self.layout = operations, operations.layout
+        self.size = self.layout.size
+        self._count = self.size
+        self._entries: list[tuple[Indices, Indices, Array]] = []
+        self.triangular = True
+        # The place of every number of z in [z, w] as it is now.
+        self._now = np.arange(self.size)
+        self.apply(operations.timeline.operations if sequence is None else sequence, {})
+
+    def _slots(self, blocks: Iterable[Any]) -> Indices:
+        ranges = [np.arange(place.start, place.stop) for place in map(self.layout.__getitem__, blocks)]
+        return np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.intp)
+
+    def _new(self, count: int) -> Indices:
+        self._count += count
+        return np.arange(self._count - count, self._count)
+
+    def _update(self, operation: TimedOperation, rows: Rows) -> None:
+        update = self._operations.update(operation)
+        if not update.sources:
+            return
+        sources, targets = self._now[self._slots(update.sources)], self._slots(update.targets)
+        row, column = np.nonzero(update.matrix)
+        values = update.matrix[row, column]
+        entries = np.bincount(row, minlength=len(targets))
+        copied = np.zeros(len(targets), dtype=bool)
+        copied[row[values == 1.0]] = True
+        copied &= entries == 1
+        place = np.empty(len(targets), dtype=np.intp)
+        place[~copied] = self._new(int((~copied).sum()))
+        plain = copied[row]
+        place[row[plain]] = sources[column[plain]]
+        self._entries.append((place[row[~plain]], sources[column[~plain]], values[~plain]))
+        self._now[targets] = place
+
+    def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
+        written = {b for op in flattened(sweep) for b in self._operations.update(op).targets}
+        slots = self._slots(block for block in self.layout.blocks if block in written)
+        before, begun = self._now[slots], self._new(len(slots))
+        self._now[slots] = begun
+        self.apply(sweep, rows)
+        ended = self._now[slots]
+        # What the sweep hands on as it got it keeps the value from before the iteration.
+        self._entries.append((begun, np.where(ended == begun, before, ended), np.ones(len(slots))))
+        self.triangular = False
+
+    # ---- the equations -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _equations(self) -> tuple[Any, Any]:
+        """K and E."""
+        import scipy.sparse as sp
+
+        none = (np.zeros(0, dtype=np.intp),) * 2
+        rows, columns, values = map(np.concatenate, zip((*none, np.zeros(0)), *self._entries, strict=True))
+        taken = sp.csc_array((values, (rows - self.size, columns)), shape=(self._count - self.size, self._count))
+        return sp.csc_array(sp.eye_array(self._count - self.size) - taken[:, self.size :]), taken[:, : self.size]
+
+    @cached_property
+    def _solve(self) -> Callable[..., Array]:
+        K = self._equations[0]
+        return _factorise(K, triangular=self.triangular).solve if K.shape[0] else lambda right, trans="N": right
+
+    def step(self, z: Array) -> Array:
+        """One macro step of z (size,) or of columns of it."""
+        if np.iscomplexobj(z):
+            return np.asarray(self.step(z.real) + 1j * self.step(z.imag))
+        found: Array = np.concatenate([z, self._solve(self._equations[1] @ z)])[self._now]
+        return found
+
+    @cached_property
+    def _E_back(self) -> Any:
+        return self._equations[1].T.tocsr()
+
+    def transposed(self, z: Array) -> Array:
+        """Φᵀ z."""
+        back = np.bincount(self._now, weights=z, minlength=self._count)
+        found: Array = back[: self.size] + self._E_back @ self._solve(back[self.size :], trans="T")
+        return found
+
+    @cached_property
+    def changed(self) -> Indices:
+        """The places of z that are not left as they are."""
+        return np.flatnonzero(self._now != np.arange(self.size))
+
+    @cached_property
+    def carried(self) -> Indices:
+        """The places of z that the macro step reads before it writes them: what has eigenvalues."""
+        return self._slots(needed_at_start(self._operations))
+
+    def restricted(self, places: Indices) -> Restricted:
+        """The map of some places of z to themselves, all others 0."""
+        return Restricted(self, places)
+
+
+class Restricted:
+    """Φ on the `places` of z: its product with columns, and the solution of (Φ − σ I) x = r."""
+
+    def __init__(self, whole: SparseStep, places: Indices) -> None:
+        import scipy.sparse as sp
+
+        self._whole, self.size = whole, len(places)
+        K, E = whole._equations
+        self._E = sp.csc_array(E)[:, places]
+        inner = np.full(whole.size, -1)
+        inner[places] = np.arange(self.size)
+        now = whole._now[places]
+        written = now >= whole.size
+        own = np.where(written, -1, inner[np.where(written, 0, now)])
+        rows = np.arange(self.size)
+        self._P_w = _picking(rows[written], now[written] - whole.size, (self.size, K.shape[0]))
+        self._P_z = _picking(rows[own >= 0], own[own >= 0], (self.size, self.size))
+
+    def product(self, x: Array) -> Array:
+        """Φ x."""
+        found: Array = self._P_w @ self._whole._solve(self._E @ x) + self._P_z @ x
+        return found
+
+    def inverse(self, shift: complex) -> Callable[[Array], Array]:
+        """The function that solves (Φ − shift · I) x = r."""
+        import scipy.sparse as sp
+
+        K, own = self._whole._equations[0], sp.eye_array(self.size) * shift
+        joined = sp.block_array([[K, -self._E], [self._P_w, self._P_z - own]], format="csc")
+        solve, inner = _factorise(joined).solve, K.shape[0]
+
+        def apply(right: Array) -> Array:
+            whole = np.zeros((joined.shape[0], *right.shape[1:]), dtype=np.result_type(right, joined.dtype))
+            whole[inner:] = right
+            found: Array = solve(whole)[inner:]
+            return found
+
+        return apply
+
+
+def _picking(rows: Indices, columns: Indices, shape: tuple[int, int]) -> Any:
+    import scipy.sparse as sp
+
+    return sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+
+def _factorise(matrix: Any, *, triangular: bool = False) -> Any:
+    from scipy.sparse.linalg import splu
+
+    try:
+        if triangular:
+            return splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0)
+        return splu(matrix)
+    except RuntimeError:
+        raise AlgebraicLoopError(NO_FIXED_POINT) from None

@@ -1,0 +1,58 @@
+"""The verdict on systems of more than 400 states: what is proved is said, and what is not known is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from cosimo import analyse, masters
+from cosimo.algebra import LinearSystem
+from cosimo.analysis import truth
+from cosimo.analysis.spectrum import Spectrum
+from cosimo.core.errors import ConfigurationError
+from cosimo.problems import chain
+
+
+def test_a_long_chain_is_proved_to_be_stable() -> None:
+    system = chain(n=210)
+    verdict = analyse(system, masters.gauss_seidel(system, 0.01), horizon=0.5)
+    assert (verdict.stable, verdict.exact_stable, verdict.evidence) == (True, True, "proved")
+    assert verdict.error is not None
+    assert set(verdict.error.outputs) < set(system.outputs)  # the far end rests
+    # 420 eigenvalues of nearly one size: which is the largest is not known, and not said.
+    assert verdict.spectral_radius is None
+    assert "too close together" in verdict.reasons["spectral_radius"]
+    assert verdict.fields()["spectral_radius"] is None
+
+
+def test_a_long_chain_is_proved_to_be_unstable() -> None:
+    system = chain(n=210)
+    verdict = analyse(system, masters.jacobi(system, 0.3), horizon=3.0)
+    assert (verdict.stable, verdict.exact_stable, verdict.trust) == (False, True, "no")
+
+
+def test_a_chain_that_grows_by_itself() -> None:
+    system = chain(n=210, damping=-0.5)
+    verdict = analyse(system, masters.jacobi(system, 0.01), horizon=0.5)
+    assert (verdict.stable, verdict.exact_stable) == (False, False)
+
+
+def test_what_neither_fades_nor_grows_is_not_said_to_be_stable() -> None:
+    system = chain(n=210, damping=0.0, coupling=0.0)
+    verdict = analyse(system, masters.jacobi(system, 1e-3), horizon=0.01)
+    assert (verdict.stable, verdict.exact_stable, verdict.trust) == (None, None, "with care")
+    assert verdict.reasons["stable"].startswith("neither decay nor growth")
+
+
+def test_a_chain_that_hardly_grows_is_judged_as_by_full_matrices() -> None:
+    system = chain(n=210, damping=0.0)
+    master = masters.iterative(system, 1e-3, sweeps=2)
+    verdict = analyse(system, master, horizon=0.01, details=False)
+    full = Spectrum(LinearSystem(system, master))
+    assert 1e-10 < full.moving_radius - 1 < 1e-4
+    assert verdict.stable is full.stable is False
+
+
+def test_tables_beyond_the_memory_are_refused_before_they_are_made() -> None:
+    with pytest.raises(ConfigurationError, match=r"2,000,001 rows of 10,000 outputs need 149 GiB, and 2 GiB is"):
+        truth.require_room(2_000_001, 10_000)
+    truth.require_room(20_000, 10_000)

@@ -1,0 +1,161 @@
+"""Large systems are judged without full matrices, and as full matrices judge them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from thinning import examples
+
+sys.path.insert(0, str(Path(__file__).parent))
+from random_systems import MATRIX_SEEDS, cases, systems
+
+from cosimo import masters
+from cosimo.algebra import LinearSystem
+from cosimo.analysis import accuracy, linearisation, truth
+from cosimo.analysis.large import LargePoles, LargeSpectrum
+from cosimo.analysis.model import Model
+from cosimo.analysis.spectrum import Spectrum, sweep_factor
+from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.master import Master
+from cosimo.core.system import Connection, System
+from cosimo.couplings import Hold
+from cosimo.units import Mechanical, StateSpace
+
+some = settings(max_examples=examples(80), suppress_health_check=list(HealthCheck), deadline=None)
+few = settings(some, max_examples=examples(25))
+
+
+@some
+@given(cases(), MATRIX_SEEDS)
+def test_one_sparse_solution_is_one_macro_step(case: tuple[System, Master], seed: int) -> None:
+    linear, rng = LinearSystem(*case), np.random.default_rng(seed)
+    z = rng.standard_normal((linear.layout.size, 2))
+    expected = linear.join(linear.macro_step(linear.split(z)))
+    step = linear.sparse_step
+    assert step.step(z) == pytest.approx(expected, rel=1e-9, abs=1e-9 * np.abs(expected).max())
+    back = rng.standard_normal(linear.layout.size)
+    assert back @ expected[:, 0] == pytest.approx(step.transposed(back) @ z[:, 0], rel=1e-8, abs=1e-8)
+    inner = step.restricted(step.carried)
+    x = rng.standard_normal((inner.size, 2))
+    shift = complex(1.3, 0.4)
+    solved = inner.inverse(shift)(inner.product(x) - shift * x)
+    assert solved == pytest.approx(x, rel=1e-7, abs=1e-7)
+
+
+@some
+@given(systems(), st.sampled_from([0.01, 0.1]), MATRIX_SEEDS)
+def test_one_sparse_solution_is_the_fixed_point_of_an_iteration(system: System, step: float, seed: int) -> None:
+    linear = LinearSystem(system, masters.iterative(system, step, coupling=Hold(1)))
+    z = np.random.default_rng(seed).standard_normal((linear.layout.size, 1))
+    try:
+        expected = linear.join(linear.macro_step(linear.split(z)))
+    except AlgebraicLoopError:
+        return
+    assert linear.sparse_step.step(z) == pytest.approx(expected, rel=1e-7, abs=1e-7 * np.abs(expected).max())
+    dense, linear.sparse = sweep_factor(linear), True
+    assert sweep_factor(linear) == pytest.approx(dense, rel=1e-9, abs=1e-9)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> System:
+    """20 to 40 oscillators in a random net, with meters and carriages (poles 0, single and double), stable or not."""
+    rng = np.random.default_rng(draw(MATRIX_SEEDS))
+    n, damping = draw(st.integers(20, 40)), draw(st.sampled_from([0.2, 1.0, 5.0]))
+    grow = draw(st.sampled_from([0, 0, 0, 1]))
+    units: dict[str, StateSpace | Mechanical] = {}
+    connections = []
+    for i in range(n):
+        own = -0.5 if grow and i == n // 2 else damping * rng.uniform(0.5, 1.5)
+        stiffness = rng.uniform(20.0, 200.0)
+        units[f"u{i}"] = Mechanical(
+            1.0, own, stiffness, B=np.ones((1, 2)), displacement=1.0, initial=rng.standard_normal(2)
+        )
+        for k in (1, 2):
+            other = (i + int(rng.integers(1, 4))) % n
+            connections.append(Connection(f"u{other}.y1", f"u{i}.u{k}", float(rng.uniform(0.0, 0.4) * stiffness / 2)))
+    for i in range(draw(st.integers(0, 3))):
+        double = draw(st.booleans())
+        A = [[0.0, 1.0], [0.0, 0.0]] if double else [[0.0]]
+        units[f"rest{i}"] = StateSpace(A, [[0.0], [1.0]] if double else [[1.0]], [[1.0, 0.0]] if double else [[1.0]])
+        connections.append(Connection(f"u{i}.y1", f"rest{i}.u1"))
+    return System(units, connections, name="net")
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[System, Master]:
+    system, step = draw(networks()), draw(st.sampled_from([0.003, 0.02, 0.1, 0.3]))
+    coupling = Hold(draw(st.integers(0, 1)))
+    build = draw(st.sampled_from([masters.jacobi, masters.gauss_seidel, masters.iterative]))
+    return system, build(system, step, coupling=coupling, **({"sweeps": 2} if build is masters.iterative else {}))
+
+
+@few
+@given(judged())
+def test_what_is_said_of_stability_is_what_full_matrices_say(case: tuple[System, Master]) -> None:
+    linear = LinearSystem(*case)
+    full = Spectrum(linear)
+    poles = LargePoles(sp.csr_array(linear.coupled.A))
+    assert poles.rest.count == full.rest.count
+    assert poles.fastest == pytest.approx(np.abs(full.poles).max(), rel=1e-6)
+    largest = float(full.poles.real.max())
+    assert poles.grows in (None, not full.exact_stable)
+    if abs(largest) > 0.05 and not full.rest.count:
+        assert poles.grows is not None
+    large = LargeSpectrum(linear, poles)
+    found = large.stays_bounded()
+    assert found in (None, full.stable)
+    if abs(full.moving_radius - 1) > 0.02:
+        assert found is not None
+    if large.radius is not None:
+        assert large.radius == pytest.approx(full.radius, rel=1e-7)
+
+
+@few
+@given(networks(), st.sampled_from([0.003, 0.02]))
+def test_slowest_modes_are_those_of_full_matrices(system: System, step: float) -> None:
+    linear = LinearSystem(system, masters.jacobi(system, step))
+    poles = LargePoles(sp.csr_array(linear.coupled.A))
+    full = Spectrum(linear)
+    moving = np.abs(full.poles)[np.abs(full.poles) > 1e-6 * np.abs(full.poles).max()]
+    assert np.abs(poles.extremes).min() == pytest.approx(moving.min(), rel=1e-6)
+    mu = full.eigenvalues
+    for mode in LargeSpectrum(linear, poles).modes():
+        assert np.abs(full.poles - mode.monolithic).min() <= 1e-6 * np.abs(mode.monolithic)
+        assert np.abs(mu - np.exp(mode.cosimulated * step)).min() <= 1e-7
+
+
+@some
+@given(cases())
+def test_errors_are_those_of_full_matrices(case: tuple[System, Master]) -> None:
+    system, master = case
+    full = Model(system, step=master.step, horizon=40 * master.step)
+    if full.rests or full.grows:
+        return
+    expected = full.predict(master)
+    with mock.patch.object(linearisation, "LARGE", 0), mock.patch.object(truth, "ROWS", 7):
+        sparse = Model(system, step=master.step, horizon=40 * master.step)
+        linear = LinearSystem(system, master)
+        found = truth.large_errors(sparse.local, linear, start=0.0, horizon=sparse.horizon, sizes=sparse._sizes)
+    assert found.outputs.keys() == expected.outputs.keys()
+    assert found.typical == pytest.approx(expected.typical, rel=1e-6, abs=1e-9)
+    for name, error in expected.outputs.items():
+        assert found.outputs[name] == pytest.approx(error, rel=1e-6, abs=1e-9)
+
+
+@few
+@given(networks(), st.sampled_from([1, 2]))
+def test_defects_are_those_of_full_matrices(system: System, norm: int) -> None:
+    linear = LinearSystem(system, masters.gauss_seidel(system, 0.01, coupling=Hold(1)))
+    expected = accuracy.consistency(linear, k=2, norm=norm)  # type: ignore[arg-type]
+    with mock.patch.object(accuracy, "COLUMNS", 7):
+        sparse = LinearSystem(system, linear.master)
+        sparse.sparse = True
+        assert accuracy.consistency(sparse, k=2, norm=norm) == pytest.approx(expected, rel=1e-4)  # type: ignore[arg-type]
