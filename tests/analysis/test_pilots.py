@@ -991,7 +991,7 @@ def test_a_step_that_a_unit_does_not_bear_tells_nothing() -> None:
             super().step(time, duration)
 
     system = System({"a": PythonUnit(Short), "b": PythonUnit(Oscillator)}, [("a.x", "b.u")], inputs={"a.u": 0.0})
-    with pytest.raises(ConfigurationError, match="no run grows and one fades at"):
+    with pytest.raises(ConfigurationError, match="no run grows and one decays at"):
         Pilots(system, start=0.0, horizon=20.0).critical(jacobi(system, 0.1))
 
 
@@ -1080,7 +1080,7 @@ def test_no_error_is_told_beside_that_of_internal_steps(other: bool, step: float
     system = System(units, [Connection("b.x", "a.u", gain=-1.0), ("a.x", "b.u")])
     pilot = Pilots(system, start=0.0, horizon=4.0, budget=Budget(seconds=math.inf)).of(jacobi(system, step))
     assert (pilot.errors is not None) is told
-    assert told or "units step by a length of their own inside (a by 10 ms, b by 10 ms)" in pilot.reason
+    assert told or "units have a fixed internal step (a by 10 ms, b by 10 ms)" in pilot.reason
 
 
 def test_runs_that_wander_are_as_uncertain_as_they_wander() -> None:

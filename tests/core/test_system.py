@@ -74,7 +74,7 @@ def test_an_input_fed_twice_names_both_sources() -> None:
 
 
 def test_an_input_connected_and_external() -> None:
-    with pytest.raises(ConfigurationError, match=r"lower\.inflow is connected and external at once; remove one"):
+    with pytest.raises(ConfigurationError, match=r"lower\.inflow is both connected and an external input; remove one"):
         two_tanks(("upper.level", "lower.inflow"), inputs={"upper.inflow": 0.0, "lower.inflow": 0.0})
 
 

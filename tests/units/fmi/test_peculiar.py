@@ -367,7 +367,7 @@ def test_a_discarded_step_that_cannot_be_made_again(tmp_path: Path, kind: Any) -
     with pytest.raises(StepDiscarded) as caught:
         run(system, jacobi(system, 0.1), stop=1.0, engine=EngineOptions(kind=kind))
     assert "discarded the step from t = 0.1 to 0.2" in str(caught.value)
-    assert "it cannot be made in shorter parts: unit 'end' does not restore its state" in str(caught.value)
+    assert "it cannot be divided into shorter steps: unit 'end' does not restore its state" in str(caught.value)
     assert caught.value.unit == "test"
     assert caught.value.time == pytest.approx(0.1)
     assert caught.value.result is not None
