@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,14 @@ COMMANDS = {
     "cosimo tune two-mass, 2,000 evaluations": ["-m", "cosimo.cli", "tune", "two-mass"],
 }
 
+LAUNCHER = """
+import json, os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss]))
+"""
+"""Starts a command from a small process: the peak memory of a process begins with that of the one that started it."""
+
 
 def start_up(repeat: int = 5) -> Table:
     """Commands in turns, each in a process of its own."""
@@ -42,14 +51,12 @@ def start_up(repeat: int = 5) -> Table:
         surroundings = {**os.environ, "COSIMO_CACHE": "off"}
         for _ in range(repeat):
             for name, words in COMMANDS.items():
-                process = subprocess.Popen(
-                    [sys.executable, *words], cwd=folder, env=surroundings, stdout=subprocess.DEVNULL
-                )
-                _, status, used = os.wait4(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-                assert process.returncode == 0, name
-                seconds[name].append(used.ru_utime + used.ru_stime)
-                memory[name] = max(memory.get(name, 0.0), used.ru_maxrss / 1024)
+                command = [sys.executable, "-c", LAUNCHER, sys.executable, *words]
+                told = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=True)
+                code, used, peak = json.loads(told.stdout)
+                assert code == 0, name
+                seconds[name].append(used)
+                memory[name] = max(memory.get(name, 0.0), peak / 1024)
     for name, own in seconds.items():
         table.add(name, scatter(np.array(own)), f"{memory[name]:.0f}")
     return table
