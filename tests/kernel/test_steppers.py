@@ -21,7 +21,8 @@ from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, groups, jacobi, jacobi_early_read
 from cosimo.problems import quarter_truck, two_mass
 from cosimo.problems.monolithic import fresh
-from cosimo.units import PythonUnit, StateSpace
+from cosimo.units import Fmu, PythonUnit, StateSpace
+from cosimo.units.fmi.isolation import Isolation
 
 KINDS = ("energy", "doubling")
 
@@ -84,6 +85,22 @@ def test_fmus_with_power_pairs_tables_and_constants(kind: str, tmp_path: Path) -
     require_same(system, jacobi(system, 5e-3), 0.06, kind)
     system = exported(quarter_truck(profile=0.1), tmp_path / "constant", fmi=3)
     require_same(system, gauss_seidel(system, 5e-3), 0.06, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fmus_in_processes_of_their_own(kind: str, tmp_path: Path) -> None:
+    inside = exported(two_mass(velocities=(1.0, -1.0), damping=1.0), tmp_path, fmi=2)
+    units = {name: Fmu(unit.path, name=name, isolate=Isolation()) for name, unit in inside.units.items()}  # type: ignore[attr-defined]
+    system = System(units, inside.connections)
+    require_same(system, jacobi(system, 1e-2, coupling=Hold(1)), 0.05, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_lengths_than_are_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosimo.execution.lowering.KEPT", 3)
+    system = quarter_truck(profile=0.1)
+    result = require_same(system, jacobi(system, 5e-3), 0.06, kind)
+    assert len(set(result["step"].tolist())) > 6
 
 
 class Lag:
