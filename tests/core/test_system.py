@@ -68,7 +68,8 @@ def test_unknown_external_input() -> None:
 
 def test_an_input_fed_twice_names_both_sources() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"lower\.inflow is fed twice: by upper\.level and by lower\.level; add them up"
+        ConfigurationError,
+        match=r"lower\.inflow is fed twice: by upper\.level and by lower\.level; add them in a separate unit",
     ):
         two_tanks(("upper.level", "lower.inflow"), ("lower.level", "lower.inflow"))
 

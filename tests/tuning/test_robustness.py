@@ -279,7 +279,7 @@ def test_parameter_structure_is_the_derivative() -> None:
     # To first order ρ stays below 1 for all changes within the bound; ck really crosses at +74 %.
     found = stability_radius(parameter_structure(build, {"ck": 1.0}))
     assert 0 < found.lower < 0.74
-    with pytest.raises(ConfigurationError, match="not 0"):
+    with pytest.raises(ConfigurationError, match="nonzero nominal value"):
         parameter_structure(build, {"ck": 0.0})
 
 

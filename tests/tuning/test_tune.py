@@ -264,7 +264,7 @@ def test_compensated_masters_join_the_front() -> None:
     ("arguments", "said"),
     [
         ({"objectives": ["speed"]}, "objective"),
-        ({"objectives": ["error", "error"]}, "all different"),
+        ({"objectives": ["error", "error"]}, "each only once"),
         ({"evaluations": 0}, "at least one evaluation"),
         ({"horizon": -1.0}, "horizon"),
         ({"settings": Settings(method="random")}, "'random'"),  # type: ignore[arg-type]
