@@ -249,7 +249,8 @@ def _run_and_report(
     from cosimo.reporting.progress import DELAY, RunProgress, show_on_terminal
 
     if path is not None:
-        importlib.import_module("pyarrow.parquet")  # takes longer than many a run, whose time is told
+        name = "pyarrow.parquet" if path.suffix.lower() == ".parquet" else "pyarrow"
+        importlib.import_module(name)  # takes longer than many a run, whose time is told
     begin = time.perf_counter()
     failure: RunError | None = None
     try:
