@@ -138,3 +138,14 @@ def test_balanced_matrices_have_rows_and_columns_of_one_size() -> None:
 
 def test_what_is_not_fed_keeps_its_units() -> None:
     np.testing.assert_array_equal(balancing(np.array([[[1.0, 0.0], [5.0, 1.0]]])), [[1.0, 1.0]])
+
+
+@pytest.mark.parametrize("x", [-0.5, -5.0, -27.4, -79.7, -300.0, -700.0, 40.0])
+def test_what_decays_fast_keeps_its_digits(x: float) -> None:
+    """The logarithm of e^M is the pole of a mode: e^-80 must not become 0."""
+    assert exponential(np.array([[x]]))[0, 0] == pytest.approx(np.exp(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("h", [1e-3, 0.1, 1.0, 3.0, 4.0])
+def test_an_integrator_is_exact(h: float) -> None:
+    assert exponential(np.array([[0.0, h], [0.0, 0.0]])).tolist() == [[1.0, h], [0.0, 1.0]]

@@ -79,13 +79,13 @@ class Slow:
         limit = math.sqrt(max(float(sizes[count - 1]), 1e-300) * float(sizes[count]))
         _, vectors, found = scipy.linalg.schur(self.inner, output="complex", sort=lambda value: abs(value) <= limit)
         if found != count:
-            raise ConfigurationError("modes at rest cannot be told from slow ones.")
+            raise ConfigurationError("modes at rest cannot be told from slow ones; compare runs at two step sizes.")
         # Real, as eigenvalues come in conjugate pairs.
         span = scipy.linalg.svd(np.hstack([vectors[:, :count].real, vectors[:, :count].imag]))[0][:, :count]
         part: Array = self.basis @ span
         moved = self._product(part)
         if np.linalg.norm(moved - part @ (part.T @ moved)) > 1e-8 * max(1e-300, float(np.linalg.norm(self.inner))):
-            raise ConfigurationError("modes at rest cannot be told from slow ones.")
+            raise ConfigurationError("modes at rest cannot be told from slow ones; compare runs at two step sizes.")
         return part
 
 
@@ -138,7 +138,7 @@ class LargePoles:
             if found.count < len(slow.inner) or len(slow.inner) == self.size:
                 return found, slow
             count *= 2
-        raise ConfigurationError(f"more than {AT_MOST_REST // 2} modes are at rest.")
+        raise ConfigurationError(f"more than {AT_MOST_REST // 2} modes are at rest; compare runs at two step sizes.")
 
     @property
     def rest(self) -> Rest:
@@ -344,10 +344,14 @@ def nearest(
         )
     except ArpackNoConvergence as some:
         if not partly:
-            raise ConfigurationError(f"eigenvalues lie too close together to be told apart ({some}).") from None
+            raise ConfigurationError(
+                f"eigenvalues lie too close together to be told apart ({some}); compare runs at two step sizes."
+            ) from None
         values, vectors = some.eigenvalues, some.eigenvectors
     except ArpackError as error:
-        raise ConfigurationError(f"eigenvalues lie too close together to be told apart ({error}).") from None
+        raise ConfigurationError(
+            f"eigenvalues lie too close together to be told apart ({error}); compare runs at two step sizes."
+        ) from None
     return np.asarray(shift + 1 / values), np.asarray(vectors)
 
 
