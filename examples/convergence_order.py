@@ -53,4 +53,4 @@ for hold in (Hold(0), Hold(1), Hold(2)):
     found, moved = differences(at_rest, hold), differences(moving, hold)
     row = "   ".join(f"{difference:16.2e}" for difference in found)
     measured, affected = (np.log2(d[-2] / d[-1]) for d in (found, moved))
-    print(f"{hold.degree:4d}   {hold.order:8d}   {row}   {measured:9.2f}   {affected:21.2f}")
+    print(f"{hold.degree:4d}   {hold.error_order:8d}   {row}   {measured:9.2f}   {affected:21.2f}")

@@ -198,7 +198,7 @@ def test_what_was_not_assessed_is_said_so(folder: Path) -> None:
     """An FMU that nobody has analysed: grey everywhere, never green."""
     (folder / "fresh.toml").write_text(PYTHON.format(step=0.05, cubic=1.0))
     said = cosimo("run", "fresh.toml", "--output-file", "fresh.csv")
-    assert "Not assessed: 'cosimo analyse fresh.toml " in said
+    assert "Not assessed: run 'cosimo analyse fresh.toml " in said
     assert json.loads(cosimo("run", "fresh.toml", "--json"))["verdict"] is None
     cosimo("report", "fresh.csv", "--output-file", "page.html")
     page = (folder / "page.html").read_text(encoding="utf-8")

@@ -172,7 +172,7 @@ def test_the_content_of_fmus_counts_and_not_their_names(memory: Memory, tmp_path
 def test_another_version_has_no_entry(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.remember(verdict(), SYSTEM, MASTER, 0.0)
     with monkeypatch.context() as other:
-        other.setattr(remembering, "version", lambda _: "0.0.1")
+        other.setattr(remembering, "__version__", "0.0.1")
         assert recalled(memory) is None
     with monkeypatch.context() as other:
         other.setattr(remembering, "FORMAT", remembering.FORMAT + 1)

@@ -19,7 +19,7 @@ from random_systems import MATRIX_SEEDS, cases, systems
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import accuracy, linearisation, truth
+from cosimo.analysis import error_norms, linearisation, truth
 from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
@@ -154,8 +154,8 @@ def test_errors_are_those_of_full_matrices(case: tuple[System, Master]) -> None:
 @given(networks(), st.sampled_from([1, 2]))
 def test_defects_are_those_of_full_matrices(system: System, norm: int) -> None:
     linear = LinearSystem(system, masters.gauss_seidel(system, 0.01, coupling=Hold(1)))
-    expected = accuracy.consistency(linear, k=2, norm=norm)  # type: ignore[arg-type]
-    with mock.patch.object(accuracy, "COLUMNS", 7):
+    expected = error_norms.consistency(linear, k=2, norm=norm)  # type: ignore[arg-type]
+    with mock.patch.object(error_norms, "COLUMNS", 7):
         sparse = LinearSystem(system, linear.master)
         sparse.sparse = True
-        assert accuracy.consistency(sparse, k=2, norm=norm) == pytest.approx(expected, rel=1e-4)  # type: ignore[arg-type]
+        assert error_norms.consistency(sparse, k=2, norm=norm) == pytest.approx(expected, rel=1e-4)  # type: ignore[arg-type]

@@ -72,5 +72,5 @@ def test_the_fresh_exchange_is_the_undivided_system() -> None:
 def test_no_fresh_exchange_between_two_units_with_feedthrough() -> None:
     a, b = (StateSpace(-1.0, 1.0, 1.0, 0.5, inputs=["u"], outputs=["y"]) for _ in range(2))
     system = System({"a": a, "b": b}, [("a.y", "b.u"), ("b.y", "a.u")])
-    with pytest.raises(ConfigurationError, match=r"a\.y → b\.u joins two units with feedthrough"):
+    with pytest.raises(ConfigurationError, match=r"a\.y → b\.u joins two units with direct feedthrough"):
         fresh(system, 0.1)

@@ -191,7 +191,7 @@ def test_every_problem_runs_and_can_be_exported(name: str, tmp_path: Path) -> No
         ("chain", {"n": float("inf")}, "finite"),
         ("chain", {"n": 1e300}, "1 to 100,000"),
         ("chain", {"n": 2.5}, "whole number"),
-        ("two-mass-glumac", {"m1": 0.0}, "no meaning with m1=0"),
+        ("two-mass-glumac", {"m1": 0.0}, "is not defined for m1=0"),
     ],
 )
 def test_parameters_without_meaning_are_refused(name: str, values: dict[str, float], message: str) -> None:

@@ -154,7 +154,7 @@ def test_files_that_are_no_studies(tmp_path: Path) -> None:
         run_study(STUDY, workers=1, output=tmp_path / "study.parquet", resume=True)
     with pytest.raises(ConfigurationError, match="check the path"):
         read_study(tmp_path / "none.parquet")
-    with pytest.raises(ConfigurationError, match=r"go to \.parquet, \.arrow"):
+    with pytest.raises(ConfigurationError, match=r"written to \.parquet, \.arrow"):
         run_study(STUDY, workers=1, output=tmp_path / "study.mat")
     with pytest.raises(OutputError, match="folder that exists"):
         run_study(STUDY, workers=1, output=tmp_path / "no" / "study.csv")

@@ -120,5 +120,5 @@ def test_a_missing_optional_function_matters_only_when_used(tmp_path: Path) -> N
     instance.step(0.0, 0.1)
     assert instance.read()[0] == 0.1
     instance.set_input(np.ones((2, 1)), 0.1)
-    with pytest.raises(UnitError, match="has no function fmi2SetRealInputDerivatives"):
+    with pytest.raises(UnitError, match="lacks the function fmi2SetRealInputDerivatives"):
         instance.step(0.1, 0.1)
