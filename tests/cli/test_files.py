@@ -146,6 +146,8 @@ def test_export_all_units_and_a_package(folder: Path) -> None:
     assert succeed(folder, "export", "two-mass", "--ssp", "--fmi", "2", "-o", "new.ssp") == {"files": ["new.ssp"]}
     assert "SystemStructure.ssd" in zipfile.ZipFile(folder / "new.ssp").namelist()
     assert succeed(folder, "validate", "new.ssp")["valid"]
+    assert succeed(folder, "export", "two-mass", "-o", "named.ssp") == {"files": ["named.ssp"]}  # the name says it
+    assert succeed(folder, "validate", "named.ssp")["valid"]
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,11 @@ def export(
     output: Annotated[Path, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")],
     unit: Annotated[str | None, option("Which unit to write as an FMU.")] = None,
     fmi: Annotated[int, option("Version of FMI: 2 or 3.")] = 2,
-    ssp: Annotated[bool, option("Pack the whole system with its connections.")] = False,
+    ssp: Annotated[bool, option("Pack the whole system with its connections; also if the file ends in .ssp.")] = False,
     json_: Json = False,
 ) -> None:
     """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""
+    ssp = ssp or output.suffix == ".ssp"
     files = [str(path) for path in _export(changes.load(target), output, unit=unit, fmi=fmi, ssp=ssp)]
     say({"files": files} if json_ else "\n".join(files))
 
