@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cosimo.core.arrays import balancing, block_diagonal, exponential, matrix, require_finite
+from cosimo.core.arrays import balancing, block_diagonal, exponential, match, matrix, require_finite
 from cosimo.core.errors import ConfigurationError, DimensionError
 
 
@@ -149,3 +149,9 @@ def test_what_decays_fast_keeps_its_digits(x: float) -> None:
 @pytest.mark.parametrize("h", [1e-3, 0.1, 1.0, 3.0, 4.0])
 def test_an_integrator_is_exact(h: float) -> None:
     assert exponential(np.array([[0.0, h], [0.0, 0.0]])).tolist() == [[1.0, h], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("cost", [[[np.nan, 1.0], [1.0, 0.0]], [[0.0, np.nan], [1.0, 0.0]]])
+def test_nothing_is_paired_by_a_cost_that_is_not_a_number(cost: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match=r"invalid|numeric"):
+        match(np.array(cost))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lags import Dying, Impatient, Lag, Noisy
 from typer.testing import CliRunner
 
 from cosimo.cli import app
@@ -317,36 +318,6 @@ def test_doubling_goes_back_and_counts() -> None:
     assert result.info["macro_steps"] == 3 * (result.info["accepted"] // 2 + result.info["rejected"])
     energy = run(system, jacobi(system, STEP), stop=STOP, adaptive=Adaptive("energy", first=0.02))
     assert (energy.info["rejected"], energy.info["macro_steps"]) == (0, energy.info["accepted"])
-
-
-class Lag:
-    inputs = ("u",)
-    outputs = ("y",)
-
-    def __init__(self) -> None:
-        self.y = 1.0
-
-    def step(self, time: float, duration: float) -> None:
-        self.y += duration * (self.u - self.y)  # type: ignore[attr-defined]
-
-
-class Impatient(Lag):
-    """Discards steps above 3 ms between 0.2 and 0.9."""
-
-    def step(self, time: float, duration: float) -> None:
-        if 0.2 < time < 0.9 and duration > 3e-3:
-            raise StepDiscarded("too long", time)
-        super().step(time, duration)
-
-
-class Noisy(Lag):
-    def step(self, time: float, duration: float) -> None:
-        self.y = math.sin(1e9 * duration + 1e5 * time)
-
-
-class Dying(Lag):
-    def step(self, time: float, duration: float) -> None:
-        self.y = math.nan if time + duration > 0.5 else self.y
 
 
 def with_lag(kind: type) -> System:

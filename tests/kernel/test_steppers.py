@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import lags
 import numpy as np
 import pytest
+from lags import Lag, Noisy
 from native_units import KERNEL, REFERENCE, bits, exported, lag, mixed
 
-from cosimo.core.errors import CosimoError, RunError, StepDiscarded
+from cosimo.core.errors import CosimoError, RunError
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System, Table
@@ -103,34 +105,12 @@ def test_more_lengths_than_are_kept(kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert len(set(result["step"].tolist())) > 6
 
 
-class Lag:
-    inputs = ("u",)
-    outputs = ("y",)
-
-    def __init__(self) -> None:
-        self.y = 1.0
-
-    def step(self, time: float, duration: float) -> None:
-        self.y += duration * (self.u - self.y)  # type: ignore[attr-defined]
+class Impatient(lags.Impatient):
+    span = (0.05, 0.1)
 
 
-class Impatient(Lag):
-    """Discards steps above 3 ms between 0.05 and 0.1."""
-
-    def step(self, time: float, duration: float) -> None:
-        if 0.05 < time < 0.1 and duration > 3e-3:
-            raise StepDiscarded("too long", time)
-        super().step(time, duration)
-
-
-class Noisy(Lag):
-    def step(self, time: float, duration: float) -> None:
-        self.y = math.sin(1e9 * duration + 1e5 * time)
-
-
-class Dying(Lag):
-    def step(self, time: float, duration: float) -> None:
-        self.y = math.nan if time + duration > 0.05 else self.y
+class Dying(lags.Dying):
+    end = 0.05
 
 
 class Failing(Lag):

@@ -136,7 +136,7 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
             raise KeyboardInterrupt
 
     monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
-    with pytest.raises(Interrupted, match="goes on from"):
+    with pytest.raises(Interrupted, match="continues from"):
         tune(system, space, evaluations=250, horizon=100.0, settings=settings, progress=kill)
     kept = np.load(tmp_path / "search.npz")["rows"]
     assert 100 < len(kept) < 250

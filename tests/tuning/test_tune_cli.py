@@ -108,7 +108,7 @@ def test_an_interrupt_shows_the_front_so_far(tmp_path: Path, monkeypatch: pytest
     kept = tmp_path / "kept.npz"
     shown = CliRunner().invoke(app, ["tune", "tank", *QUICK, "--resume", str(kept)])
     assert isinstance(shown.exception, Interrupted)
-    assert f"candidates; the same search goes on from '{kept}'" in str(shown.exception)
+    assert f"candidates; the same search continues from '{kept}'" in str(shown.exception)
     assert "Pareto-optimal" in shown.stdout
     assert kept.exists()
     told = CliRunner().invoke(app, ["tune", "tank", *QUICK, "--json"])

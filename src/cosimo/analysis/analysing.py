@@ -165,19 +165,13 @@ class _Analysis:
         factor = sweep_factor(linear)
         converging = converges(master, factor)
         stable = here.stays_bounded(identified=not model.known)
-        if stable is None:
-            self.reasons["stable"] = "neither decay nor growth could be proved for so large a system"
-        if factor is not None and converging is None:
-            self.reasons["converges"] = "the factor per sweep was not found for so large a system"
-            stable = None
-        if here.radius is None:
-            self.reasons["spectral_radius"] = "the largest eigenvalues lie too close together to be told apart"
+        self._left_open(stable, here.radius, converging, iterates=factor is not None)
         large = sum(len(unit.initial_state) for unit in system.units.values()) > FEW
         error = self.attempt("error", lambda: model.predict(master))
         verdict = replace(
             verdict,
             evidence="proved" if model.known else "none",
-            stable=False if converging is False else stable,
+            stable=stable if converging or factor is None else converging,
             error=error,
             spectral_radius=here.radius,
             exact_spectral_radius=spectrum.exact_radius,
@@ -214,8 +208,17 @@ class _Analysis:
             critical_step=limits.own if limits is not None else None,
             order=self.attempt("order", self._order) if model.known else None,
             connections=tuple(found),
-            worst_connection=worst_connection(found, here.radius or math.nan, typical),
+            worst_connection=worst_connection(found, math.nan if here.radius is None else here.radius, typical),
         )
+
+    def _left_open(self, stable: bool | None, radius: float | None, converging: bool | None, *, iterates: bool) -> None:
+        """Why figures of a large system are not known."""
+        if stable is None:
+            self.reasons["stable"] = "neither decay nor growth could be proved for so large a system"
+        if iterates and converging is None:
+            self.reasons["converges"] = "the factor per sweep was not found for so large a system"
+        if radius is None:
+            self.reasons["spectral_radius"] = "the largest eigenvalues lie too close together to be told apart"
 
     def _order(self) -> float | None:
         seconds = min(self.model.horizon, 100 * self.master.step)

@@ -120,6 +120,16 @@ class MasterSearch:
         """How many evaluations are still allowed."""
         return max(0, self.allowed - self.pool.count)
 
+    def run_through(self) -> bool:
+        """All stages, unless Ctrl-C ends them: whether it did not; what was evaluated until then counts."""
+        try:
+            self.run()
+        except KeyboardInterrupt:
+            if not self.pool.count:
+                raise
+            return False
+        return True
+
     def run(self) -> None:
         """All stages; the grid alone where it is asked for, or nothing is continuous."""
         space, allowed = self.pool.space, self.allowed

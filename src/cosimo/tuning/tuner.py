@@ -102,13 +102,8 @@ def tune(
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
     save = memory.save if memory else None
     search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
-    stopped = False
     try:
-        search.run()
-    except KeyboardInterrupt:
-        if not pool.count:
-            raise
-        stopped = True
+        stopped = not search.run_through()
     finally:
         if memory:
             memory.save(pool, now=True)
@@ -121,7 +116,7 @@ def tune(
 
 def _interrupted(found: Tuned, evaluations: int, resume: Path | None) -> Interrupted:
     """The error of a search that was interrupted, with what it had found."""
-    goes_on = f"the same search goes on from '{resume}'" if resume else "--resume FILE would let it go on"
+    goes_on = f"the same search continues from '{resume}'" if resume else "use --resume FILE to keep the evaluations"
     error = Interrupted(f"interrupted after {found.evaluations} of {evaluations} candidates; {goes_on}.")
     error.result = found
     return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -97,17 +96,6 @@ class Contents:
         if system is None or all(unit.linear() is not None for unit in system.units.values()):
             return system
         return model.local.linear if model is not None and model.valid and model.local.exact else None
-
-    @property
-    def own_growth(self) -> float:
-        """The largest real part of the poles of the system itself, in 1/s."""
-        from cosimo.algebra.product import LinearSystem
-        from cosimo.analysis.spectrum import Spectrum
-
-        linear = self.linear or (self.model.local.linear if self.model else None)
-        if linear is None or self.master is None:
-            return math.nan
-        return float(Spectrum(LinearSystem(linear, self.master)).poles.real.max(initial=-math.inf))
 
     @property
     def alternative(self) -> tuple[Role, Point] | None:

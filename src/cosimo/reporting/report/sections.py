@@ -199,7 +199,7 @@ def _steps(contents: Contents) -> dict[str, Any] | None:
     section = contents.verdict.document.section("stability") if contents.verdict else None
     drawn = []
     if found:
-        drawn.append(charts.steps(found, contents.own_growth))
+        drawn.append(charts.steps(found, step_sweeps.own_growth(contents)))
         if contents.variation is not None:
             drawn.append(_map(contents))
     elif contents.variation is not None:

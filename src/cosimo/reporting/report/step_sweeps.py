@@ -12,6 +12,7 @@ import numpy as np
 from cosimo import masters
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.critical import CriticalStep, EigenvalueSizes
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -69,6 +70,17 @@ def curves(contents: Contents) -> tuple[RadiusCurve, ...]:
     except ConfigurationError:
         return tuple(found)  # couplings that learn while running have no matrices
     return tuple(found)
+
+
+def own_growth(contents: Contents) -> float:
+    """The largest real part of the poles of the system itself, in 1/s."""
+    if contents.model is not None:
+        poles = contents.model.poles
+    else:
+        assert contents.linear is not None
+        assert contents.master is not None
+        poles = Spectrum(LinearSystem(contents.linear, contents.master)).poles
+    return float(poles.real.max(initial=-math.inf))
 
 
 def _radii(contents: Contents, master: Master, steps: Array) -> Array:
