@@ -264,8 +264,8 @@ int DoublingStepper::advance(Program &program, double *rows) {
             if (++stuck_ > control.stuck) return too_short;
         }
         // What was just refused is not tried again at once.
-        const double least_error = std::pow(control.safety, 1.0 / control.exponent);
-        choose(half_, refused_ ? std::max(judged.error, least_error) : judged.error, jumped);
+        const double error = judged.error;
+        choose(half_, refused_ ? std::max(error, std::pow(control.safety, 1.0 / control.exponent)) : error, jumped);
         accept(half_);
         accept(length - half_);
         rows_made = 2;
