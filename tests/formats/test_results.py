@@ -11,6 +11,8 @@ import textwrap
 import time
 from pathlib import Path
 
+import asammdf
+import h5py
 import numpy as np
 import pandas
 import pyarrow
@@ -22,6 +24,7 @@ from hypothesis.extra.numpy import arrays
 import processes
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result, Warned
+from cosimo.core.storage import SUFFIXES as KNOWN
 from cosimo.formats import results
 from cosimo.formats.results import FORMATS, ResultFile, read_result
 from thinning import examples
@@ -296,7 +299,7 @@ def test_a_stream_damaged_before_conversion_is_not_thrown_away(tmp_path):
 
 @pytest.mark.parametrize("name", ["o.xlsx", "o", "o.CSV.gz"])
 def test_unknown_suffixes_list_the_known_ones(tmp_path, name):
-    known = r"use \.arrow, \.arrows, \.csv, \.mat or \.parquet\."
+    known = r"use \.parquet, \.csv, \.arrow, \.arrows, \.mat, \.h5 or \.mf4\."
     with pytest.raises(ConfigurationError, match=rf"cannot write .*{known}"):
         ResultFile(tmp_path / name)
     (tmp_path / name).touch()
@@ -353,3 +356,66 @@ def test_a_damaged_sidecar_is_named(tmp_path):
     (tmp_path / "o.csv.json").write_text("{")
     with pytest.raises(ConfigurationError, match=r"o\.csv\.json' is damaged"):
         read_result(path)
+
+
+# ---- HDF5 and MDF of other tools -------------------------------------------------------------------------------------
+
+
+def test_every_known_suffix_has_its_format():
+    assert set(KNOWN) == set(FORMATS)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".mf4"])
+def test_other_tools_find_signals_by_name_with_their_physical_units(tmp_path, suffix):
+    path = tmp_path / f"o{suffix}"
+    with ResultFile(path).open(NAMES, {"physical_units": {"truck.v": "m/s"}}) as recorder:
+        recorder.record(rows(10_000))
+        recorder.close(complete=True)
+    if suffix == ".h5":
+        with h5py.File(path) as file:
+            values, unit, scale = file["truck.v"][()], file["truck.v"].attrs["units"], file["truck.v"].dims[0][0]
+            assert scale.name == "/time"
+    else:
+        with asammdf.MDF(path) as file:
+            signal = file.get("truck.v")
+            values, unit = signal.samples, signal.unit
+            np.testing.assert_array_equal(signal.timestamps, rows(10_000)[:, 0])
+    np.testing.assert_array_equal(values, rows(10_000)[:, 2])
+    assert unit == "m/s"
+    assert read_result(path).physical_units == {"truck.v": "m/s"}
+
+
+def test_hdf_files_of_other_tools(tmp_path):
+    with h5py.File(tmp_path / "o.h5", "w") as file:
+        file["time"], file["truck/x"], file["truck/count"] = [0.0, 0.5], [1.0, 2.0], np.array([3, 4], dtype=np.int16)
+        file["note"], file["table"] = "made elsewhere", np.zeros((2, 2))
+    result = read_result(tmp_path / "o.h5")
+    assert result.names == ("truck/count", "truck/x")
+    np.testing.assert_array_equal(result.to_numpy(), [[0.0, 3.0, 1.0], [0.5, 4.0, 2.0]])
+
+
+def test_mdf_files_of_other_tools(tmp_path):
+    time = np.array([0.0, 0.5])
+    with asammdf.MDF() as file:
+        file.append([asammdf.Signal(time + 1, time, name="x")])
+        file.append([asammdf.Signal(time.astype(np.int8), time, name="n")])
+        file.save(tmp_path / "same.mf4")
+        file.append([asammdf.Signal(time, time + 0.1, name="late")])
+        file.save(tmp_path / "other.mf4")
+    np.testing.assert_array_equal(read_result(tmp_path / "same.mf4").to_numpy(), [[0.0, 1.0, 0.0], [0.5, 1.5, 0.0]])
+    with pytest.raises(ConfigurationError, match="different times; save one of them, or resample it"):
+        read_result(tmp_path / "other.mf4")
+
+
+def test_hdf_without_time_is_refused(tmp_path):
+    with h5py.File(tmp_path / "o.h5", "w") as file:
+        file["x"] = [1.0]
+    with pytest.raises(ConfigurationError, match=r"o\.h5' is damaged or not a result file: it has no dataset 'time'"):
+        read_result(tmp_path / "o.h5")
+
+
+@pytest.mark.parametrize(("suffix", "library", "extra"), [(".h5", "h5py", "hdf5"), (".mf4", "asammdf", "mdf")])
+def test_a_missing_library_is_named_before_the_run(suffix, library, extra, monkeypatch):
+    monkeypatch.setattr(results, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=f"without {library}: install cosimo with the extra '{extra}'"):
+        ResultFile(f"o{suffix}")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import cosimo as co
+from cosimo.core.storage import SUFFIXES
 
 SYSTEMS = (".toml", ".ssp", ".ssd", ".fmu")
-RESULTS = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".partial")
+RESULTS = (*SUFFIXES, ".partial")
 WORDS: dict[str, Callable[[], Iterable[str]]] = {
     "master": lambda: masters(),
     "coupling": lambda: couplings(),

@@ -32,6 +32,7 @@ from cosimo.cli.option_groups import (
 )
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
+from cosimo.core.storage import SUFFIXES
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Recording(OptionGroup):
     output_file: Annotated[
         Path | None,
         option(
-            "Where to write the rows: .parquet, .csv, .arrow, .arrows, .mat. Default: SYSTEM.parquet beside the file.",
+            f"Where to write the rows: {', '.join(SUFFIXES)}. Default: SYSTEM.parquet beside the file.",
             "--output-file",
             "-o",
         ),

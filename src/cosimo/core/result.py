@@ -126,7 +126,7 @@ class Result:
         return xarray.Dataset(signals, {"time": ("time", self.time.copy(), {"units": "s"})}, about)
 
     def save(self, path: str | Path) -> Path:
-        """Write rows, warnings and all that is known of the run: .parquet, .csv, .arrow, .arrows or .mat by the suffix.
+        """Write rows, warnings and all that is known of the run; the suffix gives the format, as in `cosimo run -o`.
 
         `cosimo plot` and `cosimo report` read it.
         """

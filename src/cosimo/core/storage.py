@@ -27,6 +27,9 @@ except ImportError:  # a system without such locks: nobody is refused
 
 CAN_LOCK = fcntl is not None
 
+SUFFIXES = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".h5", ".mf4")
+"""Result files, the usual first; `formats.results` says how each is written and read."""
+
 
 @contextmanager
 def writing(path: Path, remedy: str | Callable[[], str], *, what: str = "results") -> Iterator[None]:

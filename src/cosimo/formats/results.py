@@ -6,9 +6,12 @@
     .arrows     Arrow IPC stream, as it was recorded      in its first and last message, key `cosimo`
     .csv        text, every number reads back exactly     in `<file>.json`
     .mat        MATLAB level 4, as Modelica tools do      in `<file>.json`
+    .h5         HDF5, one dataset per signal              in the dataset `cosimo`
+    .mf4        ASAM MDF 4, one channel group             in the attachment `cosimo.json`
 
 Conversion goes chunk by chunk and puts the finished file in place at once, so a final file is always whole. To add a
-format, give a suffix its `Format`: how record batches are written, how they are read, and who keeps the document.
+format, give a suffix its `Format` here and its place in `core.result.SUFFIXES`: how record batches are written, how
+they are read, who keeps the document, and which library it needs.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import csv
 import json
 import os
 import struct
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -28,7 +33,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file, require_regular
 from cosimo.core.result import Result, Warned, quote_cell
-from cosimo.core.storage import bring_to_disk, replacing
+from cosimo.core.storage import SUFFIXES, bring_to_disk, replacing
 from cosimo.execution.recording import (
     METADATA_KEY,
     NUMBERS,
@@ -63,20 +68,24 @@ class FileRows:
 
 @dataclass(frozen=True)
 class Format:
-    """How one suffix is written and read; `sidecar` when the document does not fit into the file itself."""
+    """How one suffix is written and read; `sidecar` when the document does not fit into the file itself.
+
+    `needs` is the library that an extra of cosimo installs, and the name of that extra.
+    """
 
     write: Callable[[Batches, pyarrow.Schema, Path], None]
     read: Callable[[Path], FileRows]
     sidecar: bool = False
+    needs: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class ResultFile:
     """Where and how to record: the file (its suffix says the format), which variables, which rows, how often flushed.
 
-    >>> ResultFile("truck.xlsx")
+    >>> ResultFile("a.xls")
     Traceback (most recent call last):
-    cosimo.core.errors.ConfigurationError: cannot write 'truck.xlsx': use .arrow, .arrows, .csv, .mat or .parquet.
+    cosimo.core.errors.ConfigurationError: cannot write 'a.xls': use .parquet, .csv, .arrow, .arrows, .mat, .h5 or .mf4.
     """
 
     path: str | Path
@@ -175,9 +184,13 @@ def sidecar(path: Path) -> Path:
 
 def _format(path: Path, verb: str) -> Format:
     if path.suffix not in FORMATS:
-        *others, last = sorted(FORMATS)
+        *others, last = SUFFIXES
         raise ConfigurationError(f"cannot {verb} '{path}': use {', '.join(others)} or {last}.")
-    return FORMATS[path.suffix]
+    form = FORMATS[path.suffix]
+    if form.needs and find_spec(form.needs[0]) is None:
+        library, extra = form.needs
+        raise ConfigurationError(f"cannot {verb} '{path}' without {library}: install cosimo with the extra '{extra}'.")
+    return form
 
 
 @contextmanager
@@ -336,11 +349,123 @@ def _write_mat(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
     write_mat(path, schema.names, (_rows([batch], len(schema)) for batch in batches))
 
 
+# ---- HDF5 and ASAM MDF: for MATLAB, Julia, and the tools that read measurements --------------------------------------
+
+
+_HDF_CHUNK = 4096  # rows that lie together: 32 kB of each signal
+
+
+def _write_hdf(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
+    """One dataset per signal with its physical unit, over the dimension scale `time`."""
+    import h5py
+
+    units = _measures(schema)
+    with h5py.File(path, "w", track_order=True) as file:
+        for name in schema.names:
+            file.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(_HDF_CHUNK,), dtype="<f8")
+            if name in units:
+                file[name].attrs["units"] = units[name]
+        for batch in batches:
+            for name, column in zip(schema.names, batch.columns, strict=True):
+                data = file[name]
+                data.resize(len(data) + len(column), axis=0)
+                data[len(data) - len(column) :] = numbers_of(column)
+        file["time"].make_scale("time")
+        for name in schema.names[1:]:
+            file[name].dims[0].attach_scale(file["time"])
+        file["cosimo"] = (schema.metadata or {})[METADATA_KEY].decode()
+
+
+def _read_hdf(path: Path) -> FileRows:
+    """Every dataset that has as many numbers as `time`, in the file's order; also in groups (`unit/variable`)."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        if not isinstance(file.get("time"), h5py.Dataset):
+            raise ValueError("it has no dataset 'time'")
+        kept, inside = {"time": file["time"]}, list(file.items())
+        while inside:  # in the order of the file, which h5py's own visit does not follow
+            name, data = inside.pop(0)
+            if isinstance(data, h5py.Group):
+                inside = [(f"{name}/{part}", one) for part, one in data.items()] + inside
+            elif data.shape == kept["time"].shape and data.dtype.kind in "fiub":
+                kept.setdefault(name, data)
+        document = json.loads(file["cosimo"].asstr()[()]) if "cosimo" in file else None
+        return FileRows(list(kept), _side_by_side([data[()] for data in kept.values()]), document)
+
+
+def _write_mdf(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
+    """One channel group over the master channel `time`; with nothing else to record, `time` is in it twice."""
+    from asammdf import MDF, Signal
+
+    units, names = _measures(schema), schema.names[1:] or ["time"]
+    with MDF(version="4.10") as file, tempfile.TemporaryDirectory(dir=path.parent, prefix=".mdf-") as folder:
+        for number, rows in enumerate(_rows([batch], len(schema)) for batch in _at_least_one(batches, schema)):
+            time, columns = rows[:, 0], rows.T[1:] if schema.names[1:] else rows.T
+            if number:
+                file.extend(0, [(time, None), *((column, None) for column in columns)])
+            else:
+                file.append(
+                    [
+                        Signal(column, time, name=name, unit=units.get(name, ""))
+                        for name, column in zip(names, columns, strict=True)
+                    ]
+                )
+        file.attach((schema.metadata or {})[METADATA_KEY], "cosimo.json", mime="application/json")
+        os.replace(file.save(Path(folder, "rows.mf4")), path)
+
+
+def _read_mdf(path: Path) -> FileRows:
+    """The channels of the only group, or of all groups where they have the same times."""
+    from asammdf import MDF
+
+    with MDF(path) as file:
+        if not file.groups:
+            raise ValueError("it has no channel group")
+        time, columns = file.get_master(0), dict[str, Any]()
+        for group, channels in enumerate(file.groups):
+            if not np.array_equal(file.get_master(group), time, equal_nan=True):
+                raise ValueError("its channel groups have different times; save one of them, or resample it")
+            for index, channel in enumerate(channels.channels):
+                values = file.get(group=group, index=index).samples
+                if channel.name != "time" and values.dtype.kind in "fiub" and values.ndim == 1:
+                    columns.setdefault(channel.name, values)
+        documents = [n for n, one in enumerate(file.attachments) if Path(one.file_name).name == "cosimo.json"]
+        document = json.loads(file.extract_attachment(documents[0])[0]) if documents else None
+    return FileRows(["time", *columns], _side_by_side([time, *columns.values()]), document)
+
+
+def _measures(schema: pyarrow.Schema) -> dict[str, str]:
+    """The physical units of the signals, as the document has them, and that of time."""
+    return {**(_document(schema.metadata) or {}).get("physical_units", {}), "time": "s"}
+
+
+def _at_least_one(batches: Batches, schema: pyarrow.Schema) -> Batches:
+    """The batches, or one without rows where there are none."""
+    import pyarrow
+
+    empty = True
+    for batch in batches:
+        empty = False
+        yield batch
+    if empty:
+        yield pyarrow.RecordBatch.from_pylist([], schema=schema)
+
+
+def _side_by_side(columns: Sequence[Array]) -> Array:
+    rows = np.empty((len(columns[0]), len(columns)), order="F")
+    for number, column in enumerate(columns):
+        rows[:, number] = column
+    return rows
+
+
 FORMATS: Mapping[str, Format] = {
     ".arrow": Format(_ipc_writer("new_file"), _read_arrow),
     ".arrows": Format(_ipc_writer("new_stream"), _read_stream),
     ".csv": Format(_write_csv, _read_csv, sidecar=True),
+    ".h5": Format(_write_hdf, _read_hdf, needs=("h5py", "hdf5")),
     ".mat": Format(_write_mat, lambda path: FileRows(*read_mat(path)), sidecar=True),
+    ".mf4": Format(_write_mdf, _read_mdf, needs=("asammdf", "mdf")),
     ".parquet": Format(_write_parquet, _read_parquet),
 }
 

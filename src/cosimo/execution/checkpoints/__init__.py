@@ -28,14 +28,13 @@ from typing import Any
 from cosimo.core import __version__
 from cosimo.core.errors import CheckpointError, CosimoError, OutputError
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
-from cosimo.core.storage import bring_to_disk, replacing, writing
+from cosimo.core.storage import SUFFIXES, bring_to_disk, replacing, writing
 
 MAGIC = b"cosimo checkpoint "
 HEAD = MAGIC + b"3\n"
 DIGEST = hashlib.sha256().digest_size
 SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
 """After the name of the output file; of the one before; of the one that is being written."""
-RESULTS = (".parquet", ".csv", ".arrow", ".arrows", ".mat")
 REMEDY = "give a checkpoint file in a folder that exists and can be written to"
 
 
@@ -98,7 +97,7 @@ def find_checkpoint(path: Path) -> Path:
     for candidate in (beside(path), path):
         for file in (candidate, Path(f"{candidate}{EARLIER}")):
             # A result file without a checkpoint is better said to be one than a damaged checkpoint.
-            if file.is_file() and (candidate != path or file.suffix not in RESULTS or _begins(file)):
+            if file.is_file() and (candidate != path or file.suffix not in SUFFIXES or _begins(file)):
                 return file
     raise CheckpointError(f"there is no checkpoint '{path}', and no output file of that name has one; check the path.")
 
