@@ -222,6 +222,18 @@ def test_without_pilot_runs_identified_models_prove_nothing():
     assert analyse(known, jacobi(known, 0.2), horizon=10.0, pilots=False, details=False).evidence == "proved"
 
 
+def test_details_are_sought_only_of_models_that_are_believed():
+    system = room()
+    brief, unbelieved, believed = (
+        analyse(room(), jacobi(system, 0.2), horizon=10.0, pilots=pilots, details=details)
+        for pilots, details in ((False, False), (False, True), (True, True))
+    )
+    assert unbelieved.unit_steps == brief.unit_steps < believed.unit_steps
+    assert unbelieved.limits is None
+    assert "no linear model is believed" in unbelieved.reasons["limits"]
+    assert believed.limits is not None
+
+
 class Drunk(Heater):
     """Linear for the small pulses of identification and over the motion, but it sleeps through every hundredth call."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from cosimo.analysis.cost import Cost
 from cosimo.analysis.critical import critical_step
 from cosimo.analysis.error_norms import consistency, convergence_order
 from cosimo.analysis.identification import Identified
+from cosimo.analysis.large import LargeSpectrum
 from cosimo.analysis.limits import critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
@@ -136,6 +138,8 @@ class _Analysis:
                     self.reasons.setdefault(name, unknown)
         if verdict.stable is None and verdict.evidence == "measured":
             self.reasons.setdefault("stable", "the run stays bounded over the simulated time but does not decay")
+        if verdict.evidence in ("proved", "confirmed") and self.asked.details:
+            verdict = self._details(verdict)
         if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
         if self.asked.at or self.asked.along is not None:
@@ -154,34 +158,43 @@ class _Analysis:
     # ---- from the linear picture ---------------------------------------------------------------------------------
 
     def _linear(self, verdict: Verdict) -> Verdict:
-        """All that follows from Φ."""
+        """What Φ says of stability and error: enough to be compared with pilot runs."""
         model, master = self.model, self.master
         linear = model.linear(master)
-        system = linear.system
-        here = model.spectrum(master)
-        # Modes are those of models that are no aliases; the radius is that of the maps at this very step.
-        picture = model.local.linear if not model.known and model.local.step != master.step else system
-        spectrum = here if picture is system or model.large else Spectrum(LinearSystem(picture, master))
-        factor = sweep_factor(linear)
+        here, factor = self._here, sweep_factor(linear)
         converging = converges(master, factor)
         stable = here.stays_bounded(identified=not model.known)
         self._left_open(stable, here.radius, converging, iterates=factor is not None)
-        large = sum(len(unit.initial_state) for unit in system.units.values()) > FEW
-        error = self.attempt("error", lambda: model.predict(master))
-        verdict = replace(
+        return replace(
             verdict,
             evidence="proved" if model.known else "none",
             stable=stable if converging or factor is None else converging,
-            error=error,
+            error=self.attempt("error", lambda: model.predict(master)),
             spectral_radius=here.radius,
-            exact_spectral_radius=spectrum.exact_radius,
+            exact_spectral_radius=self._picture.exact_radius,
             exact_stable=model.exact_stable,
             sweep_factor=None if factor is None or math.isnan(factor) else factor,
             converges=converging,
-            loops=verdict.loops if system is self.system else tuple(system.loops()),
+            loops=verdict.loops if linear.system is self.system else tuple(linear.system.loops()),
         )
-        if not self.asked.details:
-            return verdict
+
+    @cached_property
+    def _here(self) -> Spectrum | LargeSpectrum:
+        """The eigenvalues of the maps at this very step."""
+        return self.model.spectrum(self.master)
+
+    @cached_property
+    def _picture(self) -> Spectrum | LargeSpectrum:
+        """The eigenvalues of models that are no aliases, for the modes."""
+        model, master = self.model, self.master
+        if model.known or model.large or model.local.step == master.step:
+            return self._here
+        return Spectrum(LinearSystem(model.local.linear, master))
+
+    def _details(self, verdict: Verdict) -> Verdict:
+        """All else that follows from Φ, where it is believed: modes, critical steps, single connections."""
+        model, master = self.model, self.master
+        linear, spectrum = model.linear(master), self._picture
         verdict = replace(
             verdict,
             modes=self.attempt("modes", spectrum.modes) or (),
@@ -190,7 +203,7 @@ class _Analysis:
         )
         if model.large is not None:
             self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
-        if large:
+        if sum(len(unit.initial_state) for unit in linear.system.units.values()) > FEW:
             left = f"left out: more than {FEW} states"
             self.reasons |= {"limits": left, "connections": left, "recommendation": left}
             if not linear.sparse:
@@ -200,15 +213,16 @@ class _Analysis:
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
             self.notes += limits.reasons
-        found = self.attempt("connections", lambda: effects(system, master, model)) or []
-        typical = error.typical if error is not None else math.nan
+        found = self.attempt("connections", lambda: effects(linear.system, master, model)) or []
+        radius = math.nan if verdict.spectral_radius is None else verdict.spectral_radius
+        typical = verdict.error.typical if verdict.error is not None else math.nan
         return replace(
             verdict,
             limits=limits,
             critical_step=limits.own if limits is not None else None,
             order=self.attempt("order", self._order) if model.known else None,
             connections=tuple(found),
-            worst_connection=worst_connection(found, math.nan if here.radius is None else here.radius, typical),
+            worst_connection=worst_connection(found, radius, typical),
         )
 
     def _left_open(self, stable: bool | None, radius: float | None, converging: bool | None, *, iterates: bool) -> None:
