@@ -122,7 +122,7 @@ class Fmu(Unit):
         self.provides_directional_derivatives = self.capabilities.directional_derivatives
         self.variable_step, self.can_restore = self.capabilities.variable_step, self.capabilities.restore
         self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
-        self.default_experiment = _default_experiment(description)
+        self.default_experiment = _default_experiment(self.path, description)
         self.suggested_step = self.default_experiment.get("stepSize")
         self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
         self.left_out = left_out(description)
@@ -400,9 +400,15 @@ def _capabilities(declared: Any, root: Any) -> Capabilities:
     )
 
 
-def _default_experiment(description: Any) -> Mapping[str, float]:
+def _default_experiment(path: Path, description: Any) -> Mapping[str, float]:
     """What the FMU proposes: some of startTime, stopTime, tolerance, stepSize."""
-    default = description.defaultExperiment
-    names = ("startTime", "stopTime", "tolerance", "stepSize")
-    given = {name: getattr(default, name, None) for name in names}
-    return {name: float(text) for name, text in given.items() if text is not None}
+    proposed = {}
+    for name in ("startTime", "stopTime", "tolerance", "stepSize"):
+        text = getattr(description.defaultExperiment, name, None)
+        try:
+            proposed.update({} if text is None else {name: float(text)})
+        except ValueError:
+            raise ConfigurationError(
+                f"FMU '{path}': {name} of the default experiment is '{text:.40}', which is no number; export it again."
+            ) from None
+    return proposed
