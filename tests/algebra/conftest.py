@@ -86,6 +86,7 @@ MASTERS: dict[str, Callable[[System], Master]] = {
     "early read": lambda s: masters.jacobi_early_read(s, STEP, couplings=MIXED),
     "seidel": lambda s: masters.gauss_seidel(s, STEP, order=["b", "c", "a"], couplings=MIXED),
     "groups": lambda s: masters.groups(s, STEP, order=[["c"], ["a", "b"]], couplings=MIXED),
+    "strang": lambda s: masters.strang(s, STEP, order=["c", "a", "b"], couplings=MIXED),
     "multirate held": lambda s: masters.multirate(s, STEP, multiples={"a": 2, "b": 3}, couplings=MIXED),
     "multirate interpolated": lambda s: masters.multirate(
         s, STEP, multiples={"b": 2}, inputs="interpolated", couplings=MIXED

@@ -132,7 +132,8 @@ def cases(draw: st.DrawFn) -> tuple[System, Master]:
     if kind == 6:
         order = draw(st.permutations(system.names))
         cut = draw(st.integers(1, len(order) - 1))
-        return system, masters.groups(system, step, order=[order[:cut], order[cut:]], couplings=chosen)
+        build = draw(st.sampled_from([masters.groups, masters.strang]))
+        return system, build(system, step, order=[order[:cut], order[cut:]], couplings=chosen)
     if kind == 7:
         return system, masters.iterative(system, step, sweeps=draw(st.integers(1, 4)), couplings=chosen)
     if kind == 0:

@@ -194,6 +194,7 @@ def _masters() -> dict[str, Any]:
         "early read": lambda c: masters.jacobi_early_read(RING, 0.05, coupling=c),
         "gauss-seidel": lambda c: masters.gauss_seidel(RING, 0.05, order=names[::-1], coupling=c),
         "groups": lambda c: masters.groups(RING, 0.05, order=[names[4:], names[:4]], coupling=c),
+        "strang": lambda c: masters.strang(RING, 0.05, order=[names[4:], names[:4]], coupling=c),
         "held": lambda c: masters.multirate(RING, 0.02, multiples=MULTIPLES, coupling=c),
         "interpolated": lambda c: masters.multirate(RING, 0.02, multiples=MULTIPLES, inputs="interpolated", coupling=c),
         "three sweeps": lambda c: masters.iterative(RING, 0.05, sweeps=3, coupling=c),

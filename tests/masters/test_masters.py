@@ -13,6 +13,7 @@ from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.running import run
 from cosimo.masters import Convergence
+from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace
 
@@ -77,6 +78,28 @@ def test_groups_of_one_are_gauss_seidel_and_one_group_is_jacobi() -> None:
     assert masters.groups(three(), 0.1, order=[["a", "b", "c"]]).schedule == masters.jacobi(three(), 0.1).schedule
 
 
+def test_strang() -> None:
+    assert str(masters.strang(two_mass(), 0.1)) == "F1 G1(1/2) H1 F2 G2 H2 F1 G1(1/2) H1"
+    master = masters.strang(three(), 0.1, order=["c", "a", "b"])
+    assert str(master) == "F3 G3(1/2) H3 F1 G1(1/2) H1 F2 G2 H2 F1 G1(1/2) H1 F3 G3(1/2) H3"
+    assert master.name == "strang(c;a;b)"
+    master = masters.strang(three(), 0.1, order=[["a", "c"], "b"])
+    assert str(master) == "F1 F3 G1(1/2) G3(1/2) H1 H3 F2 G2 H2 F1 F3 G1(1/2) G3(1/2) H1 H3"
+    assert master.name == "strang(a,c;b)"
+
+
+def test_one_group_cannot_be_split() -> None:
+    with pytest.raises(ConfigurationError, match="at least two parts of the system; use jacobi"):
+        masters.strang(three(), 0.1, order=[["a", "b", "c"]])
+
+
+def test_strang_in_words_takes_units_or_groups() -> None:
+    for text, parts in (("c,a,b", ["c", "a", "b"]), ("c;a;b", ["c", "a", "b"]), ("a, c; b", [["a", "c"], "b"])):
+        assert build_master(three(), 0.1, MasterOptions("strang", order=text)) == masters.strang(
+            three(), 0.1, order=parts
+        )
+
+
 def test_multirate_held() -> None:
     master = masters.multirate(three(), 0.1, multiples={"a": 2})
     assert str(master) == "F1 F2 F3 G1 G2(1/2) G3(1/2) H2 H3 F2 F3 G2(1/2) G3(1/2) H1 H2 H3"
@@ -119,6 +142,8 @@ def test_couplings_are_taken_over() -> None:
         ("gauss_seidel", {"order": ["a", "b", "c", "a"]}),
         ("groups", {"order": [["a"], ["b"]]}),
         ("groups", {"order": [["a", "b"], ["b", "c"]]}),
+        ("strang", {"order": ["a", "b"]}),
+        ("strang", {"order": [["a", "b"], "b", "c"]}),
         ("iterative", {"order": ["a"]}),
         ("gauss_seidel", {"order": []}),
     ],
@@ -133,6 +158,7 @@ def test_an_order_names_every_unit_once(name: str, options: dict[str, Any]) -> N
     [
         ("gauss_seidel", {"order": ["engin", "gearbox"]}),
         ("groups", {"order": [["engin"], ["gearbox"]]}),
+        ("strang", {"order": ["engin", "gearbox"]}),
         ("iterative", {"order": ["engin", "gearbox"]}),
         ("multirate", {"multiples": {"engin": 2}}),
     ],
@@ -148,6 +174,7 @@ BUILDERS: dict[str, dict[str, Any]] = {
     "jacobi_early_read": {},
     "gauss_seidel": {},
     "groups": {"order": [["a", "b", "c"]]},
+    "strang": {},
     "multirate": {"multiples": {"a": 2}},
     "iterative": {},
 }

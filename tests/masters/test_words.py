@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from cosimo import compensate, masters
 from cosimo.cli import app, completion
+from cosimo.cli.tune import SpaceOptions
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
@@ -51,6 +52,8 @@ def every_master(system: System, h: float, **couplings: Any) -> list[Master]:
         masters.gauss_seidel(system, h, order=[b, a], **couplings),
         masters.groups(system, h, order=[[b], [a]], **couplings),
         masters.groups(system, h, order=[[a, b]], **couplings),
+        masters.strang(system, h, **couplings),
+        masters.strang(system, h, order=[b, a], **couplings),
         masters.multirate(system, h, multiples={a: 3}, **couplings),
         masters.multirate(system, h, multiples={a: 2, b: 3}, inputs="interpolated", **couplings),
         masters.multirate(system, h, multiples={}, **couplings),
@@ -82,7 +85,7 @@ GAINS = st.floats(0, 1, exclude_max=True, allow_subnormal=False).map(Nepce)
 
 
 @given(
-    place=st.integers(0, 13),
+    place=st.integers(0, 15),
     step=st.floats(1e-9, 1e3),
     general=HOLDS | GAINS,
     special=st.dictionaries(st.sampled_from(TARGETS), HOLDS | GAINS),
@@ -98,7 +101,7 @@ def test_any_step_and_any_gain_are_read_to_the_last_bit(
     assert again(system, master) == master
 
 
-@given(place=st.integers(0, 13), step=st.floats(1e-6, 1.0), general=HOLDS | GAINS)
+@given(place=st.integers(0, 15), step=st.floats(1e-6, 1.0), general=HOLDS | GAINS)
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_of_a_scenario_are_read_as_they_were_written(
     place: int, step: float, general: Coupling, tmp_path: Path
@@ -189,6 +192,7 @@ def test_what_has_no_words_says_so() -> None:
             "Gauss–Seidel one → two (gauss-seidel) at 500 µs, quadratic extrapolation (hold2)",
         ),
         (masters.groups(two_mass(), 1e-3, order=[["two", "one"]]), "groups (two, one) (groups) at 1 ms"),
+        (masters.strang(two_mass(), 1e-3), "Strang splitting (one) → (two) (strang) at 1 ms"),
         (
             masters.multirate(two_mass(), 1e-3, multiples={"one": 2}),
             "multirate, one every 2 steps (multirate) at 2 ms",
@@ -271,6 +275,7 @@ def test_every_word_is_in_help_completion_schema_and_tuning() -> None:
         assert "".join(form.partition(":")[:2]) in completion.couplings()
     assert [word in shown["tune"] for word in tuned_couplings()] == [True] * len(tuned_couplings())
     assert set(Space().kinds) <= set(parse_kinds(tuned_couplings()))
+    assert SpaceOptions().space().families == Space().families
     assert set(FAMILIES) == {word for word in MASTERS if MASTERS[word].tuned}
 
 

@@ -28,7 +28,7 @@ from thinning import mostly_slow
 
 LINEAR = ["two-mass-damped", "quarter-truck", "dc-motor", "thermal-pair", "tank", "two-mass-glumac"]
 TRUCK = ("chassis.wheel_position", "chassis.wheel_velocity", "wheel.force")
-QUICK = Space(kinds=(0, 1), sweeps=(2,))
+QUICK = Space(families=("jacobi", "gauss-seidel", "iterative"), kinds=(0, 1), sweeps=(2,))
 
 
 @pytest.mark.parametrize("name", mostly_slow(LINEAR, ("quarter-truck", "tank")))

@@ -72,7 +72,7 @@ class MasterChoice(SystemChoice):
     title: ClassVar[str | None] = "Master"
     step_size: Annotated[float | None, time_option("Communication step size (macro step) in seconds.")] = None
     master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
-    order: Annotated[str | None, option("Calling order of the units, 'a,b,c'; for groups 'a,b;c'.")] = None
+    order: Annotated[str | None, option("Calling order of the units, 'a,b,c'; for groups and strang 'a,b;c'.")] = None
     coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None
     sweeps: Annotated[int | None, option("iterative: a fixed number of sweeps.")] = None
     tolerance: Annotated[float | None, option("iterative: sweep until the outputs change by less than this.")] = None

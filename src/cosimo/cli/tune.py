@@ -43,7 +43,7 @@ class SpaceOptions(OptionGroup):
         str | None, option("Step size: fixed 'H', one of 'H,H,…', or within 'LOW:HIGH'; default: searched.")
     ] = None
     masters: Annotated[str, option("Families to try, separated by commas: {tuned masters}.")] = (
-        "jacobi,gauss-seidel,iterative"
+        "jacobi,gauss-seidel,strang,iterative"
     )
     order: Annotated[str | None, option("A fixed calling order, 'a,b,c'; default: all distinct orders.")] = None
     groups: Annotated[Texts, many("Also try these groups, 'a,b;c': a and b step together.")] = None

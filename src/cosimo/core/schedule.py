@@ -22,6 +22,7 @@ The well-known masters are words over these letters. For two units:
 
     Jacobi                   F1 F2 G1 G2 H1 H2
     Gauss–Seidel             F1 G1 H1 F2 G2 H2
+    Strang splitting         F1 G1(1/2) H1 F2 G2 H2 F1 G1(1/2) H1
     Jacobi, early read       F2 F1 H1 G1 G2 H2        (unit 1 feeds its input through to its output)
     successive substitution  S1 S2 (R1 R2 F1 F2 G1 G2 H1 H2)^*
 

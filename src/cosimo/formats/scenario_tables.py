@@ -170,7 +170,7 @@ class MasterTable(TomlTable):
 
     name: str = Field("jacobi", description=f"One of {', '.join(MASTERS)}.")
     order: str | list[str] | list[list[str]] | None = Field(
-        None, description="Units in order: 'a,b,c' or a list; for groups 'a,b;c' or a list of lists."
+        None, description="Units in order: 'a,b,c' or a list; for groups and strang 'a,b;c' or a list of lists."
     )
     couplings: list[str] = Field(
         [], description=f"{', '.join(coupling_forms())}: for all inputs; 'unit.input=hold1' for one."

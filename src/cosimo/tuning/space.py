@@ -29,7 +29,7 @@ from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best
 
 IntArray = npt.NDArray[np.intp]
 FAMILIES = tuple(name for name, word in MASTERS.items() if word.tuned)
-USUAL = ("jacobi", "gauss-seidel", "iterative")
+USUAL = ("jacobi", "gauss-seidel", "strang", "iterative")
 ORDERS = 24
 """Up to how many different calling orders all are tried."""
 GROUPED = 4
@@ -83,13 +83,13 @@ class Space:
     """What is open, and the limits.
 
     `steps`: one macro step (fixed), a list to choose from, a `Range` (the step is searched by decades), or None: from
-    0.001 to 10 times 1/|λ| of the fastest mode. `families`: among "jacobi", "gauss-seidel", "iterative" (fixed
-    numbers of `sweeps`; left out where a unit cannot restore its state, or is named in `cannot_restore`) and "groups"
-    (units of a group step together, one group after the other: those in `groups`, or for up to four units all that
-    differ). `order`: one calling order instead of all that differ (at most `orders` of them). `kinds`: couplings to
-    try, orders of `Hold` and "nepce", with `gains` the range of its gains, one per connection; `couplings`: other kinds
-    for single inputs. All other inputs have the same kind, unless `mixed`, which multiplies the structures. Tried as
-    well: `multiples` of the step per unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by
+    0.001 to 10 times 1/|λ| of the fastest mode. `families`: among "jacobi", "gauss-seidel", "strang", "iterative"
+    (fixed numbers of `sweeps`; left out where a unit cannot restore its state, or is named in `cannot_restore`) and
+    "groups" (units of a group step together, one group after the other: those in `groups`, or for up to four units all
+    that differ). `order`: one calling order instead of all that differ (at most `orders` of them). `kinds`: couplings
+    to try, orders of `Hold` and "nepce", with `gains` the range of its gains, one per connection; `couplings`: other
+    kinds for single inputs. All other inputs have the same kind, unless `mixed`, which multiplies the structures. Tried
+    as well: `multiples` of the step per unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by
     `compensate`. `max_cost`: the most that a simulated second may cost, in unit steps (weighted as the cost is).
 
     >>> Space(steps=0.004, families=("gauss-seidel",), kinds=(0, 1)).families
