@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from cosimo import masters
 from cosimo.core.arrays import Array
-from cosimo.core.coupling import Coupling
+from cosimo.core.coupling import Coupling, Sampling
 from cosimo.core.system import Connection, System
 from cosimo.couplings import COUPLINGS, Hold, Nepce, parse_coupling
 from cosimo.execution.running import run
@@ -79,3 +81,20 @@ def test_measured_order_is_the_declared_one(coupling: Coupling, kind: str, exact
 def test_higher_orders_are_more_accurate_here(exact: Array) -> None:
     last = [errors(Hold(order), exact, "jacobi")[-1] for order in (0, 1, 2)]
     assert last[0] > 20 * last[1] > 400 * last[2]
+
+
+@pytest.mark.parametrize("coupling", KNOWN, ids=str)
+def test_what_a_coupling_declares_of_sample_times_its_matrices_do(coupling: Coupling) -> None:
+    samples = np.array([3.0, -1.0, 0.5])[: coupling.history]
+    kept = tuple(range(coupling.history - 1))
+    evenly = tuple(Fraction(-k) for k in range(coupling.history))
+    oddly = tuple(Fraction(1, 3) - Fraction(k * k + 3 * k, 2) for k in range(coupling.history))
+    found = {}
+    for stamps in (evenly, oddly):
+        made = coupling.matrices(Sampling(stamps, kept))
+        w = made.ww @ np.array([*samples[1:], 0.0]) + made.ws @ samples[:1]
+        found[stamps] = np.concatenate([np.ravel(part) for part in (made.ww, made.ws, made.uw)])
+        through = [np.polyval((made.uw @ w)[::-1], float(stamp)) for stamp in stamps[: coupling.degree + 1]]
+        assert np.allclose(through, samples[: coupling.degree + 1], rtol=1e-12) is coupling.interpolates
+    assert np.array_equal(found[evenly], found[oddly]) is not coupling.timed
+    assert coupling.held is (str(coupling) == "hold0")

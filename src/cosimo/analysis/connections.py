@@ -28,7 +28,6 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, timeline
-from cosimo.couplings import Hold
 
 SMALL = 1e-3
 """The delay, in macro steps, over which derivatives are taken."""
@@ -38,7 +37,7 @@ SMALL = 1e-3
 class Delayed(Coupling):
     """Like `Hold(inner.degree)`, but each sample mixed with the one before it: `delay` macro steps later."""
 
-    inner: Hold
+    inner: Coupling
     delay: float
 
     @property
@@ -97,11 +96,11 @@ def effects(system: System, master: Master, model: Model | None) -> list[Connect
     for link in system.links:
         target = link.connection.target
         coupling = master.coupling_of(target)
-        if not isinstance(coupling, Hold) or link.target.unit in master.mixers or target not in ages:
+        if not coupling.interpolates or link.target.unit in master.mixers or target not in ages:
             continue
         delay = ages[target] + (0.5 if coupling.degree == 0 else 0.0)
 
-        def delayed(by: float, target: str = target, coupling: Hold = coupling) -> tuple[float, float]:
+        def delayed(by: float, target: str = target, coupling: Coupling = coupling) -> tuple[float, float]:
             changed = replace(master, couplings={**master.couplings, target: Delayed(coupling, by)})
             try:
                 radius = Spectrum(LinearSystem(system, changed)).radius

@@ -100,7 +100,9 @@ class Coupling(ABC):
     2. `degree`: the degree q of the polynomial it yields;
     3. `error_order`: the power of h with which its error vanishes for smooth signals (one test measures it);
     4. `matrices(sampling)`: its matrices, given when the samples were taken;
-    5. `__str__`: its word in files and on the command line, and where that rounds, `word` with all digits.
+    5. `__str__`: its word in files and on the command line, and where that rounds, `word` with all digits;
+    6. `interpolates`, where its input is the polynomial through the newest `degree` + 1 samples at their true times,
+       whatever the step and the age of the samples; `timed = False`, where no matrix depends on these times.
 
     At the start the memory holds d equal samples: signals are assumed constant before the start.
     """
@@ -108,6 +110,13 @@ class Coupling(ABC):
     history: int
     degree: int
     error_order: int
+    interpolates: bool = False
+    timed: bool = True
+
+    @property
+    def held(self) -> bool:
+        """Whether the input is the newest sample, until the next one."""
+        return self.interpolates and self.degree == 0
 
     @property
     def word(self) -> str:

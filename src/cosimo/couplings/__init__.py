@@ -35,6 +35,7 @@ class Hold(Coupling):
     """
 
     degree: int = 0
+    interpolates = True
 
     def __init__(self, order: int = 0) -> None:
         if type(order) is not int or order not in (0, 1, 2):
@@ -50,6 +51,11 @@ class Hold(Coupling):
     def error_order(self) -> int:  # type: ignore[override]
         """The error of the input, and with it the global error, is O(h^(degree + 1))."""
         return self.degree + 1
+
+    @property
+    def timed(self) -> bool:  # type: ignore[override]
+        """One sample is held whenever it was taken."""
+        return self.degree > 0
 
     def __str__(self) -> str:
         return f"hold{self.degree}"
@@ -88,6 +94,7 @@ class Nepce(Coupling):
     history = 1
     degree = 0
     error_order = 1
+    timed = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.alpha, int | float) or not 0 <= self.alpha < 1:

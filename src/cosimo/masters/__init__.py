@@ -20,7 +20,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
 from cosimo.core.system import System
-from cosimo.couplings import Hold, Nepce
+from cosimo.couplings import Hold
 
 __all__ = [
     "MASTERS",
@@ -238,8 +238,7 @@ def _master(
         system.input(target)
     for unit_name, unit in system.units.items():
         for variable in unit.discrete_inputs:
-            held = chosen.setdefault(f"{unit_name}.{variable}", Hold(0))
-            if held.degree > 0 or held.history > 1 or isinstance(held, Nepce):
+            if not chosen.setdefault(f"{unit_name}.{variable}", Hold(0)).held:
                 raise ConfigurationError(
                     f"input {unit_name}.{variable} is not continuous; it can only be held (Hold(0))."
                 )

@@ -24,7 +24,7 @@ from cosimo.core.arrays import Array, block_diagonal
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
-from cosimo.couplings import Hold, Nepce
+from cosimo.couplings import Hold
 from cosimo.masters import gauss_seidel
 from cosimo.tuning.graph import CouplingGraph, Equal, Order, coupling_graph, orientations
 
@@ -262,12 +262,12 @@ class Sequential:
     @property
     def held(self) -> bool:
         """Whether every input is held, so that the formula applies."""
-        return all(isinstance(coupling, Hold) and coupling.degree == 0 for coupling in self.used)
+        return all(coupling.held for coupling in self.used)
 
     @property
     def rotates(self) -> bool:
         """Whether no coupling looks at the times of its samples, so that rotated orders have the same ρ."""
-        return all(isinstance(c, Nepce) or (isinstance(c, Hold) and c.degree == 0) for c in self.used)
+        return not any(coupling.timed for coupling in self.used)
 
     def linear(self, order: Order) -> LinearSystem:
         """The master with this order, multiplied out by its schedule."""

@@ -27,7 +27,6 @@ from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Repeat, Restore, Save, Step
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, timeline
-from cosimo.couplings import Hold
 from cosimo.execution.adaptive.compiled import KernelStepper
 from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper
 from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
@@ -167,7 +166,7 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
     for name, unit in system.units.items():
         for inlet in system.inlets[name]:
             coupling = master.coupling_of(inlet.target)
-            if (inlet.link or inlet.source) and not isinstance(coupling, Hold):
+            if (inlet.link or inlet.source) and not coupling.interpolates:
                 raise ConfigurationError(
                     f"the coupling {coupling} of input {inlet.target} is set up for one macro step; an adaptive step "
                     f"needs Hold(0), Hold(1) or Hold(2)."
