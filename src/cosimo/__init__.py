@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from cosimo.core.system import Connection, System, Table
     from cosimo.core.unit import Unit
     from cosimo.execution.running import run
+    from cosimo.formats.scenario import Scenario, load, simulate
     from cosimo.reporting.report import report
-    from cosimo.scenario import Scenario, load, simulate
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
@@ -65,10 +65,10 @@ _HOMES = {
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
     "report": "cosimo.reporting.report",
-    "load": "cosimo.scenario",
-    "Scenario": "cosimo.scenario",
+    "load": "cosimo.formats.scenario",
+    "Scenario": "cosimo.formats.scenario",
     "run": "cosimo.execution.running",
-    "simulate": "cosimo.scenario",
+    "simulate": "cosimo.formats.scenario",
     "tune": "cosimo.tuning",
     # Not public: what scenarios need of packages that a plain run never loads.
     "Memory": "cosimo.analysis.memory",

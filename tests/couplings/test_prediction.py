@@ -20,7 +20,7 @@ from cosimo.couplings import Dmd, Hold, Nepce, parse_coupling
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.papers.freezing import freeze
 from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace

@@ -15,14 +15,14 @@ from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError
 from cosimo.core.system import System
 from cosimo.formats.export import export_ssp
 from cosimo.formats.findings import FileFindings, Finding, Place
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.problems import find
 
 
 def test_built_in_problems() -> None:
     loaded = load("two-mass")
     assert (loaded.system.names, loaded.step, loaded.stop) == (("one", "two"), 1e-3, 20.0)
-    assert (loaded.source, loaded.master, loaded.outputs, loaded.start) == (None, None, None, None)
+    assert (loaded.source, loaded.outputs, loaded.specified) == (None, None, {"step", "stop"})
     assert len(load("chain", settings={"n": 3}).system.units) == 3
 
 

@@ -10,7 +10,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.export import SuggestedExperiment, export_unit
 from cosimo.formats.information import validate
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.formats.writing import Proposals, name_units, propose, scaffold
 from cosimo.problems import CATALOGUE
 from cosimo.units import StateSpace

@@ -34,7 +34,7 @@ from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.core.system import Connection, System
 from cosimo.formats import ssp_files, ssp_structure
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.problems import find
 from cosimo.units.archives import ArchiveLimits, check_archive
@@ -122,7 +122,8 @@ def test_default_experiment(tmp_path: Path) -> None:
 
 def test_without_experiment_nothing_is_said(tmp_path: Path) -> None:
     loaded = load_ssp(write(tmp_path, document(system(PAIR))))
-    assert (loaded.start, loaded.stop, loaded.master) == (None, None, None)
+    assert (loaded.start, loaded.stop) == (0.0, None)
+    assert not loaded.specified & {"start", "stop", "options"}
     assert loaded.source == tmp_path / "s.ssd"
 
 

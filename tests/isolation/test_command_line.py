@@ -14,7 +14,7 @@ import pytest
 
 import processes
 from cosimo.cli.application import spell_out
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from cosimo.core.guarding import guard_options
 from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.execution.running import run
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.masters import jacobi
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.runner import Runner

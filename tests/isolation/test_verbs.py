@@ -17,7 +17,7 @@ from faulty import build
 
 import processes
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.studies import read_study
 from cosimo.units.fmi.fmu import Fmu
 

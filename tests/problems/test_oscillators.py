@@ -13,7 +13,7 @@ from cosimo import masters
 from cosimo.core.errors import ConfigurationError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.problems.masses import two_mass_undamped
 from cosimo.problems.oscillators import LINEAR, NONLINEAR, Oscillator, oscillator_linear, oscillator_nonlinear
 

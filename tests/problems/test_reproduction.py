@@ -15,7 +15,7 @@ from cosimo import masters, problems
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.papers import PAPERS, Claim, Item, reproduce
 from cosimo.papers.pikulinski2025 import HELD, papers_dmd, predicted, without_soft_start
 from cosimo.papers.tamellin2022 import CASES, free_evolution

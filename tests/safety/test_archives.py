@@ -15,7 +15,7 @@ from attacks import ATTACKS, GOOD, MIB, added, fmu, package
 from command_line import cosimo
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from cosimo.formats.ssp import load_ssp
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import lease

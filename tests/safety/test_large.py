@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from large import write_fmu2, write_fmu3, write_scenario, write_structure
 
 from cosimo.formats.information import describe, validate
-from cosimo.formats.loading import load
+from cosimo.formats.scenario import load
 from thinning import mostly_slow
 
 SECONDS = 10.0

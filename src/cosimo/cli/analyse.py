@@ -13,7 +13,7 @@ from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cosimo.scenario import Scenario
+    from cosimo.formats.scenario import Scenario
 
 
 @app.command("analyze", hidden=True)  # as it is spelt elsewhere

@@ -16,7 +16,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.storage import writing
 
 if TYPE_CHECKING:
-    from cosimo.formats.loading import Loaded
+    from cosimo.formats.scenario import Scenario
     from cosimo.formats.writing import Scaffold
 
 FileName = Annotated[str, argument("FILE", SYSTEM)]
@@ -123,7 +123,7 @@ def export(
     say({"files": files} if json_ else "\n".join(files))
 
 
-def _export(loaded: Loaded, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
+def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
     """The files written for a system: one FMU of `unit`, an SSP package, or the FMUs of all units in a folder."""
     from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit
 
@@ -132,12 +132,12 @@ def _export(loaded: Loaded, output: Path, *, unit: str | None, fmi: int, ssp: bo
     if ssp and unit is not None:
         raise ConfigurationError("an SSP package holds the whole system; leave out --unit or --ssp.")
     version = cast("Fmi", fmi)
-    step, stop = loaded.step or 1e-3, loaded.stop or 1.0
+    step, stop = scenario.step or 1e-3, scenario.stop or 1.0
     if ssp:
-        return [export_ssp(loaded.system, output, fmi=version, step=step, stop=stop)]
+        return [export_ssp(scenario.system, output, fmi=version, step=step, stop=stop)]
     experiment = SuggestedExperiment(step=step, stop=stop)
     if unit is None:
-        return list(export_system(loaded.system, output, fmi=version, experiment=experiment).values())
-    if unit not in loaded.system.units:
-        raise UnknownNameError("unit", unit, loaded.system.units)
-    return [export_unit(loaded.system.units[unit], output, name=unit, fmi=version, experiment=experiment)]
+        return list(export_system(scenario.system, output, fmi=version, experiment=experiment).values())
+    if unit not in scenario.system.units:
+        raise UnknownNameError("unit", unit, scenario.system.units)
+    return [export_unit(scenario.system.units[unit], output, name=unit, fmi=version, experiment=experiment)]

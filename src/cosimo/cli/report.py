@@ -18,8 +18,8 @@ from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cosimo.core.system import System
+    from cosimo.formats.scenario import Scenario
     from cosimo.reporting.report import Variation
-    from cosimo.scenario import Scenario
 
 
 @app.command()
@@ -94,7 +94,7 @@ def _system(targets: list[str], master: MasterChoice) -> Scenario | None:
 
 
 def _variation(described: Scenario, text: str) -> Variation:
-    from cosimo.formats.loading import load
+    from cosimo.formats.scenario import load
     from cosimo.problems import CATALOGUE
     from cosimo.reporting.report.computation import parse_variation
 

@@ -38,7 +38,7 @@ from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOpt
 if TYPE_CHECKING:
     from cosimo.core.result import Result
     from cosimo.formats.results import ResultFile
-    from cosimo.scenario import Scenario
+    from cosimo.formats.scenario import Scenario
 
 
 @dataclass(frozen=True)

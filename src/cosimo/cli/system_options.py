@@ -14,9 +14,8 @@ from cosimo.cli.option_groups import OptionGroup, TargetError, Texts, many, numb
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from cosimo.formats.loading import Loaded
+    from cosimo.formats.scenario import Scenario
     from cosimo.masters import MasterOptions
-    from cosimo.scenario import Scenario
 
 SHOWN = 200
 """Characters of a schedule that `--verbose` shows: about two lines of a terminal."""
@@ -46,23 +45,23 @@ class SystemChoice(OptionGroup):
         given += [] if self.input_file is None else ["--input-file", str(self.input_file)]
         return shlex.join([target, *given])
 
-    def load(self, target: str) -> Loaded:
+    def load(self, target: str) -> Scenario:
         """What a file or a name stands for, isolated as the verb's options say.
 
         What was odd in a file goes to standard error; with `--verbose` a summary of the system as well.
         """
-        from cosimo.formats.loading import load
+        from cosimo.formats.scenario import load
 
-        loaded = load(target, **self.changes)
-        system = loaded.system
+        scenario = load(target, **self.changes)
+        system = scenario.system
         isolate_units(system)
-        for finding in loaded.warnings:
+        for finding in scenario.warnings:
             warn(finding)
         detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
         for name, unit in system.units.items():
             place = f" {unit.path}" if unit.path else ""
             detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
-        return loaded
+        return scenario
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,10 @@ class MasterChoice(SystemChoice):
 
     def scenario(self, target: str) -> Scenario:
         """The system that a file or a name stands for, with the master that is asked for."""
-        loaded = self.load(target)
-        options = self._options(loaded.master)
-        scenario = with_experiment(target, loaded, self.step_size, target_error=self.target_error)
+        scenario = with_experiment(target, self.load(target), self.step_size, target_error=self.target_error)
+        options = self._options(scenario.options)
         how = {"step": scenario.step, "master": asdict(options)}
-        provenance = {"scenario": _origin(target, loaded.source, self.changes) | how}
+        provenance = {"scenario": _origin(target, scenario.source, self.changes) | how}
         scenario = scenario.changed(options=options, provenance=provenance)
         schedule = str(scenario.master)
         shown = schedule if len(schedule) <= SHOWN else schedule[: SHOWN - 1] + "…"
@@ -101,7 +99,7 @@ class MasterChoice(SystemChoice):
         given = [field.name for field in fields(self) if getattr(self, field.name)]
         return [f"--{name.strip('_').replace('_', '-')}" for name in given]
 
-    def _options(self, written: MasterOptions | None) -> MasterOptions:
+    def _options(self, written: MasterOptions) -> MasterOptions:
         """The master in words: of the file, as far as the command line does not say otherwise."""
         from cosimo.masters import MasterOptions
 
@@ -111,30 +109,27 @@ class MasterChoice(SystemChoice):
             said["couplings"] = tuple(self.coupling)
         if self.multiple:
             said["multiples"] = {n: number(n, v, int) for n, v in pairs("--multiple", self.multiple).items()}
-        if self.master is not None and (written is None or self.master != written.name):
+        if self.master is not None and self.master != written.name:
             return MasterOptions(name=self.master, **said)
-        return replace(written or MasterOptions(), **said)
+        return replace(written, **said)
 
 
 def with_experiment(
     target: str,
-    loaded: Loaded,
+    scenario: Scenario,
     step_size: float | None = None,
     *,
     stop_time: float | None = None,
     target_error: float | None = None,
 ) -> Scenario:
     """The scenario with what the command line says of its experiment; one without a macro step is refused."""
-    from cosimo.scenario import Scenario
-
-    scenario = Scenario.of(loaded)
-    step = loaded.step if step_size is None else step_size
+    step = scenario.step if step_size is None else step_size
     if step is None:
         raise ConfigurationError(f"'{target}' does not specify a step size; give --step-size.")
     if target_error is not None and not target_error > 0:
         raise ConfigurationError(f"--target-error expects a positive fraction (0.01 is 1 %), not {target_error}.")
     error = scenario.target if target_error is None else target_error
-    return scenario.changed(step=step, stop=loaded.stop if stop_time is None else stop_time, target=error)
+    return scenario.changed(step=step, stop=scenario.stop if stop_time is None else stop_time, target=error)
 
 
 def stop_of(scenario: Scenario, stop_time: float | None = None) -> float:

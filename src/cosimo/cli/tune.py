@@ -28,7 +28,7 @@ from cosimo.cli.system_options import SystemChoice
 from cosimo.core.errors import ConfigurationError, Interrupted
 
 if TYPE_CHECKING:
-    from cosimo.scenario import Scenario
+    from cosimo.formats.scenario import Scenario
     from cosimo.tuning import Settings as SearchSettings
     from cosimo.tuning import Space, Tuned
     from cosimo.tuning.space import Steps
@@ -172,10 +172,9 @@ def tune(
     """Search masters, step sizes and couplings: the Pareto front of accuracy, robustness and cost; recommend one."""
     from cosimo.reporting.pictures import draw_front
     from cosimo.reporting.pictures import require as require_figures
-    from cosimo.scenario import Scenario
 
     searched = space.space()
-    scenario = Scenario.of(changes.load(target))
+    scenario = changes.load(target)
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)

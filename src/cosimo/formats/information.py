@@ -14,7 +14,7 @@ from cosimo.core.errors import ConfigurationError, CosimoError, FileError
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import FileFindings, Finding
-from cosimo.formats.loading import Loaded, load
+from cosimo.formats.scenario import Scenario, load
 from cosimo.units.fmi.fmu import Fmu
 
 
@@ -63,27 +63,28 @@ def describe_fmu(fmu: Fmu) -> Description:
     )
 
 
-def describe_system(loaded: Loaded) -> Description:
+def describe_system(scenario: Scenario) -> Description:
     """What there is, what feeds what, what depends on what at once, how it is usually run.
 
     `feedthrough` are pairs (input, output) of the same unit; `loops` are groups of outputs that depend on each other.
     `unconnected` inputs keep the start value given here; `states` of a unit are None where they are not known.
     """
-    system = loaded.system
+    system = scenario.system
     inlets = [inlet for row in system.inlets.values() for inlet in row]
-    master = None if loaded.master is None else asdict(loaded.master)
+    start = scenario.start if "start" in scenario.specified else None
+    master = asdict(scenario.options) if "options" in scenario.specified else None
     return Description(
         kind="system",
         name=system.name,
-        source=None if loaded.source is None else str(loaded.source),
+        source=None if scenario.source is None else str(scenario.source),
         units=[_unit(name, unit) for name, unit in system.units.items()],
         connections=[asdict(connection) for connection in system.connections],
         external_inputs={inlet.target: _source(inlet.source) for inlet in inlets if inlet.source is not None},
         unconnected={i.target: i.start for i in inlets if i.link is None and i.source is None},
         feedthrough=[(f"{n}.{a}", f"{n}.{b}") for n, unit in system.units.items() for a, b in _feedthrough(unit)],
         loops=system.loops(),
-        experiment={"start": loaded.start, "stop": loaded.stop, "step": loaded.step, "master": master},
-        warnings=[str(warning) for warning in loaded.warnings],
+        experiment={"start": start, "stop": scenario.stop, "step": scenario.step, "master": master},
+        warnings=[str(warning) for warning in scenario.warnings],
     )
 
 

@@ -147,7 +147,7 @@ def _relocated(options: RunOptions, moved: Moved) -> RunOptions:
 
 def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
     """The system and the master of a run from the command line."""
-    from cosimo.formats.loading import load
+    from cosimo.formats.scenario import load
     from cosimo.masters.words import MasterOptions, build_master
 
     scenario = _scenario(metadata)

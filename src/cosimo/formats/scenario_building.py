@@ -18,7 +18,7 @@ from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
 from cosimo.formats.csv_inputs import CsvColumns
 from cosimo.formats.findings import FileFindings, Place
-from cosimo.formats.loading import Loaded
+from cosimo.formats.scenario import Scenario
 from cosimo.formats.scenario_reading import Source, read_scenario
 from cosimo.formats.scenario_tables import (
     ConnectionTable,
@@ -44,42 +44,43 @@ def load_scenario(
     settings: Mapping[str, float] | None = None,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
-) -> Loaded:
+) -> Scenario:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem or its units."""
     from cosimo.execution.power_bonds import power_bonds
     from cosimo.execution.recording import choose
 
     path, findings = Path(path), findings or FileFindings()
     limits = limits or ArchiveLimits.from_environment()
-    scenario, source = read_scenario(path, findings, limits)
-    if scenario.problem is not None:
-        loaded = _problem(scenario, source, settings or {})
+    table, source = read_scenario(path, findings, limits)
+    step, stop = table.step_size, table.stop_time
+    if table.problem is not None:
+        problem, system = _problem(table, source, settings or {})
+        step, stop = problem.step if step is None else step, problem.stop if stop is None else stop
     else:
-        loaded = Loaded(_system(scenario, source, findings, limits, validate).with_values(settings or {}))
-    step = loaded.step if scenario.step_size is None else scenario.step_size
-    options = None if scenario.master is None else master_options(scenario.master)
+        system = _system(table, source, findings, limits, validate).with_values(settings or {})
+    options = None if table.master is None else master_options(table.master)
     if options is not None:
         with source.collecting(findings, "master"):
-            build_master(loaded.system, step or 1.0, options)
-    for number, pattern in enumerate(scenario.outputs or ()):
+            build_master(system, step or 1.0, options)
+    for number, pattern in enumerate(table.outputs or ()):
         with source.collecting(findings, "outputs", number):
-            choose((*loaded.system.outputs, *loaded.system.input_names), [pattern])
-    pairs = tuple((into, out) for into, out in scenario.power_pairs)
+            choose((*system.outputs, *system.input_names), [pattern])
+    pairs = tuple((into, out) for into, out in table.power_pairs)
     for number, pair in enumerate(pairs):
         with source.collecting(findings, "power-pairs", number):
-            power_bonds(loaded.system, [pair])
+            power_bonds(system, [pair])
     findings.require_no_errors()
-    return Loaded(
-        loaded.system,
-        options,
-        step,
-        start=scenario.start_time,
-        stop=loaded.stop if scenario.stop_time is None else scenario.stop_time,
-        outputs=None if scenario.outputs is None else tuple(scenario.outputs),
+    return Scenario.of(
+        system,
+        options=options,
+        step=step,
+        start=table.start_time,
+        stop=stop,
+        outputs=None if table.outputs is None else tuple(table.outputs),
         source=path,
         warnings=tuple(findings.warnings),
         power_pairs=pairs,
-        target=scenario.target_error,
+        target=table.target_error,
     )
 
 
@@ -95,17 +96,17 @@ def master_options(table: MasterTable) -> MasterOptions:
     return MasterOptions(**fields)
 
 
-def _problem(scenario: ScenarioTable, source: Source, settings: Mapping[str, float]) -> Loaded:
+def _problem(scenario: ScenarioTable, source: Source, settings: Mapping[str, float]) -> tuple[Any, System]:
     from cosimo.problems import find
 
-    table = scenario.problem
-    name, parameters = (table, {}) if isinstance(table, str) else (table.name, table.parameters)  # type: ignore[union-attr]
+    named = scenario.problem
+    name, parameters = (named, {}) if isinstance(named, str) else (named.name, named.parameters)  # type: ignore[union-attr]
     with source.place("problem").blame("problem"):
         problem = find(name)
         system = problem.system({**parameters, **settings})
     if scenario.name is not None:
         system.name = scenario.name
-    return Loaded(system, step=problem.step, stop=problem.stop)
+    return problem, system
 
 
 def _system(

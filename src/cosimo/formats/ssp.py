@@ -18,7 +18,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInput
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import UnitOfMeasure, convert
 from cosimo.formats.findings import FileFindings, Place
-from cosimo.formats.loading import Loaded
+from cosimo.formats.scenario import Scenario
 from cosimo.formats.ssp_documents import BoundValue, Scalar
 from cosimo.formats.ssp_files import Files
 from cosimo.formats.ssp_structure import Connector, SspComponent, SspStructure, Subsystem, Wire, open_structure
@@ -34,7 +34,7 @@ def load_ssp(
     *,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
-) -> Loaded:
+) -> Scenario:
     """The system in an .ssp or .ssd; with `findings` everything that was found on the way can be seen there.
 
     SSP says nothing about the step: the smallest that an FMU suggests is taken.
@@ -56,7 +56,7 @@ def load_ssp(
             component.files.close()
         files.close()
     steps = [fmu.default_experiment["stepSize"] for fmu in units.values() if "stepSize" in fmu.default_experiment]
-    return Loaded(
+    return Scenario.of(
         system,
         step=min(steps, default=None),
         start=structure.start,

@@ -28,7 +28,7 @@ from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import system_fingerprint
 from cosimo.execution.checkpoints.self_test import step_sizes
 from cosimo.execution.recording import choose
-from cosimo.formats.loading import SUFFIXES, Loaded, load
+from cosimo.formats.scenario import SUFFIXES, Scenario, load
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.designs import Design, Points
 from cosimo.units.fmi.first_trial import decided_isolation
@@ -209,12 +209,12 @@ class Recipe:
         self._study, self._reserve = study, reserve
         found = self._load({})
         self.nominal = found.system
-        self.start = next(time for time in (study.start, found.start, 0.0) if time is not None)
+        self.start = found.start if study.start is None else study.start
         stop = study.stop if study.stop is not None else found.stop
         if stop is None:
             raise ConfigurationError(f"'{self.nominal.name}' does not specify a stop time; give the study a stop time.")
         self.stop = stop
-        self._master: MasterOptions | Master = study.master or found.master or MasterOptions()
+        self._master: MasterOptions | Master = study.master or found.options
         given = self._master.step if isinstance(self._master, Master) else found.step
         self._step = study.step if study.step is not None else given
         self._places = [self._place(name) for name in study.table.names]
@@ -262,10 +262,10 @@ class Recipe:
             self._study = replace(self._study, isolation={name: unit.isolation for name, unit in decided.items()})
         return self._study
 
-    def _load(self, settings: Mapping[str, float]) -> Loaded:
+    def _load(self, settings: Mapping[str, float]) -> Scenario:
         source = self._study.source
         if isinstance(source, System):
-            return Loaded(source)
+            return Scenario(source)
         loaded = load(source, settings={**self._study.settings, **settings}, input_file=self._study.input_file)
         for name, isolation in self._study.isolation.items():
             unit = loaded.system.units[name]

@@ -19,8 +19,8 @@ from cosimo.core.system import System
 from cosimo.execution.checkpoints import encode, read_checkpoint
 from cosimo.execution.options import Checkpoint
 from cosimo.execution.running import run
-from cosimo.formats.loading import load
 from cosimo.formats.results import ResultFile, read_result
+from cosimo.formats.scenario import load
 from cosimo.masters.words import MasterOptions, build_master
 
 STEPS = 60

@@ -9,6 +9,7 @@ Every verb of the command line is a method here, and every value of the file can
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import cosimo
 from cosimo.core.arguments import checked
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET, Result
-from cosimo.core.system import System
-from cosimo.formats.loading import Loaded
-from cosimo.formats.loading import load as load_file
+from cosimo.core.system import Source, System
+from cosimo.formats.findings import FileFindings, Finding
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cosimo.reporting.report import Report
     from cosimo.tuning import Space, Tuned
 
+SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
 _face: Any = cosimo
 """What the package offers, loaded when it is first used: who only runs never loads the analysis."""
 FEW = 60
@@ -43,8 +44,9 @@ class Scenario:
     """What a file or a built-in problem describes; None where it specifies nothing.
 
     `step`, `start` and `stop` are in seconds, `target` is the acceptable error. `options` is the master in words;
-    `outputs` are patterns of signals to record; `warnings` list oddities of the file. `provenance` says where it came
-    from and is stored in results.
+    `outputs` are patterns such as `"truck.*"` of signals to record; `power_pairs` are pairs (input, output) of one unit
+    whose product is the power that enters it; `warnings` list oddities of the file and how they were taken.
+    `provenance` says where it came from and is stored in results; `specified` are the fields that the file gives.
     """
 
     system: System
@@ -56,25 +58,15 @@ class Scenario:
     outputs: tuple[str, ...] | None = None
     power_pairs: tuple[tuple[str, str], ...] = ()
     source: Path | None = None
-    warnings: tuple[Any, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    specified: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, loaded: Loaded, provenance: Mapping[str, Any] | None = None) -> Scenario:
-        """From what a file says."""
-        return cls(
-            loaded.system,
-            loaded.master or MasterOptions(),
-            loaded.step,
-            loaded.start or 0.0,
-            loaded.stop,
-            loaded.target or TARGET,
-            loaded.outputs,
-            loaded.power_pairs,
-            loaded.source,
-            loaded.warnings,
-            provenance or {},
-        )
+    def of(cls, system: System, **values: Any) -> Scenario:
+        """From what a file says: None stands for nothing."""
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls(system, specified=frozenset(given), **given)
 
     @cached_property
     def master(self) -> Master:
@@ -175,19 +167,79 @@ def load(
     input_file: str | Path | None = None,
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
+    findings: FileFindings | None = None,
 ) -> Scenario:
     """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
 
-    `settings` are values of parameters: of a built-in problem by name, of units as `"unit.parameter"`. `input_file`
-    is a CSV file, with a column of times and columns named after the inputs they feed; two rows at the same time are
-    a jump. `limits` bound the size of files. `validate=False` accepts FMUs whose descriptions violate the standard,
-    also inside a package.
+    `settings` are values of parameters: of a built-in problem by name, also of one that a scenario names; of units as
+    `"unit.parameter"`, also of inputs that nothing is connected to (`System.with_values`). `input_file` is a CSV file,
+    with a column of times and columns named after the inputs they feed; two rows at the same time are a jump. `limits`
+    bound the size of files; without them the usual ones count, or those of the environment. `validate=False` accepts
+    FMUs whose descriptions violate the standard, also inside a package; None validates unless the environment says
+    COSIMO_VALIDATE=off. All that is found on the way, also when it raises, is added to `findings`.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name
     (0.001, 3.0, 'jacobi')
     """
-    return Scenario.of(load_file(target, settings=settings, input_file=input_file, limits=limits, validate=validate))
+    of_units = {name: value for name, value in (settings or {}).items() if "." in name}
+    own = {name: value for name, value in (settings or {}).items() if name not in of_units}
+    path = Path(target)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        scenario = _problem(str(target), own)
+    elif not os.path.isfile(path):
+        raise no_such_file(path, SUFFIXES)
+    elif suffix == ".toml":
+        from cosimo.formats.scenario_building import load_scenario
+
+        scenario = load_scenario(path, findings, settings=own, limits=limits, validate=validate)
+    else:
+        of_units |= own
+        scenario = _fmu(path, limits, validate) if suffix == ".fmu" else _ssp(path, findings, limits, validate)
+    inputs: Mapping[str, Source] = {}
+    if input_file is not None:
+        from cosimo.formats.csv_inputs import inputs_from_csv
+
+        inputs = inputs_from_csv(scenario.system, input_file)
+    return scenario.changed(system=scenario.system.with_values(of_units, inputs)) if of_units or inputs else scenario
+
+
+def _problem(name: str, settings: Mapping[str, Any]) -> Scenario:
+    from cosimo.problems import CATALOGUE
+
+    if name in CATALOGUE:
+        problem = CATALOGUE[name]
+        return Scenario.of(problem.system(settings), step=problem.step, stop=problem.stop)
+    known = ", ".join(SUFFIXES)
+    if not os.path.exists(name) and Path(name).name != Path(name).stem:
+        raise no_such_file(Path(name), SUFFIXES)
+    if os.path.isdir(name):
+        raise ConfigurationError(f"'{name}' is a folder; give a file in it ({known}).")
+    if os.path.exists(name):
+        raise ConfigurationError(f"'{name}' cannot be read as a system; files end in {known}.")
+    beside = [file.name for file in Path().iterdir() if file.suffix in SUFFIXES]
+    raise UnknownNameError("system", name, [*CATALOGUE, *beside, f"a file ({known})"])
+
+
+def _ssp(path: Path, findings: FileFindings | None, limits: ArchiveLimits | None, validate: bool | None) -> Scenario:
+    from cosimo.formats.ssp import load_ssp
+
+    return load_ssp(path, findings, limits=limits, validate=validate)
+
+
+def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None) -> Scenario:
+    from cosimo.units.fmi.fmu import Fmu, FmuOptions
+
+    fmu = Fmu(path, options=FmuOptions(limits=limits, validate=validate))
+    given = fmu.default_experiment
+    return Scenario.of(
+        System({path.stem: fmu}, name=fmu.model_name),
+        step=given.get("stepSize"),
+        start=given.get("startTime"),
+        stop=given.get("stopTime"),
+        source=path,
+    )
 
 
 POINTS = 1000
