@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cosimo.core.arrays import balancing, block_diagonal, exponential, match, matrix, require_finite
+from cosimo.core.arrays import balancing, block_diagonal, exponential, logarithm, match, matrix, require_finite
 from cosimo.core.errors import ConfigurationError, DimensionError
 
 
@@ -113,6 +113,29 @@ def test_stiff_matrices_lose_no_accuracy_by_scaling() -> None:
     """Entries of 10⁶ whose powers are small: scaled by its own size alone, ten digits would be gone."""
     matrix = np.array([[1.0, 1e6], [0.0, -1.0]])
     np.testing.assert_allclose(exponential(matrix), scipy.linalg.expm(matrix), rtol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 0.5])
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_logarithms_are_those_of_scipy(n: int, scale: float) -> None:
+    generators = np.random.default_rng(n).normal(size=(20, n, n)) * scale
+    for generator in generators:
+        found = logarithm(scipy.linalg.expm(generator))
+        assert found is not None
+        np.testing.assert_allclose(found, generator, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(found, scipy.linalg.logm(scipy.linalg.expm(generator)), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.diag([1e-30, 1.0]), np.diag([0.0, 1.0]), np.diag([-1.0, 1.0]), np.array([[np.nan]])]
+)
+def test_no_logarithm_where_rounding_spoils_it(matrix: Any) -> None:
+    assert logarithm(matrix) is None
+
+
+def test_the_logarithm_of_nearly_half_a_turn_is_the_near_one() -> None:
+    generator = np.array([[0.0, 3.0], [-3.0, 0.0]])
+    np.testing.assert_allclose(logarithm(exponential(generator)), generator, atol=1e-12)
 
 
 def test_no_exponential_of_nothing() -> None:

@@ -161,6 +161,48 @@ def _more_halvings(M: Array) -> Array:
     return np.asarray(np.maximum(np.ceil(np.log2(np.maximum(error, 1e-300)) / 26), 0.0))
 
 
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(7)
+NEAR_ONE, MOST_ROOTS, BACK, FORTH = 0.25, 40, 1e-13, 1e-10
+"""How near to I a root must be for seven nodes to give its logarithm to rounding, how often roots are taken, and how
+far the exponential of the logarithm may be from the matrix, relative, and its product with the inverse one from I."""
+
+
+def logarithm(matrix: Array) -> Array | None:
+    """The real log of a matrix (n, n) by square roots and a Padé approximant; None where rounding spoils it.
+
+    Roots are taken by the product form of the iteration of Denman and Beavers, and the approximant by its partial
+    fractions, log(I + X) = Σ_j w_j X (I + x_j X)⁻¹ with the nodes and weights of Gauss and Legendre on [0, 1] (Cheng,
+    Higham, Kenney, Laub 2001, SIAM J. Matrix Anal. Appl. 22, Eqs. 3.6 and 4.4).
+
+    >>> logarithm(np.array([[1.0, 0.1], [0.0, 1.0]])).round(15).tolist()
+    [[0.0, 0.1], [0.0, 0.0]]
+    """
+    root, one, halvings = matrix, np.eye(len(matrix)), 0
+    with np.errstate(all="ignore"):
+        try:
+            while not np.abs(root - one).sum(axis=0).max(initial=0.0) <= NEAR_ONE:
+                halvings += 1
+                if halvings > MOST_ROOTS:
+                    return None
+                M, before = root, np.inf
+                for _ in range(MOST_ROOTS):
+                    inverse = np.linalg.inv(M)
+                    root, M = root @ (one + inverse) / 2, (one + (M + inverse) / 2) / 2
+                    left = np.abs(M - one).max()
+                    if left < 1e-12 and not left < before / 2:
+                        break
+                    before = left
+            X = root - one
+            terms = (w / 2 * np.linalg.solve(one + (1 + x) / 2 * X, X) for x, w in zip(NODES, WEIGHTS, strict=True))
+            found = np.asarray(sum(terms, np.zeros_like(X)) * 2.0**halvings)
+        except np.linalg.LinAlgError:
+            return None
+        back = np.abs(exponential(found) - matrix).max(initial=0.0) <= BACK * np.abs(matrix).max(initial=1.0)
+        # What decays fast hardly shows in the exponential of the logarithm, but in that of its negative.
+        forth = np.abs(exponential(-found) @ matrix - one).max(initial=0.0) <= FORTH
+    return found if back and forth else None
+
+
 def block_diagonal(blocks: Sequence[Array]) -> Array:
     """The matrix with these blocks on its diagonal; blocks may have no rows or no columns."""
     rows, columns = (np.cumsum([0, *(block.shape[axis] for block in blocks)]) for axis in (0, 1))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core.arrays import Array, ComplexArray, exponential
+from cosimo.core.arrays import Array, ComplexArray, balancing, exponential, logarithm
 from cosimo.core.errors import IdentificationError
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit
 from cosimo.units.linear import Exact, LinearUnit, discretise
@@ -205,35 +205,38 @@ def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> tup
     whole = np.zeros((slow + m, slow + m))
     whole[:slow] = np.hstack([kept, entry[:slow]])
     whole[slow:, slow:] = np.eye(m)
-    logarithm = _logarithm(whole)
-    if not (np.abs(np.imag(logarithm)) <= 1e-8 * max(1.0, float(np.abs(logarithm).max(initial=0.0)))).all():
+    log = _logarithm(whole)
+    if not (np.abs(np.imag(log)) <= 1e-8 * max(1.0, float(np.abs(log).max(initial=0.0)))).all():
         return None, ("the one-step map has no real logarithm; use a shorter step",)
-    generator[:slow, :slow] = logarithm.real[:slow, :slow] / step
-    generator[:slow, n:] = logarithm.real[:slow, slow:] / step
+    generator[:slow, :slow] = log.real[:slow, :slow] / step
+    generator[:slow, n:] = log.real[:slow, slow:] / step
     gone = n - slow
     settled = np.linalg.solve(np.eye(gone) - blocks[slow:, slow:], entry[slow:])
     generator[slow:, slow:n] = -FAST / step * np.eye(gone)
     generator[slow:, n:] = FAST / step * settled
     model = LinearModel(T @ generator[:, :n] @ inverse, T @ generator[:, n:], C, D)
-    return model, tuple(_notes(values, gone, whole, logarithm))
+    return model, tuple(_notes(values, gone, whole, log))
 
 
 def _logarithm(matrix: Array) -> Array | ComplexArray:
     """log of a matrix whose rows may be in very different units of measure: balanced first."""
-    import scipy.linalg
-
     if not matrix.size:
         return matrix
-    balanced, scale = scipy.linalg.matrix_balance(matrix, permute=False)
-    sizes = np.diag(scale)
+    sizes: Array = np.exp2(np.round(np.log2(balancing(matrix[None])[0])))  # powers of two round nothing
+    balanced = matrix * sizes / sizes[:, None]
+    own = logarithm(balanced)
+    if own is not None:
+        return sizes[:, None] * own / sizes
+    import scipy.linalg
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # how accurate it is, is measured below
         found: Array | ComplexArray = scipy.linalg.logm(balanced)
     return sizes[:, None] * found / sizes
 
 
-def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | ComplexArray) -> Iterator[str]:
-    back = float(np.abs(exponential(logarithm.real) - whole).max(initial=0.0))
+def _notes(values: ComplexArray, gone: int, whole: Array, log: Array | ComplexArray) -> Iterator[str]:
+    back = float(np.abs(exponential(log.real) - whole).max(initial=0.0))
     if back > 1e-6 * max(1.0, float(np.abs(whole).max(initial=0.0))):
         yield f"the continuous model returns the one-step map only to {back:.1g}"
     angle = float(np.abs(np.angle(values)).max(initial=0.0))
@@ -248,7 +251,6 @@ def _notes(values: ComplexArray, gone: int, whole: Array, logarithm: Array | Com
 
 def _split(A: Array) -> tuple[Array, int]:
     """T with T⁻¹ A T block diagonal: first the modes that last, how many, then those gone after one step."""
-    import scipy.linalg
 
     def lasts(real: float, imaginary: float) -> bool:
         size = np.hypot(real, imaginary)
@@ -256,6 +258,8 @@ def _split(A: Array) -> tuple[Array, int]:
 
     if all(lasts(z.real, z.imag) for z in np.linalg.eigvals(A)):
         return np.eye(len(A)), len(A)
+    import scipy.linalg
+
     schur, Q, slow = scipy.linalg.schur(A, output="real", sort=lasts)
     decouple = np.eye(len(A))
     slower, faster, across = schur[:slow, :slow], schur[slow:, slow:], schur[:slow, slow:]
