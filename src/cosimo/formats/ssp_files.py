@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.formats.findings import FileFindings, Place
@@ -69,6 +68,8 @@ class Files:
         if parts.scheme not in ("", "file") or (parts.netloc and parts.netloc != "localhost"):
             raise ConfigurationError(f"'{source}' is not a local file; only files inside the package can be read.")
         if parts.scheme == "file":
+            from urllib.request import url2pathname
+
             return self._absolute(source, url2pathname(parts.path))
         # Some tools percent-encode, as URIs demand, some write names as they are.
         names = [posixpath.normpath(posixpath.join(base, name)) for name in (source, unquote(source))]

@@ -126,15 +126,14 @@ class InputDerivatives:
         orders = [order for order in range(1, degree + 1) for _ in references]
         self._orders = (ctypes.c_int * len(orders))(*orders)
         self._values = (ctypes.c_double * len(orders))()
+        self._table: Array = np.frombuffer(memoryview(self._values)).reshape(degree, self._count)
 
     def set(self, component: Component, coefficients: Array, h: float) -> None:
         """Hand over all orders of the polynomial in one call."""
-        powers = coefficients[1:, self._columns]
-        scaled = [row * (math.factorial(j) / h**j) for j, row in enumerate(powers, 1)]
-        while (orders := min(len(scaled), self.highest)) and self._count:
-            count = orders * self._count
-            self._values[:count] = np.concatenate(scaled[:orders]).tolist()
-            arguments = (self._references, count, self._orders, self._values)
+        while (orders := min(len(coefficients) - 1, self.highest)) and self._count:
+            for j in range(1, orders + 1):
+                self._table[j - 1] = coefficients[j, self._columns] * (math.factorial(j) / h**j)
+            arguments = (self._references, orders * self._count, self._orders, self._values)
             status = component.status("fmi2SetRealInputDerivatives", *arguments)
             if status <= WARNING:
                 return

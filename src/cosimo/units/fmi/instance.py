@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -93,6 +93,7 @@ class FmuInstance(Instance):
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
         self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
+        self._read: tuple[tuple[str, ...], tuple[Group, ...], Any, int] | None = None  # of `get_variables`, the last
         self._set_out()
 
     def _set_out(self) -> None:
@@ -102,6 +103,7 @@ class FmuInstance(Instance):
         self._c, self._h = self._values[None, :], 1.0
         self._time = self._start_time
         self._in_initialisation, self._stepped, self._moved = True, False, False
+        self._behind = 0.0
 
     def _initialise(self, *, again: bool = False) -> None:
         settings, number = self._unit.settings(), self._version.number
@@ -126,7 +128,7 @@ class FmuInstance(Instance):
         self._require_going()
         c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
         c[1:, ~self._continuous] = 0.0
-        self._c, self._h, self._moved = c, h, False
+        self._c, self._h, self._moved, self._behind = c, h, False, 0.0
         self._set_values(c[0])
         self._require_going()
 
@@ -136,13 +138,14 @@ class FmuInstance(Instance):
             self._version.exit_initialisation()
 
     def step(self, time: float, duration: float) -> None:
-        """One step of the FMU from exactly `time`; afterwards the polynomial is moved along.
+        """One step of the FMU from exactly `time`; afterwards the polynomial is moved along, once somebody needs it.
 
         An FMU that wants the simulation to end may get less far: see `ended`.
         """
         if not self._stepped:
             self._begin(time)
         self._require_going()
+        self._follow()
         if self._moved:
             self._set_values(self._c[0])
         if len(self._c) > 1:
@@ -152,9 +155,13 @@ class FmuInstance(Instance):
         self._component.time = time
         self._version.step(time, given, final=not len(self._states))
         self._time = time + duration
-        if len(self._c) > 1:
-            self._c = product(shift_matrix(len(self._c) - 1, duration / self._h), self._c)
-            self._moved = True
+        self._behind = duration / self._h if len(self._c) > 1 else 0.0
+
+    def _follow(self) -> None:
+        """Move the polynomial to the time reached."""
+        if self._behind:
+            self._c = product(shift_matrix(len(self._c) - 1, self._behind), self._c)
+            self._moved, self._behind = True, 0.0
 
     def read(self) -> Array:
         values = np.empty(len(self._unit.outputs))
@@ -167,12 +174,14 @@ class FmuInstance(Instance):
         self._require(self._unit.can_restore, "save and restore its state", "canGetAndSetFMUstate")
         self.finish_initialisation()
         self._require_going()
+        self._follow()
         return self._states.save(
             (self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event)
         )
 
     def restore(self, state: FmuState) -> None:
         self._states.restore(state)
+        self._behind = 0.0
         self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
         self._version.ended = None
 
@@ -230,13 +239,23 @@ class FmuInstance(Instance):
 
     def get_variables(self, names: Sequence[str]) -> Array:
         """The values of numeric variables or array elements now; FMI reads arrays whole."""
-        unit = self._unit
-        owners = dict.fromkeys(unit.owners[name] for name in names)
-        whole = [element for owner in owners for element in unit.elements_of(owner)]
-        values = np.empty(len(whole))
-        for members in group([unit.variables[name] for name in whole], self._version.number):
+        if self._read is None or self._read[0] != tuple(names):
+            unit = self._unit
+            owners = dict.fromkeys(unit.owners[name] for name in names)
+            whole = [element for owner in owners for element in unit.elements_of(owner)]
+            groups = group([unit.variables[name] for name in whole], self._version.number)
+            self._read = (
+                tuple(names),
+                groups,
+                np.array([whole.index(name) for name in names], dtype=np.intp),
+                len(whole),
+            )
+        _, groups, places, count = self._read
+        values = np.empty(count)
+        for members in groups:
             members.get(self._component, values)
-        return values[[whole.index(name) for name in names]]
+        found: Array = values[places]
+        return found
 
     def set_variables(self, names: Sequence[str], values: Sequence[float]) -> None:
         """Set numeric variables; of an array, all its elements must be named."""
@@ -256,6 +275,7 @@ class FmuInstance(Instance):
         own, beside = from_bytes(data)
         self._states.restore(self._states.deserialise(own))
         *beside, self._derivatives.highest = beside
+        self._behind = 0.0
         self._c, self._h, self._moved, self._values, self._time, _, self._version.next_event = beside
         self._stepped = True
 
