@@ -55,7 +55,7 @@ class Recording(OptionGroup):
         ),
     ] = None
     no_output: Annotated[bool, option("Write no rows.")] = False
-    variable: Annotated[Texts, many("Record only variables that match, such as 'a.*'.")] = None
+    variable: Annotated[Texts, many("Record only these, such as 'a.*'; also local variables of FMUs.")] = None
     every: Annotated[int, option("Record every N-th macro step, plus the first and the last.")] = 1
 
     def build(self, scenario: Scenario, target: str) -> ResultFile | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any, Literal
 
@@ -157,6 +158,11 @@ class Inlet:
     start: float = 0.0
 
 
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern such as `"truck.*"` means a signal; a whole name means itself: in "a.x[1]" [1] is an index."""
+    return name == pattern or fnmatchcase(name, pattern)
+
+
 def components(edges: Iterable[tuple[int, int]]) -> list[list[int]]:
     """The strongly connected components of a directed graph, by their smallest numbers (Tarjan 1972).
 
@@ -248,6 +254,11 @@ class System:
         """All inputs as `"unit.variable"`, unit after unit."""
         return tuple(f"{name}.{variable}" for name, unit in self.units.items() for variable in unit.inputs)
 
+    @property
+    def observable(self) -> tuple[str, ...]:
+        """What else can be recorded (`observing`): local variables and parameters as `"unit.variable"`."""
+        return tuple(f"{name}.{variable}" for name, unit in self.units.items() for variable in unit.observable)
+
     def output(self, name: str) -> Variable:
         """The output written `"unit.variable"`."""
         return self._find(name, "output")
@@ -304,6 +315,22 @@ class System:
             of_units.setdefault(owner, {})[variable] = value
         changed = {name: self.units[name].with_values(given) for name, given in of_units.items()}
         return System({**self.units, **changed}, self.connections, inputs={**sources, **fed}, name=self.name)
+
+    def observing(self, patterns: Iterable[str]) -> System:
+        """The same system with further variables of its units as outputs, local ones and parameters, to be recorded.
+
+        A pattern such as `"truck.*"` means outputs and inputs, and further variables only where it matches none.
+        """
+        known = (*self.outputs, *self.input_names)
+        wanted = [pattern for pattern in patterns if not any(matches(name, pattern) for name in known)]
+        changed = dict(self.units)
+        for unit_name, unit in self.units.items() if wanted else ():
+            names = (
+                name for name in unit.observable if any(matches(f"{unit_name}.{name}", pattern) for pattern in wanted)
+            )
+            if found := tuple(names):
+                changed[unit_name] = unit.with_outputs(found)
+        return System(changed, self.connections, inputs=self.inputs, name=self.name) if wanted else self
 
     def loops(self) -> list[tuple[str, ...]]:
         """The algebraic loops: groups of outputs with direct feedthrough to each other, as declared by the units."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -232,6 +232,15 @@ class Unit(ABC):
     def discrete_outputs(self) -> tuple[str, ...]:
         """Outputs that are not continuous: they have no derivatives and no errors that a shorter step reduces."""
         return ()
+
+    @property
+    def observable(self) -> tuple[str, ...]:
+        """Variables, beside inputs and outputs, that can be recorded (`with_outputs`)."""
+        return ()
+
+    def with_outputs(self, names: Sequence[str]) -> Unit:
+        """The same unit with these `observable` variables after its outputs."""
+        raise ConfigurationError(f"unit '{self.name}' has no variables beside its inputs and outputs.")
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
         """The physical unit of an input or output; None when not known."""

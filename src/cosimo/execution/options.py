@@ -38,7 +38,13 @@ def offered(default: Any, help: str, word: str = "", *, time: bool = False) -> A
 
 
 class Output(Protocol):
-    """Where a run's rows shall go: makes the recorder once the names are known."""
+    """Where a run's rows shall go: makes the recorder once the names are known.
+
+    `variables` are patterns of what is recorded, also of local variables and parameters; None: inputs and outputs.
+    """
+
+    @property
+    def variables(self) -> Sequence[str] | None: ...
 
     def open(self, names: Sequence[str], metadata: Mapping[str, Any], position: Position | None = None) -> Recorder:
         """A recorder of these signals; raises before the first step what would stop it from writing.

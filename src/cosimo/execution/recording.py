@@ -22,7 +22,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Self
@@ -36,7 +35,7 @@ from cosimo.core.errors import CheckpointError, ConfigurationError, DimensionErr
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.storage import CAN_LOCK, bring_names_to_disk, hold, writing
-from cosimo.core.system import System
+from cosimo.core.system import System, matches
 from cosimo.execution.options import RunOptions, as_plain
 
 _RESERVE_BYTES = 1 << 30
@@ -223,6 +222,9 @@ def open_recorder(
         metadata["physical_units"] = measured
     if options.output is None:
         return Recorder(None, names, metadata=metadata)
+    for pattern in options.output.variables or ():
+        if not any(matches(name, pattern) for name in names):
+            raise UnknownNameError("variable to record", pattern, (*names, *system.observable))
     return options.output.open(names, metadata, position)
 
 
@@ -246,8 +248,7 @@ def choose(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
         return list(range(len(names)))
     chosen: set[int] = set()
     for pattern in patterns:
-        # A whole name counts as itself: in "a.x[1]" the brackets are an index.
-        matching = {i for i, name in enumerate(names) if name == pattern or fnmatchcase(name, pattern)}
+        matching = {i for i, name in enumerate(names) if matches(name, pattern)}
         if not matching:
             raise UnknownNameError("variable to record", pattern, names)
         chosen |= matching

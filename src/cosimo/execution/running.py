@@ -63,17 +63,18 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
 
     With `saved`, nothing on disk is touched before the macro step after it was made again and gave the same signals.
     """
+    system = observed(system, options)
     with guarded(options.path), decided_isolation(system.units, options.start, step_sizes(system, master)):
         if options.adaptive is None:
             return _run_equal_steps(system, master, options, saved)
         if options.adaptive.kind == "doubling":
             require_states(system, master, options.start, system.units, as_bytes=False)
-        return run_adaptive(system, master, options, _unused_slopes(system, master, options.start))
+        return run_adaptive(system, master, options, _known_before(system, master, options))
 
 
 def _run_equal_steps(system: System, master: Master, options: RunOptions, saved: Mapping[str, Any] | None) -> Result:
     steps, warnings = _count(options.start, options.stop, master.step)
-    warnings += _unused_slopes(system, master, options.start)
+    warnings += _known_before(system, master, options)
     watch = watch_of(system, options)
     if saved is None:
         require_states(system, master, options.start, saved_units(master), as_bytes=False)
@@ -140,6 +141,21 @@ def _isolation(system: System) -> dict[str, dict[str, Any]]:
         fields["reason"] = ""  # a notice of the run that was interrupted
         fields["log"] = None if fields["log"] is None else str(Path(fields["log"]).absolute())
     return plain
+
+
+def observed(system: System, options: RunOptions) -> System:
+    """The system, with those local variables and parameters as outputs that shall be recorded."""
+    return system if options.output is None else system.observing(options.output.variables or ())
+
+
+def _known_before(system: System, master: Master, options: RunOptions) -> list[Warned]:
+    """What the user should know before the first step."""
+    warned = _unused_slopes(system, master, options.start)
+    if not recorded_names(system, master, options):
+        further = system.observable
+        remedy = f"; record local variables with --variable, such as '{further[0]}'" if further else ""
+        warned.append(Warned(f"only the time is recorded: no unit has outputs{remedy}", options.start))
+    return warned
 
 
 def _unused_slopes(system: System, master: Master, start: float) -> list[Warned]:

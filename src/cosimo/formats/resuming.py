@@ -21,7 +21,7 @@ from cosimo.execution.checkpoints.fingerprints import fingerprint, require_same
 from cosimo.execution.engines import HALVINGS
 from cosimo.execution.options import KEPT, Checkpoint, Progress, RunOptions
 from cosimo.execution.recording import STREAM_SUFFIX
-from cosimo.execution.running import execute
+from cosimo.execution.running import execute, observed
 from cosimo.formats.results import ResultFile
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.isolation import Isolation
@@ -90,6 +90,7 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
     if system is None or master is None:
         system, master = _rebuilt(options.metadata, found)
         _isolate(system, saved["isolation"], moved, found)
+    system = observed(system, options)
     require_same(saved["fingerprint"], fingerprint(system, master, options.start), found)
     _require_fitting(saved, system, master, options)
     return Resumable(system, master, options, saved)

@@ -64,7 +64,8 @@ def load_scenario(
             build_master(system, step or 1.0, options)
     for number, pattern in enumerate(table.outputs or ()):
         with source.collecting(findings, "outputs", number):
-            choose((*system.outputs, *system.input_names), [pattern])
+            known = system.observing([pattern])
+            choose((*known.outputs, *known.input_names), [pattern])
     pairs = tuple((into, out) for into, out in table.power_pairs)
     for number, pair in enumerate(pairs):
         with source.collecting(findings, "power-pairs", number):

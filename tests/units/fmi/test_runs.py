@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmpy import simulate_fmu
 from fmu_builder import build
 
+from cosimo.core.errors import FileError, UnknownNameError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
+from cosimo.formats.results import ResultFile, read_result
+from cosimo.formats.scenario import load
 from cosimo.masters import gauss_seidel, iterative, jacobi, multirate
 from cosimo.units.fmi.component import FMU2Library
 from cosimo.units.fmi.fmu import Fmu
@@ -93,3 +98,68 @@ def test_iterative_master_on_fmus_with_states(tmp_path: Path) -> None:
     assert explicit["p.integral"][-1] == pytest.approx(np.sinh(1.0), rel=2e-2)
     assert iterated["p.integral"][-1] == pytest.approx(np.sinh(1.0), rel=1e-4)
     assert iterated["q.integral"][-1] == pytest.approx(np.cosh(1.0), rel=1e-4)
+
+
+# ---- local variables and parameters in the rows ----------------------------------------------------------------------
+
+LOCAL = {'name="x" valueReference="0" causality="output"': 'name="x" valueReference="0" causality="local"',
+         '<Outputs><Unknown index="1" dependencies=""/></Outputs>': ""}  # fmt: skip
+
+
+def lag_with_both(folder: Path) -> Path:
+    """x as an output, and once more as the local variable `inside`."""
+    inside = '<ScalarVariable name="inside" valueReference="0"><Real/></ScalarVariable>\n  </ModelVariables>'
+    return build(folder, "lag2", file="both.fmu", changes={"</ModelVariables>": inside})
+
+
+@pytest.mark.parametrize("options", [{}, {"isolate": True}, {"engine": EngineOptions("reference")}])
+def test_local_variables_and_parameters_are_recorded_by_name(tmp_path: Path, options: dict[str, Any]) -> None:
+    engine = {name: value for name, value in options.items() if name == "engine"}
+    system = System(
+        {"lag": Fmu(lag_with_both(tmp_path), parameters={"gain": 3.0}, isolate=bool(options.get("isolate")))}
+    )
+    master, output = jacobi(system, 0.1), tmp_path / "rows.csv"
+    run(system, master, stop=1.0, output=ResultFile(output, variables=["lag.x", "lag.inside", "lag.g*"]), **engine)
+    rows, plain = read_result(output), run(system, master, stop=1.0)
+    assert rows.names == ("lag.x", "lag.gain", "lag.inside")
+    assert np.array_equal(rows["lag.x"], plain["lag.x"])
+    assert np.array_equal(rows["lag.inside"], plain["lag.x"])
+    assert set(rows["lag.gain"]) == {3.0}
+    assert system.outputs == ("lag.x",)
+
+
+def test_a_pattern_means_outputs_and_inputs_first(tmp_path: Path) -> None:
+    system = System({"lag": Fmu(lag_with_both(tmp_path))})
+    assert system.observing(["lag.*"]) is system
+    assert system.observing(["lag.i*"]).outputs == ("lag.x", "lag.inside")
+    assert "lag.inside" in system.observable
+
+
+def test_what_is_only_recorded_has_no_say_in_the_length_of_steps(tmp_path: Path) -> None:
+    one = System({"f": Fmu(build(tmp_path, "feedthrough2"))}, inputs={"f.real_in": np.sin})
+    further = one.observing(one.observable)
+    assert len(further.outputs) > len(one.outputs)
+    assert further.units["f"].derivatives() == one.units["f"].derivatives()
+    assert set(further.units["f"].outputs) - set(one.units["f"].outputs) <= set(further.units["f"].discrete_outputs)
+
+
+def test_a_run_that_records_only_the_time_says_so(tmp_path: Path) -> None:
+    system = System({"lag": Fmu(build(tmp_path, "lag2", changes=LOCAL))})
+    result = run(system, jacobi(system, 0.1), stop=1.0)
+    assert [str(warned) for warned in result.warnings] == [
+        "t = 0: only the time is recorded: no unit has outputs; record local variables with --variable, such as 'lag.x'"
+    ]
+    with pytest.raises(UnknownNameError, match=r"unknown variable to record 'lag\.gian'; did you mean 'lag\.gain'"):
+        run(system, jacobi(system, 0.1), stop=1.0, output=ResultFile(tmp_path / "r.csv", variables=["lag.gian"]))
+    assert system.observing(["lag.x"]).outputs == ("lag.x",)
+
+
+def test_a_scenario_may_list_local_variables(tmp_path: Path) -> None:
+    text = '[units.lag]\nfmu = "both.fmu"\n'
+    lag_with_both(tmp_path)
+    (tmp_path / "s.toml").write_text(f'step-size = 0.1\nstop-time = 1.0\noutputs = ["lag.inside"]\n{text}')
+    scenario = load(tmp_path / "s.toml")
+    assert scenario.outputs == ("lag.inside",)
+    (tmp_path / "t.toml").write_text(f'step-size = 0.1\nstop-time = 1.0\noutputs = ["lag.outside"]\n{text}')
+    with pytest.raises(FileError, match=r"unknown variable to record 'lag\.outside'"):
+        load(tmp_path / "t.toml")

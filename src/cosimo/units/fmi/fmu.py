@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -188,9 +188,24 @@ class Fmu(Unit):
     def discrete_inputs(self) -> tuple[str, ...]:
         return tuple(info.name for info in self.input_infos if not info.continuous)
 
-    @cached_property
+    @property
     def discrete_outputs(self) -> tuple[str, ...]:
-        return tuple(info.name for info in self.output_infos if not info.continuous)
+        # What is only recorded has no say in the length of steps either.
+        infos = self.output_infos
+        return tuple(info.name for info in infos if not info.continuous or info.causality != "output")
+
+    @property
+    def observable(self) -> tuple[str, ...]:
+        """All other numbers: local variables, parameters, further names of one variable."""
+        known = {*self.inputs, *self.outputs}
+        infos = (info for info in self.variables.values() if info.numeric and info.causality != "independent")
+        return tuple(info.name for info in infos if info.name not in known)
+
+    def with_outputs(self, names: Sequence[str]) -> Fmu:
+        changed = copy.copy(self)
+        changed.output_infos = (*self.output_infos, *(self.variables[name] for name in names))
+        changed.outputs = (*self.outputs, *names)
+        return changed
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
         return self.variables[variable].unit
@@ -224,7 +239,7 @@ class Fmu(Unit):
         }
 
     def derivatives(self) -> Mapping[int, int]:
-        return find_derivatives(self.output_infos)
+        return find_derivatives([info for info in self.output_infos if info.causality == "output"])
 
     def refusal(self, variable: str) -> str | None:
         """Strings, binary variables and clocks are not exchanged."""
