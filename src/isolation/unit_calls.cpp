@@ -54,12 +54,19 @@ const Callbacks2 callbacks2 = {log2, std::calloc, std::free, step_finished, null
 
 }  // namespace
 
-std::string UnitCalls::load(const char *path) {
+std::string UnitCalls::load(const char *path, const char *solver, const char *settings) {
     // Units may leave the mathematics, dynamic loading and threads to the program that loads them.
     for (const char *name : {"libm.so.6", "libdl.so.2", "libpthread.so.0"}) dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     threads_before_ = threads();
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library_ ? std::string() : std::string(dlerror());
+    if (!library_) return dlerror();
+    if (!solver) return {};
+    // A model-exchange unit: our library with a solver is called, and calls the unit's.
+    void *own = library_;
+    library_ = dlopen(solver, RTLD_NOW | RTLD_LOCAL);
+    if (!library_) return dlerror();
+    const char *problem = as<const char *(*)(void *, const char *)>(dlsym(library_, "cosimoModelExchangeUse"))(own, settings);
+    return problem ? problem : std::string();
 }
 
 void UnitCalls::unload() {

@@ -9,8 +9,8 @@ namespace cosimo::isolation {
 
 class UnitCalls {
 public:
-    // An empty text, or why the library could not be loaded.
-    std::string load(const char *path);
+    // An empty text, or why the library could not be loaded. Of a model-exchange unit: the library that solves, and how.
+    std::string load(const char *path, const char *solver, const char *settings);
     int call(Function function, Reader &arguments, Writer &results);
     void unload();
 

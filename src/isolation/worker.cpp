@@ -1,4 +1,4 @@
-// cosimo-worker LIBRARY: one unit in a process of its own, driven through shared memory (protocol.hpp).
+// cosimo-worker LIBRARY [SOLVER SETTINGS]: one unit in a process of its own, driven through shared memory (protocol.hpp).
 #include <libgen.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -64,12 +64,12 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
     }
 }
 
-void load(Header *header, UnitCalls &unit, const char *path) {
+void load(Header *header, UnitCalls &unit, const char *path, const char *solver, const char *settings) {
     // Some units look for libraries beside their own.
     std::string here(4096, '\0'), beside(path);
     const bool known = getcwd(here.data(), here.size()) != nullptr;
     if (chdir(dirname(beside.data())) != 0) beside.clear();
-    const std::string problem = unit.load(path);
+    const std::string problem = unit.load(path, solver, settings);
     if (known && chdir(here.c_str()) != 0) beside.clear();
     std::snprintf(header->problem, sizeof header->problem, "%s", problem.c_str());
 }
@@ -79,7 +79,7 @@ void load(Header *header, UnitCalls &unit, const char *path) {
 
 int main(int count, char **arguments) {
     using namespace cosimo::isolation;
-    if (count != 2) {
+    if (count != 2 && count != 4) {
         std::fputs("cosimo-worker is started by cosimo (see the option --isolate).\n", stderr);
         return 2;
     }
@@ -102,7 +102,7 @@ int main(int count, char **arguments) {
     if (refused)
         std::snprintf(header->problem, sizeof header->problem, "%s", refused);
     else
-        load(header, unit, arguments[1]);
+        load(header, unit, arguments[1], count == 4 ? arguments[2] : nullptr, count == 4 ? arguments[3] : nullptr);
     header->running.store(idle);
     header->ready.store(1);
     publish(header->reply, 0xFFFFFFFFu, 0);  // wakes the master, which waits for this number once
