@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from command_line import cosimo
 from fmu_builder import build
+from hybrid import build_model
 
 import processes
 from cosimo import masters
@@ -316,9 +317,18 @@ def test_no_library_for_this_platform(folder: Path) -> None:
     assert "win64" in line
 
 
-def test_model_exchange_alone(folder: Path) -> None:
-    build(folder, "model_exchange2")
-    assert "model exchange" in refuse(folder, 2, "run", "model_exchange2.fmu", "--stop-time", "1")
+def test_solvers_of_model_exchange(folder: Path) -> None:
+    build_model(folder, "LINEAR")
+    build(folder, "minimal2")
+    assert "did you mean 'rk4'" in refuse(folder, 2, "run", "linear2.fmu", "--solver", "rk45")
+    assert "is -1; give a number" in refuse(folder, 2, "run", "linear2.fmu", "--relative-tolerance", "-1")
+    line = refuse(folder, 2, "run", "minimal2.fmu", "--stop-time", "1", "--step-size", "0.1", "--solver", "rk4")
+    assert "'minimal2.fmu' is for co-simulation only, not for model-exchange" in line
+    line = refuse(folder, 2, "run", "two-mass", "--stop-time", "1", "--solver", "rk4")
+    assert "has no FMU that is used for model exchange" in line
+    assert "the derivative of state 'v' is nan" in refuse(
+        folder, 3, "run", "linear2.fmu", "--set", "linear2.nan_at=0.3"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 sys.path.insert(0, str(Path(__file__).parent))
 from fmu_builder import build
+from hybrid import build_model
 from ssp_builder import component, connectors, document, pack, system, wire, write
 
 from cosimo.core.errors import ConfigurationError
 from cosimo.formats.export import export_ssp
 from cosimo.formats.information import describe, validate
 from cosimo.problems import find
+from cosimo.units.fmi.model_exchange import Solver
 
 LOOP = wire("a.real_out", "b.real_in") + wire("b.real_out", "a.real_in")
 
@@ -131,8 +133,21 @@ def test_built_in_problems_and_packages(tmp_path: Path) -> None:
 
 
 def test_describing_what_is_wrong_raises(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="model exchange only"):
-        describe(build(tmp_path, "model_exchange2"))
+    changes = {"<CoSimulation": "<ScheduledExecution", 'canHandleVariableCommunicationStepSize="true"': ""}
+    with pytest.raises(ConfigurationError, match="scheduled execution only"):
+        describe(build(tmp_path, "arrays3", changes=changes))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_model_exchange_fmu_tells_its_solver(tmp_path: Path, version: int) -> None:
+    path = build_model(tmp_path, "BALL", version)
+    said = describe(path)
+    assert (said["interfaces"], said["solver"]) == (("model-exchange",), "cvode, relative tolerance 1e-06")
+    assert str(said).startswith(f"{path}: model-exchange FMU, FMI {version}.0\n")
+    assert "  solver       cvode, relative tolerance 1e-06\n" in str(said)
+    said = describe(path, solver=Solver("rk4", micro_steps=4))
+    assert said["units"][0]["kind"] == f"FMU {version}.0 for model exchange (rk4, 4 micro steps per macro step)"
+    assert validate(path) == []
 
 
 def test_nothing_wrong(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ REFUSED = [
     ("signal dictionary", system(component("a") + SIGNALS), 6, "signal dictionary reference 'bus' cannot be used"),
     ("unknown FMU", system(component("a", source="g.fmu")), 5, "did you mean 'f.fmu'?"),
     ("a web address", system(component("a", source="http://x/f.fmu")), 5, "not a local file"),
-    ("model exchange", system(component("a", more='implementation="ModelExchange"')), 5, "only co-simulation"),
+    ("model exchange", system(component("a", more='implementation="ModelExchange"')), 5, "is for co-simulation only"),
     ("unknown type", system(component("a", more='type="text/x"')), 5, "FMUs, .ssd and .ssp can be read"),
     ("same name twice", system(component("a") + component("a")), 6, "are called 'a'"),
     ("no name", system(component("")), 5, "needs the attribute 'name'"),

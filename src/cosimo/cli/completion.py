@@ -25,6 +25,7 @@ WORDS: dict[str, Callable[[], Iterable[str]]] = {
     "backend": lambda: ("auto", "cupy", "numpy", "torch"),
     "reference": lambda: ("auto", "exact", "fine", "monolithic"),
     "fmi": lambda: ("2", "3"),
+    "solver": lambda: ("cvode", "euler", "rk4"),
     "papers": lambda: papers(),
 }
 """Options whose values are known words."""

@@ -131,11 +131,13 @@ def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def known_words() -> Iterator[tuple[str, str]]:
-    """What stands for the marks in help texts: the words of masters and couplings."""
+    """What stands for the marks in help texts: the words of masters, couplings and solvers."""
     import cosimo as co
+    from cosimo.units.fmi.model_exchange import SOLVERS
 
     yield "{masters}", ", ".join(co.masters.MASTERS)
     yield "{couplings}", ", ".join(co.couplings.coupling_forms())
+    yield "{solvers}", ", ".join(SOLVERS)
     yield "{tuned masters}", ", ".join(name for name, word in co.masters.MASTERS.items() if word.tuned)
     yield "{tuned couplings}", ", ".join(co.couplings.tuned_couplings())
 

@@ -16,6 +16,7 @@ from cosimo.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from cosimo.formats.scenario import Scenario
     from cosimo.masters import MasterOptions
+    from cosimo.units.fmi.model_exchange import Solver
 
 SHOWN = 200
 """Characters of a schedule that `--verbose` shows: about two lines of a terminal."""
@@ -32,17 +33,29 @@ class SystemChoice(OptionGroup):
     input_file: Annotated[
         Path | None, option("Inputs over time: a column of times, others named after inputs.", metavar="CSV")
     ] = None
+    solver: Annotated[str | None, option("{solvers}: integrates the FMUs used for model exchange.")] = None
+    relative_tolerance: Annotated[float | None, option("cvode: the relative tolerance (1e-6).")] = None
 
     @property
     def changes(self) -> dict[str, Any]:
         """As `load` takes them."""
         settings = {name: value(text) for name, text in pairs("--set", self.set_).items()}
-        return {"settings": settings, "input_file": self.input_file}
+        return {"settings": settings, "input_file": self.input_file, "solver": self._solver}
+
+    @property
+    def _solver(self) -> Solver | None:
+        if self.solver is None and self.relative_tolerance is None:
+            return None
+        from cosimo.units.fmi.model_exchange import CVODE, Solver
+
+        return Solver(self.solver or CVODE, relative_tolerance=self.relative_tolerance)
 
     def words(self, target: str) -> str:
         """The system as it was named, with these options, for a command that somebody may copy."""
         given = [word for text in self.set_ or () for word in ("--set", text)]
-        given += [] if self.input_file is None else ["--input-file", str(self.input_file)]
+        for name in ("input_file", "solver", "relative_tolerance"):
+            if (chosen := getattr(self, name)) is not None:
+                given += [f"--{name.replace('_', '-')}", str(chosen)]
         return shlex.join([target, *given])
 
     def load(self, target: str) -> Scenario:
@@ -147,6 +160,8 @@ def _origin(target: str, source: Path | None, changes: Mapping[str, Any]) -> dic
     found: dict[str, Any] = {"system": target, "settings": changes["settings"]}
     if changes["input_file"] is not None:
         found["input_file"] = str(changes["input_file"].absolute())
+    if changes["solver"] is not None:
+        found["solver"] = asdict(changes["solver"])
     if source is not None:
         found["path"] = str(source.absolute())
         found["sha256"] = file_digest(source)

@@ -55,6 +55,8 @@ def describe_fmu(fmu: Fmu) -> Description:
         description=fmu.description,
         generation_tool=fmu.generation_tool,
         platforms=fmu.platforms,
+        interfaces=fmu.offered,
+        solver=None if fmu.solver is None else str(fmu.solver),
         capabilities=asdict(fmu.capabilities),
         experiment=dict(fmu.default_experiment),
         variables=variables,
@@ -128,7 +130,8 @@ def _unready(system: System) -> Iterator[str]:
 def _unit(name: str, unit: Unit) -> dict[str, Any]:
     file, kind = None, type(unit).__name__
     if isinstance(unit, Fmu):
-        file, kind = unit.label, f"FMU {unit.fmi_version}"
+        solved = "" if unit.solver is None else f" for model exchange ({unit.solver})"
+        file, kind = unit.label, f"FMU {unit.fmi_version}{solved}"
     states = None if unit.linear() is None else len(unit.initial_state)
     return {
         "name": name, "kind": kind, "file": file, "inputs": unit.inputs, "outputs": unit.outputs, "states": states
@@ -169,10 +172,13 @@ def _fmu_lines(fmu: Mapping[str, Any]) -> Iterator[str]:
         "model": fmu["model_name"] + (f": {fmu['description']}" if fmu["description"] else ""),
         "tool": fmu["generation_tool"] or "not specified",
         "platforms": ", ".join(fmu["platforms"]) or "none",
+        **({"solver": fmu["solver"]} if fmu["solver"] else {}),
         "capabilities": able or "none",
         "experiment": _experiment(times),
     }
-    yield f"{fmu['file']}: co-simulation FMU, FMI {fmu['fmi_version']}"
+    used_for, *also = ("model-exchange", "co-simulation") if fmu["solver"] else ("co-simulation", "model-exchange")
+    other = f", also for {also[0]}" if also[0] in fmu["interfaces"] else ""
+    yield f"{fmu['file']}: {used_for} FMU, FMI {fmu['fmi_version']}{other}"
     yield from (f"  {name:13}{text}" for name, text in head.items())
     for causality in _CAUSALITIES:
         lines = [

@@ -25,6 +25,7 @@ from cosimo.execution.running import execute, observed
 from cosimo.formats.results import ResultFile
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.isolation import Isolation
+from cosimo.units.fmi.model_exchange import Solver
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
         )
     try:
         changes = {"settings": scenario["settings"], "input_file": scenario.get("input_file")}
-        loaded = load(scenario.get("path", scenario["system"]), **changes)
+        solver = Solver(**scenario["solver"]) if "solver" in scenario else None
+        loaded = load(scenario.get("path", scenario["system"]), **changes, solver=solver)
         if loaded.source is not None and "sha256" in scenario:
             digest = file_digest(loaded.source)
             if digest != scenario["sha256"]:

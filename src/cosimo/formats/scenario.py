@@ -25,6 +25,7 @@ from cosimo.core.system import Source, System
 from cosimo.formats.findings import FileFindings, Finding
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
+from cosimo.units.fmi.model_exchange import Solver
 
 if TYPE_CHECKING:
     from cosimo.analysis.recommendation import Recommendation
@@ -168,6 +169,7 @@ def load(
     limits: ArchiveLimits | None = None,
     validate: bool | None = None,
     findings: FileFindings | None = None,
+    solver: Solver | None = None,
 ) -> Scenario:
     """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
 
@@ -176,7 +178,8 @@ def load(
     with a column of times and columns named after the inputs they feed; two rows at the same time are a jump. `limits`
     bound the size of files; without them the usual ones count, or those of the environment. `validate=False` accepts
     FMUs whose descriptions violate the standard, also inside a package; None validates unless the environment says
-    COSIMO_VALIDATE=off. All that is found on the way, also when it raises, is added to `findings`.
+    COSIMO_VALIDATE=off. All that is found on the way, also when it raises, is added to `findings`. `solver` integrates
+    all FMUs that are used for model exchange; for it, a single `.fmu` is used so.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name
@@ -196,7 +199,9 @@ def load(
         scenario = load_scenario(path, findings, settings=own, limits=limits, validate=validate)
     else:
         of_units |= own
-        scenario = _fmu(path, limits, validate) if suffix == ".fmu" else _ssp(path, findings, limits, validate)
+        scenario = _fmu(path, limits, validate, solver) if suffix == ".fmu" else _ssp(path, findings, limits, validate)
+    if solver is not None:
+        _solve(scenario.system, solver)
     inputs: Mapping[str, Source] = {}
     if input_file is not None:
         from cosimo.formats.csv_inputs import inputs_from_csv
@@ -228,10 +233,26 @@ def _ssp(path: Path, findings: FileFindings | None, limits: ArchiveLimits | None
     return load_ssp(path, findings, limits=limits, validate=validate)
 
 
-def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None) -> Scenario:
-    from cosimo.units.fmi.fmu import Fmu, FmuOptions
+def _solve(system: System, solver: Solver) -> None:
+    """Let the solver integrate all FMUs that are used for model exchange."""
+    from cosimo.units.fmi.fmu import Fmu
 
-    fmu = Fmu(path, options=FmuOptions(limits=limits, validate=validate))
+    exchanged = [unit for unit in system.units.values() if isinstance(unit, Fmu) and unit.solver is not None]
+    if not exchanged:
+        raise ConfigurationError(
+            f"'{system.name}' has no FMU that is used for model exchange, so there is nothing for the solver "
+            f'{solver.name}; write kind = "model-exchange" for a unit of the scenario, or leave the solver out.'
+        )
+    for unit in exchanged:
+        unit.options = replace(unit.options, solver=solver)
+
+
+def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None, solver: Solver | None) -> Scenario:
+    from cosimo.units.fmi.fmu import Fmu, FmuOptions
+    from cosimo.units.fmi.model_exchange import MODEL_EXCHANGE
+
+    kind = None if solver is None else MODEL_EXCHANGE
+    fmu = Fmu(path, options=FmuOptions(limits=limits, validate=validate, kind=kind))
     given = fmu.default_experiment
     return Scenario.of(
         System({path.stem: fmu}, name=fmu.model_name),

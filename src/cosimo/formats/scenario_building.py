@@ -34,6 +34,7 @@ from cosimo.units import Mechanical, PythonUnit, StateSpace
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmi.isolation import Isolation
+from cosimo.units.fmi.model_exchange import Solver
 from cosimo.units.linear import INTEGRATORS
 
 
@@ -150,6 +151,7 @@ def _connection(entry: str | ConnectionTable) -> Connection:
 # ---- the units of a scenario: tables of the file become objects ------------------------------------------------------
 
 
+_SOLVER = ("relative_tolerance", "micro_steps", "micro_step")
 _LINEAR = ("initial", "micro_steps", "inputs", "outputs", "start")
 _MECHANICAL = ("B", "displacement", "velocity", "acceleration", "feedthrough")
 
@@ -169,6 +171,8 @@ def build_unit(
             logging=table.logging,
             validate=validate if table.validate_ else False,
             limits=limits,
+            kind=table.kind,
+            solver=_solver(table),
         )
         return _fmu(name, table, source, start_time, options)
     if isinstance(table, PythonTable):
@@ -201,6 +205,12 @@ def _fmu(name: str, table: FmuTable, source: Source, start_time: float, options:
         experiment=Experiment(start_time=start_time),
         options=options,
     )
+
+
+def _solver(table: FmuTable) -> Solver | None:
+    given = {name: value for name in _SOLVER if (value := getattr(table, name)) is not None}
+    named: dict[str, Any] = {} if table.solver is None else {"name": table.solver}
+    return Solver(**named, **given) if named or given else None
 
 
 def _python(table: PythonTable, source: Source) -> Unit:

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from cosimo.couplings import coupling_forms
 from cosimo.masters import MASTERS
+from cosimo.units.fmi.model_exchange import KINDS, SOLVERS
 from cosimo.units.linear import INTEGRATORS
 
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
@@ -31,8 +32,10 @@ Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | list[list[Scalar]]
 if TYPE_CHECKING:
     IntegratorName = str
+    SolverName = str
 else:
     IntegratorName = Literal[tuple(INTEGRATORS)]
+    SolverName = Literal[SOLVERS]
 
 
 class TomlTable(BaseModel):
@@ -69,9 +72,16 @@ class TomlTable(BaseModel):
 
 
 class FmuTable(TomlTable):
-    """An FMU for co-simulation."""
+    """An FMU, for co-simulation or for model exchange."""
 
     fmu: str = Field(description="Path of the FMU, relative to this file.")
+    kind: Literal["co-simulation", "model-exchange"] | None = Field(
+        None, description="What the FMU is used for; co-simulation if it offers both."
+    )
+    solver: SolverName | None = Field(None, description="model-exchange: how it is integrated; cvode if left out.")
+    relative_tolerance: float | None = Field(None, description="cvode: the relative tolerance; 1e-6 if left out.")
+    micro_steps: int | None = Field(None, description="euler, rk4: steps within each step of the master.")
+    micro_step: float | None = Field(None, description="euler, rk4: the longest step in seconds.")
     parameters: dict[str, Value] = Field({}, description="Values of parameters, by variable name.")
     start: dict[str, Value] = Field({}, description="Values of inputs and other settable variables at the start.")
     exact_difference: bool = Field(
@@ -187,7 +197,7 @@ def _unit_tag(table: Any) -> str | None:
     if not isinstance(table, dict):
         return None
     kind = table.get("kind")
-    return "fmu" if "fmu" in table and kind is None else kind if isinstance(kind, str) else None
+    return "fmu" if "fmu" in table and kind in (None, *KINDS) else kind if isinstance(kind, str) else None
 
 
 def _table_tag(value: Any) -> str:
@@ -212,7 +222,7 @@ UNITS: dict[str, type[TomlTable]] = {
     "mechanical": MechanicalTable,
     "python": PythonTable,
 }
-"""The kinds of units; an FMU needs no `kind`."""
+"""The kinds of units; an FMU needs no `kind`, and its kind is what it is used for."""
 if TYPE_CHECKING:
     UnitEntry = FmuTable | StateSpaceTable | MechanicalTable | PythonTable
 else:

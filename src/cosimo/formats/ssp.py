@@ -90,7 +90,7 @@ class Flattening:
     def __init__(self, structure: SspStructure, findings: FileFindings, options: FmuOptions) -> None:
         self.structure, self.findings, self.options = structure, findings, options
         self.fmus: dict[Route, Fmu] = {}
-        self._read: dict[Path, PackedFmu] = {}
+        self._read: dict[tuple[Path, str | None], PackedFmu] = {}
         self.components: dict[Route, SspComponent] = dict(components(structure.root))
         self.experiment = Experiment(start_time=structure.start or 0.0)
         connectors: dict[Port, Connector] = {}
@@ -105,10 +105,11 @@ class Flattening:
 
     def _open(self, route: Route, component: SspComponent) -> Fmu:
         """The FMU of a component; one that many components share is read once."""
-        name, read = ".".join(route), self._read.get(component.path)
+        name, key = ".".join(route), (component.path, component.kind)
+        read = self._read.get(key)
         if read is None:
-            read = PackedFmu(component, name=name, experiment=self.experiment, options=self.options)
-            self._read[component.path] = read
+            options = replace(self.options, kind=component.kind)
+            read = self._read[key] = PackedFmu(component, name=name, experiment=self.experiment, options=options)
             return read
         same = copy.copy(read)
         same.name, same.label, same.files = name, component.label, component.files

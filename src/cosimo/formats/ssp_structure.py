@@ -23,7 +23,10 @@ from cosimo.formats.ssp_documents import (
 )
 from cosimo.formats.ssp_files import ArchiveFiles, Files, main_structure
 from cosimo.units.archives import ArchiveLimits, remedy
+from cosimo.units.fmi.model_exchange import CO_SIMULATION, MODEL_EXCHANGE
 
+IMPLEMENTATIONS = {"CoSimulation": CO_SIMULATION, "ModelExchange": MODEL_EXCHANGE}
+"""What a component is used for; all else means whatever its FMU offers."""
 FMU, DEFINITION, PACKAGE = (
     "application/x-fmu-sharedlibrary",
     "application/x-ssp-definition",
@@ -135,11 +138,6 @@ class _StructureReader:
 
     def _component(self, element: Element) -> SspComponent | Subsystem:
         name, source = element.require("name"), element.require("source")
-        if element.get("implementation") == "ModelExchange":
-            raise element.place.error(
-                f"component '{name}' asks for model exchange; only co-simulation FMUs can be run. Set implementation "
-                f"to CoSimulation if the FMU has both."
-            )
         kind = element.get("type") or _guess_type(source)
         if kind == FMU and not source.startswith("#"):
             with element.place.blame(f"component '{name}'"):
@@ -147,7 +145,8 @@ class _StructureReader:
                 path = self.files.on_disk(file)
             bindings = self._bindings(element, path)
             connectors = self._connectors(element)
-            return SspComponent(name, path, self.files.label(file), element.place, connectors, bindings, self.files)
+            label, used_for = self.files.label(file), IMPLEMENTATIONS.get(element.get("implementation") or "any")
+            return SspComponent(name, path, label, element.place, connectors, bindings, self.files, used_for)
         if kind not in (FMU, DEFINITION, PACKAGE):
             raise element.place.error(f"component '{name}' has the type '{kind}'; FMUs, .ssd and .ssp can be read.")
         inner = self._referenced(element, source, kind)
@@ -307,7 +306,10 @@ class Binding:
 
 @dataclass(frozen=True)
 class SspComponent:
-    """An FMU in a system; `label` is the FMU as messages call it, `files` keeps its file on disk alive."""
+    """An FMU in a system; `label` is the FMU as messages call it, `files` keeps its file on disk alive.
+
+    `kind` is what it is to be used for, where the package says so.
+    """
 
     name: str
     path: Path
@@ -316,6 +318,7 @@ class SspComponent:
     connectors: Mapping[str, Connector]
     bindings: tuple[Binding, ...]
     files: Files
+    kind: str | None = None
 
 
 @dataclass(frozen=True)

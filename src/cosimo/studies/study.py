@@ -35,6 +35,7 @@ from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.instance import Reserve
 from cosimo.units.fmi.isolation import Isolation
+from cosimo.units.fmi.model_exchange import Solver
 
 SIGNALS: Mapping[str, Callable[[Array], float]] = {
     "final": lambda y: float(y[-1]),
@@ -98,8 +99,8 @@ STEP = "step"
 class Study:
     """What is run and what is kept; it describes, and runs nothing.
 
-    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters and an `input_file`,
-    as `cosimo.load` takes them, or a `System`. `points` vary what settings change, and `"step"`, the macro step.
+    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters, an `input_file`
+    and a `solver`, as `cosimo.load` takes them, or a `System`. `points` vary what settings change, and `"step"`.
     `master`, `step`, `start` and `stop` are those of the source where they are None. `measures` are words; `reference`
     is what `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file;
     `target` the error that is small enough, for the trust of each run. `isolation` says which FMUs of a file are kept
@@ -115,6 +116,7 @@ class Study:
     stop: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     input_file: str | Path | None = None
+    solver: Solver | None = None
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
     target: float = 0.01
@@ -266,7 +268,12 @@ class Recipe:
         source = self._study.source
         if isinstance(source, System):
             return Scenario(source)
-        loaded = load(source, settings={**self._study.settings, **settings}, input_file=self._study.input_file)
+        loaded = load(
+            source,
+            settings={**self._study.settings, **settings},
+            input_file=self._study.input_file,
+            solver=self._study.solver,
+        )
         for name, isolation in self._study.isolation.items():
             unit = loaded.system.units[name]
             assert isinstance(unit, Fmu)

@@ -93,11 +93,6 @@ def test_importing_the_unit_does_not_import_fmpy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_model_exchange_only_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is for model exchange only"):
-        Fmu(build(tmp_path, "model_exchange2"))
-
-
 def test_scheduled_execution_only_is_refused(tmp_path: Path) -> None:
     path = build(
         tmp_path,

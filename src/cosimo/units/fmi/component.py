@@ -35,6 +35,7 @@ from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
+from cosimo.units.fmi import model_exchange
 from cosimo.units.fmi.isolation import available, part
 
 PHASES = (
@@ -80,15 +81,15 @@ MESSAGES, LENGTH = 100, 2000  # how many log messages are kept, and how much of 
 class LazyFunctions(dict[str, Any]):
     """FMI functions by name, looked up and given their C types when first used."""
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Any, library: Any = None) -> None:
         super().__init__()
-        self._dll, self._kind = owner.dll, type(owner)
+        self.library, self._kind = library or owner.dll, type(owner)
 
     def __missing__(self, name: str) -> Any:
         try:
-            function = getattr(self._dll, name)
+            function = getattr(self.library, name)
         except AttributeError:
-            raise missing(self._dll._name, name) from None
+            raise missing(self.library._name, name) from None
         signature = inspect.signature(getattr(self._kind, name), eval_str=False)
         parameters = list(signature.parameters.values())[1:]
         function.argtypes = [_c_type(parameter.annotation) for parameter in parameters]
@@ -238,8 +239,9 @@ class Component:
         count = self.log.suppressed
         return (f"logged more than is kept ({count} lines suppressed)",) if count else ()
 
-    def __init__(self, version: int, file: str, name: str) -> None:
+    def __init__(self, version: int, file: str, name: str, solver: str | None = None) -> None:
         self.version, self.file, self.name = version, file, name
+        self.solver = solver  # of a model-exchange unit: what the library that solves must know
         self.log: Log = Log()
         self.dead = False
         self.initialised = self._running = False
@@ -290,6 +292,10 @@ class Component:
             extra = {"libraryPath": str(library)} if self.version == 2 else {}
             self._fmu = self._opened(kind, library, folder, token, **extra)
             bind_imports(folder)
+            if self.solver is not None:
+                self._fmu._functions = LazyFunctions(self._fmu, model_exchange.library())
+        except CosimoError:
+            raise
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
             raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
@@ -297,6 +303,10 @@ class Component:
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""
         self._talks = options["loggingOn"]
+        if self.solver is not None:
+            use = model_exchange.library().cosimoModelExchangeUse
+            if problem := use(self._fmu.dll._handle, os.fsencode(self.solver)):
+                raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {os.fsdecode(problem)}.")
         if self.version == 2:
             options["callbacks"] = self._log_here()
         elif (library := _library()) is not None:
@@ -393,10 +403,11 @@ class Component:
 
     def symbol(self, name: str) -> int:
         """The address of an exported function."""
+        library = self._fmu._functions.library
         try:
-            return int(ctypes.cast(getattr(self._fmu.dll, name), ctypes.c_void_p).value or 0)
+            return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
         except AttributeError:
-            raise missing(self._fmu.dll._name, name) from None
+            raise missing(library._name, name) from None
 
     def release(self) -> None:
         """Free the component and the library; a component with a fatal error is left alone, as the standard demands."""

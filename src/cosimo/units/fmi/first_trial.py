@@ -55,6 +55,7 @@ def _refusal(name: str, unit: Fmu, isolation: Isolation, start: float, step: flo
     """Why an FMU is isolated; empty where it stays in the master's process."""
     try:
         digest = file_digest(unit.path)
+        digest += "" if unit.solver is None else unit.kind
     except OSError:  # whoever loads it says so
         return ""
     key = {"trial": digest, "format": FORMAT}

@@ -20,6 +20,7 @@ from cosimo.core.unit import Conversion, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import find_library, platforms, read_description
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
+from cosimo.units.fmi.model_exchange import CO_SIMULATION, KINDS, MODEL_EXCHANGE, Solver
 from cosimo.units.fmi.variables import (
     SETTABLE,
     Value,
@@ -51,13 +52,21 @@ class FmuOptions:
     `exact_difference` passes t_{k+1} − t_k instead of h as the step, for FMUs that add steps up and compare the sum
     with the next communication point. `logging` asks the FMU for all its messages, not only errors. `validate=False`
     takes descriptions that break the standard; None validates unless the environment says COSIMO_VALIDATE=off. `limits`
-    bound what the archive may be; None takes the usual ones, or those of the environment.
+    bound what the archive may be; None takes the usual ones, or those of the environment. `kind` is "co-simulation" or
+    "model-exchange"; None takes what the FMU offers, co-simulation if it offers both. `solver` integrates it in model
+    exchange.
     """
 
     exact_difference: bool = False
     logging: bool = False
     validate: bool | None = None
     limits: ArchiveLimits | None = None
+    kind: str | None = None
+    solver: Solver | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is not None and self.kind not in KINDS:
+            raise UnknownNameError("kind of FMU", self.kind, KINDS)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Capabilities:
 
 @checked
 class Fmu(Unit):
-    """An FMI 2.0 or 3.0 co-simulation FMU.
+    """An FMI 2.0 or 3.0 FMU, for co-simulation or with a `solver` of ours for model exchange.
 
     `parameters` and `start` give values by variable name: a number, a Boolean or a string; for an array the name
     without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in
@@ -108,15 +117,21 @@ class Fmu(Unit):
         self.experiment = experiment or Experiment()
         self.name = name or self.path.stem
         description, root = read_description(self.path, validate=self.options.validate, limits=self.options.limits)
-        self._require_co_simulation(description)
+        self.kind, self.offered = self._kind(description)
+        declared = description.coSimulation if self.solver is None else description.modelExchange
+        element = root.find("CoSimulation" if self.solver is None else "ModelExchange")
         self.fmi_version: str = description.fmiVersion
         # What the standard demands may be missing where the description is not validated.
         self.model_name: str = description.modelName or self.path.stem
         self.description: str = description.description or ""
         self.generation_tool: str | None = description.generationTool
-        self.model_identifier: str = description.coSimulation.modelIdentifier or ""
+        self.model_identifier: str = declared.modelIdentifier or ""
         self.token: str = description.guid or ""
-        self.capabilities = _capabilities(description.coSimulation, root)
+        self.capabilities = _capabilities(declared, element, self.major_version)
+        self.event_indicators = int(description.numberOfEventIndicators or 0)
+        self.needs_completed_steps = _flag(element, "needsCompletedIntegratorStep") or (
+            self.fmi_version == "2.0" and not _flag(element, "completedIntegratorStepNotNeeded")
+        )
         self.log_categories: tuple[str, ...] = tuple(one.name for one in description.logCategories if one.name)
         self.single_instance = self.capabilities.single_instance
         self.provides_directional_derivatives = self.capabilities.directional_derivatives
@@ -172,7 +187,8 @@ class Fmu(Unit):
 
     def parts(self) -> tuple[Any, ...]:
         values = [[n, v.hex() if isinstance(v, float) else repr(v)] for n, v in sorted(self.given.items())]
-        return self.path, values, repr(self.experiment)
+        solver = () if self.solver is None else (repr(self.solver),)
+        return self.path, values, repr(self.experiment), *solver
 
     @property
     def isolated(self) -> bool:  # type: ignore[override]
@@ -300,6 +316,16 @@ class Fmu(Unit):
             return (), ()
         return tuple(states), tuple(derivatives)
 
+    @property
+    def solver(self) -> Solver | None:
+        """What integrates it in model exchange; None where it has a solver of its own."""
+        return None if self.kind == CO_SIMULATION else self.options.solver or Solver()
+
+    @property
+    def state_count(self) -> int:
+        """How many continuous states the model structure lists."""
+        return sum(len(self.elements_of(name)) for _, name in self._state_names)
+
     def settings(self) -> tuple[tuple[VariableInfo, Value], ...]:
         """Values to give before initialisation: those of the user, and the start values of inputs.
 
@@ -324,12 +350,23 @@ class Fmu(Unit):
 
     # ---- reading -------------------------------------------------------------------------------------------------
 
-    def _require_co_simulation(self, description: Any) -> None:
-        if description.coSimulation is None:
-            other = "model exchange" if description.modelExchange is not None else "scheduled execution"
+    def _kind(self, description: Any) -> tuple[str, tuple[str, ...]]:
+        """What it is used for, and what it offers."""
+        found = (description.coSimulation, description.modelExchange)
+        offered = tuple(kind for kind, part in zip(KINDS, found, strict=True) if part is not None)
+        if not offered:
             raise ConfigurationError(
-                f"FMU '{self.path}' is for {other} only and contains no solver; export it for co-simulation."
+                f"FMU '{self.path}' is for scheduled execution only; export it for co-simulation or model exchange."
             )
+        kind = self.options.kind or offered[0]
+        if kind not in offered:
+            raise ConfigurationError(f"FMU '{self.path}' is for {offered[0]} only, not for {kind}; leave the kind out.")
+        if kind == CO_SIMULATION and self.options.solver is not None:
+            also = ' or use it for model exchange (kind = "model-exchange")' if MODEL_EXCHANGE in offered else ""
+            raise ConfigurationError(
+                f"FMU '{self.path}' is used for co-simulation and has a solver of its own; leave the solver out{also}."
+            )
+        return kind, offered
 
     def _read_variables(self, description: Any, root: Any) -> dict[str, VariableInfo]:
         # FMPy does not keep this attribute of variables.
@@ -399,19 +436,23 @@ class Fmu(Unit):
         raise ConfigurationError(f"FMU '{self.path}': '{info.name}' is {reason}.")
 
 
-def _capabilities(declared: Any, root: Any) -> Capabilities:
-    # FMPy knows this attribute only under its FMI 2.0 name.
-    element = root.find("CoSimulation")
-    derivatives = element.get("providesDirectionalDerivatives", element.get("providesDirectionalDerivative", "false"))
+def _flag(element: Any, name: str) -> bool:
+    return element.get(name) in ("true", "1")
+
+
+def _capabilities(declared: Any, element: Any, version: int) -> Capabilities:
+    # In model exchange, steps and inputs are our solver's. FMPy knows the name of derivatives in FMI 2.0 only.
+    ours = element.tag == "ModelExchange"
+    names = ("providesDirectionalDerivatives", "providesDirectionalDerivative")
     return Capabilities(
         restore=declared.canGetAndSetFMUstate,
         serialise=declared.canGetAndSetFMUstate and declared.canSerializeFMUstate,
-        directional_derivatives=derivatives in ("true", "1"),
-        interpolate_inputs=declared.canInterpolateInputs,
-        variable_step=declared.canHandleVariableCommunicationStepSize,
+        directional_derivatives=any(_flag(element, name) for name in names),
+        interpolate_inputs=version == 2 if ours else declared.canInterpolateInputs,
+        variable_step=ours or declared.canHandleVariableCommunicationStepSize,
         single_instance=declared.canBeInstantiatedOnlyOncePerProcess,
-        event_mode=declared.hasEventMode,
-        early_return=declared.mightReturnEarlyFromDoStep,
+        event_mode=not ours and declared.hasEventMode,
+        early_return=not ours and declared.mightReturnEarlyFromDoStep,
     )
 
 

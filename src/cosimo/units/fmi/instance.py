@@ -28,6 +28,7 @@ from cosimo.units.fmi.exchange import (
     write_values,
 )
 from cosimo.units.fmi.isolation import Isolation, available
+from cosimo.units.fmi.model_exchange import settings
 from cosimo.units.fmi.versions import Fmi2, Fmi3
 
 if TYPE_CHECKING:
@@ -352,11 +353,12 @@ class FmuInstance(Instance):
 
 
 def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component:
+    solver = None if unit.solver is None else settings(unit, unit.solver, unit.experiment.tolerance)
     if isolation is None:
-        return Component(number, unit.label, unit.name)
+        return Component(number, unit.label, unit.name, solver)
     from cosimo.units.fmi.isolated_component import IsolatedComponent
 
-    return IsolatedComponent(number, unit.label, unit.name, isolation)
+    return IsolatedComponent(number, unit.label, unit.name, solver, isolation)
 
 
 def _release(component: Component, states: States, folder: Lease) -> None:

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +15,7 @@ from fmpy.fmi2 import fmi2CallbackFunctions
 
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.core.guarding import copies_text
+from cosimo.units.fmi import model_exchange
 from cosimo.units.fmi.component import (
     MESSAGES,
     Component,
@@ -97,8 +99,8 @@ class IsolatedComponent(Component):
     isolated = True
     log: WorkerLog
 
-    def __init__(self, version: int, file: str, name: str, isolation: Isolation) -> None:
-        super().__init__(version, file, name)
+    def __init__(self, version: int, file: str, name: str, solver: str | None, isolation: Isolation) -> None:
+        super().__init__(version, file, name, solver)
         require_available(isolation)
         self.isolation = isolation
         self.log = WorkerLog()
@@ -108,7 +110,12 @@ class IsolatedComponent(Component):
 
     def load(self, library: Path, folder: Path, token: str) -> None:
         self._library = library.name
-        self._worker = self.log.worker = Worker(library, folder, self.version, self.isolation)
+        isolation, solver = self.isolation, []
+        if self.solver is not None:
+            solver = [str(model_exchange.path()), self.solver]
+            folders = {str(found.parent) for found in model_exchange.sundials()}
+            isolation = replace(isolation, readable=(*isolation.readable, solver[0], *folders))
+        self._worker = self.log.worker = Worker(library, folder, self.version, isolation, solver)
         state = self._worker.state
         if state.end == End.NOT_STARTED:
             self._told = True

@@ -163,12 +163,15 @@ def library() -> Any:
 class Worker:
     """A started worker that has loaded `unit_library` from the extracted `folder`, or says why it has not."""
 
-    def __init__(self, unit_library: Path, folder: Path, version: int, isolation: Isolation) -> None:
+    def __init__(
+        self, unit_library: Path, folder: Path, version: int, isolation: Isolation, solver: Sequence[str] = ()
+    ) -> None:
         self._library = library()
         program = part("cosimo-worker")
-        command = [str(program), str(unit_library)]
+        words = [str(unit_library), *solver]
+        command = [str(program), *words]
         if isolation.sandbox:
-            command = sandboxed(program, unit_library, folder, isolation.readable)
+            command = sandboxed(program, words, folder, isolation.readable)
         options = _Options(
             isolation.timeout or 0.0,
             int((isolation.memory or 0.0) * MEGABYTE),
@@ -257,8 +260,8 @@ TEMPORARY = "/tmp"
 SPACE = 2**30  # bytes that the unit's own temporary folder may hold; it is in memory and goes away with the unit
 
 
-def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]) -> list[str]:
-    """The command that starts the worker with the FMU's library: a folder of its own is all it can write to."""
+def sandboxed(worker: Path, words: Sequence[str], folder: Path, readable: Sequence[str]) -> list[str]:
+    """The command that starts the worker with `words`, the FMU's library first: it can write to its own folder only."""
     found = shutil.which("bwrap") or "bwrap"
     command = [found, "--unshare-all", "--new-session", "--cap-drop", "ALL"]
     for path in SYSTEM:
@@ -276,7 +279,7 @@ def sandboxed(worker: Path, library: Path, folder: Path, readable: Sequence[str]
     for path in ("/proc", "/dev", "/"):
         command += ["--remount-ro", path]
     command += ["--chdir", TEMPORARY, "--info-fd", "6"]
-    return [*command, "--", WORKER, str(library)]
+    return [*command, "--", WORKER, *words]
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

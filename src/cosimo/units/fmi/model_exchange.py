@@ -1,0 +1,128 @@
+"""Model-exchange FMUs: the solver that makes a co-simulation unit of them.
+
+A library of ours (`src/model_exchange`) has the functions of a co-simulation FMU and calls those of the FMU for states,
+derivatives and events. It is loaded in place of the FMU's own, in this process or in a worker, so that all else (the
+kernel, isolation, rollback, checkpoints, identification) sees an FMU with a solver. CVODE comes from the SUNDIALS
+libraries in the installed FMPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import math
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cosimo.core.arguments import checked
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.units.fmi.isolation import part
+
+if TYPE_CHECKING:
+    from cosimo.units.fmi.fmu import Fmu
+
+CO_SIMULATION, MODEL_EXCHANGE = "co-simulation", "model-exchange"
+KINDS = (CO_SIMULATION, MODEL_EXCHANGE)
+"""What an FMU can be for."""
+CVODE = "cvode"
+SOLVERS = (CVODE, "euler", "rk4")
+TOLERANCE = 1e-6
+"""The relative tolerance of CVODE where nobody gives one: errors of the units stay far below the target of 1 %."""
+
+
+@checked
+@dataclass(frozen=True)
+class Solver:
+    """How a model-exchange FMU is integrated between communication points.
+
+    `name`: "cvode" (variable order and step, stiff systems), "euler" or "rk4" (fixed steps). `relative_tolerance` is
+    for CVODE. Fixed-step solvers make `micro_steps` steps in each macro step, or steps of at most `micro_step` seconds.
+    """
+
+    name: str = CVODE
+    relative_tolerance: float | None = None
+    micro_steps: int | None = None
+    micro_step: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in SOLVERS:
+            raise UnknownNameError("solver", self.name, SOLVERS)
+        tolerance = self.relative_tolerance
+        if tolerance is not None and not (math.isfinite(tolerance) and 0 < tolerance < 1):
+            raise ConfigurationError(
+                f"the relative tolerance of a solver is {tolerance:g}; give a number between 0 and 1, such as 1e-6."
+            )
+        if self.micro_steps is not None and self.micro_steps < 1:
+            raise ConfigurationError(f"a solver cannot make {self.micro_steps} micro steps; give 1 or more.")
+        if self.micro_step is not None and not (math.isfinite(self.micro_step) and self.micro_step > 0):
+            raise ConfigurationError(f"the micro step of a solver is {self.micro_step:g}; give a positive time in s.")
+        if self.micro_steps is not None and self.micro_step is not None:
+            raise ConfigurationError("a solver takes 'micro_steps' or 'micro_step', not both; leave one out.")
+        fixed = self.micro_steps is not None or self.micro_step is not None
+        if self.name == CVODE and fixed:
+            raise ConfigurationError("CVODE chooses its steps itself; leave micro steps out, or choose euler or rk4.")
+        if self.name != CVODE and tolerance is not None:
+            raise ConfigurationError(
+                f"'{self.name}' has fixed steps and no tolerance; leave the relative tolerance out, or choose cvode."
+            )
+
+    def __str__(self) -> str:
+        if self.name == CVODE:
+            return f"cvode, relative tolerance {self.relative_tolerance or TOLERANCE:g}"
+        if self.micro_step is not None:
+            return f"{self.name}, micro step {self.micro_step:g} s"
+        return f"{self.name}, {self.micro_steps or 1} micro steps per macro step"
+
+
+def sundials() -> tuple[Path, Path]:
+    """The libraries of SUNDIALS that come with FMPy: its core and CVODE."""
+    found = importlib.util.find_spec("fmpy")
+    assert found is not None
+    assert found.origin is not None
+    machine = "aarch64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
+    system, ending = {"darwin": ("darwin", "dylib"), "win32": ("windows", "dll")}.get(sys.platform, ("linux", "so"))
+    folder = Path(found.origin).parent / "sundials" / f"{machine}-{system}"
+    return folder / f"sundials_core.{ending}", folder / f"sundials_cvode.{ending}"
+
+
+def settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
+    """What our library must know of a unit, as lines."""
+    core, cvode = sundials()
+    relative = solver.relative_tolerance or tolerance or TOLERANCE
+    states, _ = unit.continuous_states()
+    lines = [
+        f"version={unit.major_version}",
+        f"solver={solver.name}",
+        f"tolerance={relative!r}",
+        f"micro-steps={solver.micro_steps or 1}",
+        f"micro-step={solver.micro_step or 0.0!r}",
+        f"states={unit.state_count}",
+        f"indicators={unit.event_indicators}",
+        f"completed={int(unit.needs_completed_steps)}",
+        f"core={core}",
+        f"cvode={cvode}",
+        *(f"state={name}" for name in states),
+    ]
+    for owner in dict.fromkeys(unit.owners[info.name] for info in unit.input_infos if info.type in ("Real", "Float64")):
+        elements = unit.elements_of(owner)
+        first = unit.variables[elements[0]]
+        lines.append(f"input={first.value_reference}:{len(elements)}:{'c' if first.continuous else 'd'}")
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+
+def path() -> Path:
+    """The compiled library."""
+    return part("model_exchange.so")
+
+
+@cache
+def library() -> Any:
+    """The compiled library, with the type of the function that prepares an instance."""
+    found = ctypes.CDLL(str(path()))
+    found.cosimoModelExchangeUse.restype = ctypes.c_char_p
+    found.cosimoModelExchangeUse.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    return found
