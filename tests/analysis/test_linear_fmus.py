@@ -12,14 +12,16 @@ import pytest
 from thinning import mostly_slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import cosimo as co
 from cosimo.analysis import Model, analyse
 from cosimo.analysis.limits import critical_steps, find_base
 from cosimo.analysis.linearisation import Linearisation, at_start
-from cosimo.analysis.truth import count_steps
+from cosimo.analysis.truth import count_steps, output_errors
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
+from cosimo.formats.export import export_ssp
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from testbed import CASES, LINEAR, critical_step_by_bisection, reference, systems
 
@@ -140,3 +142,26 @@ def test_units_that_can_do_nothing_but_run(name, bare):
     assert any("cannot restore" in note for note in found.notes)
     assert "iterative" not in found.recommendation.text
     assert found.recommendation.error < 0.01
+
+
+def test_an_error_of_the_solvers_is_not_taken_for_instability_at_all_steps(tmp_path: Path) -> None:
+    """Servomotor and load, damping ratio 1e-4: converted from 100 µs the models grow at 0.6/s, the system does not.
+
+    The critical steps are not known then (they are 0.23 µs and 0.26 µs), and a master that meets the target is found.
+    """
+    known = co.problems.motor_gearbox()
+    export_ssp(known, tmp_path / "drive.ssp", fmi=2, step=1e-4, stop=0.5)
+    system = co.load(tmp_path / "drive.ssp").system
+    verdict = analyse(system, jacobi(system, 1e-4), horizon=0.5)
+    assert verdict.stable is False
+    assert verdict.critical_step is None
+    assert "as the error of the units' own solvers depends on the step" in " ".join(verdict.notes)
+    advice = verdict.recommendation
+    assert advice is not None
+    assert advice.master is not None
+    exact = Model(known, step=advice.master.step, horizon=0.5)
+    rows, *_ = Model(system, step=1e-4, horizon=0.5, identify=False).pilots.rows(advice.master, 1)
+    truth = exact.truth(advice.master.step)
+    measured = output_errors(system, advice.master, rows, truth, 0.5, "measured").worst
+    assert advice.error == pytest.approx(measured, rel=0.1)
+    assert measured <= 0.01

@@ -48,7 +48,7 @@ def verdict(master: Master = MASTER, **changed: Any) -> Verdict:
     made = Verdict(
         system=SYSTEM.name,
         master=master.name,
-        description="Jacobi (jacobi) at 100 ms",
+        description="Jacobi at 100 ms",
         schedule=str(master),
         step_size=master.step,
         horizon=HORIZON,
@@ -86,6 +86,7 @@ def memory(tmp_path: Path) -> Memory:
         {"error": OutputErrors({"a.y": math.inf, "b.y": math.inf}, HORIZON, "measured"), "evidence": "measured"},
         {"error": OutputErrors({"a.y": 0.001}, 2.0, "measured"), "evidence": "measured", "stable": None},
         {"error": OutputErrors({"a.y": 0.001}, HORIZON, any_start=True)},
+        {"error": OutputErrors({"a.y": 0.001}, HORIZON, start=10.0), "start": 10.0},
         {"error": None, "reasons": {"error": "nothing moves"}},
         {"evidence": "none", "stable": None, "error": None, "reasons": {"evidence": "no pilot runs"}},
         {"stable": False, "converges": False},

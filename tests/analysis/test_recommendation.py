@@ -161,7 +161,7 @@ def test_what_meets_the_target_is_kept() -> None:
         found = recommend(others, present, Wanted())
         assert found.keep
         assert found.master is present.master
-        assert found.text == "keep Jacobi (jacobi) at 100 ms: every output within 1 % until 4 s."
+        assert found.text == "keep Jacobi at 100 ms: every output within 1 % until 4 s."
         assert (found.options, found.lines) == ("", "")
         assert (found.error, found.output, found.output_error_before, found.output_error) == (0.01, "a.y", 0.01, 0.01)
 
@@ -173,7 +173,7 @@ def test_unless_another_is_one_and_a_half_times_cheaper(cost: float, keep: bool)
     assert found.keep is keep
     if not keep:
         assert found.master is other.master
-        assert found.text.startswith("use Jacobi (jacobi) at 200 ms: every output within 0.9 % until 4 s")
+        assert found.text.startswith("use Jacobi at 200 ms: every output within 0.9 % until 4 s")
         assert found.text.endswith(f"{cost / 10:.2g} × cheaper.")
         assert (found.cost, found.cost_before) == (10.0, cost)
 
@@ -238,7 +238,7 @@ def test_without_errors_before_the_worst_then_is_named() -> None:
 @pytest.mark.parametrize(
     ("cost", "words"),
     [(10.0, "at the same cost"), (10.04, "at the same cost"), (10.1, "at 1 × the cost"),
-     (20.0, "at 2 × the cost"), (1.0, "at 0.1 × the cost")],
+     (20.0, "at 2 × the cost"), (1.0, "10 × cheaper")],
 )  # fmt: skip
 def test_what_it_costs_is_said(cost: float, words: str) -> None:
     assert recommend([point(0.001, cost)], point(0.5, 10.0), Wanted()).text.endswith(f", {words}.")
@@ -264,11 +264,11 @@ def test_fields_are_those_of_json() -> None:
 def test_a_point_in_a_sentence() -> None:
     made = replace(point(0.004, 25.0, robustness=0.3), cheaper=4.0)
     assert made.sentence == (
-        "Jacobi (jacobi) at 100 ms: error 0.4 % (predicted), stable for changes of ± 30 % in rates and gains of the "
+        "Jacobi at 100 ms: error 0.4 % (predicted), stable for changes of ± 30 % in rates and gains of the "
         "units, 4 × cheaper than Jacobi with held inputs at the same error"
     )
     bad = replace(point(0.5, robustness=0.0, stable=False), cheaper=1.09, defect=0.5, radius=1.5)
-    assert bad.sentence == "Jacobi (jacobi) at 100 ms: UNSTABLE, error 50 % (predicted), ρ 1.5, δ 0.5"
+    assert bad.sentence == "Jacobi at 100 ms: UNSTABLE, error 50 % (predicted), ρ 1.5, δ 0.5"
     assert "cheaper" in replace(bad, cheaper=1.1).sentence
     assert math.isnan(point(None).error)
 
@@ -400,8 +400,9 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
         known=known,
         grows=False,
         system=SYSTEM,
-        local=SimpleNamespace(linear=SYSTEM),
+        local=SimpleNamespace(linear=SYSTEM, growth_by_conversion=0.0),
         at=lambda _: SYSTEM,
+        conversion_misleads=lambda _: False,
         linear=lambda _: None,
         predict=lambda _: OutputErrors({"a.y": 0.1}, 1.0),
     )
@@ -409,12 +410,34 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
     model.checked = lambda _: model
     found = judge_point(model, master, Cost())
     assert (found.stable, found.robustness) == ((False, 0.0) if known else (True, 0.5))
+    misled: Any = SimpleNamespace(**{**vars(model), "conversion_misleads": lambda _: True})
+    misled.checked = lambda _: misled
+    assert math.isnan(judge_point(misled, master, Cost()).robustness)
     sizes = SimpleNamespace(sizes=lambda steps: np.full((len(steps), 1), 1 + 5e-8))
     monkeypatch.setattr(recommending, "EigenvalueSizes", lambda *_: sizes)
     assert recommending._SeemsStable(model, [0.1])("jacobi", master) is not known
     for changed in ({"grows": True}, {"valid": False}):  # then the error alone decides, or a run
         other: Any = SimpleNamespace(**{**vars(model), **changed})
         assert recommending._SeemsStable(other, [0.1])("jacobi", master)
+
+
+def test_growth_that_conversion_adds_is_not_held_against_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Converted models grow at 1/s by themselves: ρ = exp(0.1) at 0.1 s is theirs, anything above the coupling's."""
+    local = SimpleNamespace(linear=SYSTEM, growth_by_conversion=1.0)
+    model: Any = SimpleNamespace(valid=True, known=False, grows=False, system=SYSTEM, local=local)
+    for radius, stable in ((math.exp(0.1), True), (math.exp(0.1) + 1e-3, False)):
+        sizes = SimpleNamespace(sizes=lambda steps, radius=radius: np.full((len(steps), 1), radius))
+        monkeypatch.setattr(recommending, "EigenvalueSizes", lambda *_, sizes=sizes: sizes)
+        assert recommending._SeemsStable(model, [0.1])("jacobi", jacobi(SYSTEM, 0.1)) is stable
+
+
+def test_an_accurate_master_is_better_than_none_though_it_is_not_robust() -> None:
+    frail = replace(point(0.001, 2.0), robustness=0.01)
+    found = recommend([frail], point(0.5, 1.0), Wanted())
+    assert found.point is frail
+    assert "No accurate master was found that stays stable for changes of ± 25 %" in found.text
+    robust = replace(frail, robustness=0.3, cost=9.0)
+    assert recommend([frail, robust], point(0.5, 1.0), Wanted()).point is robust
 
 
 @pytest.mark.parametrize(

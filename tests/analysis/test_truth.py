@@ -174,7 +174,7 @@ def test_the_worst_start_where_nothing_moves() -> None:
         [Connection("a.y1", "b.u1"), Connection("b.y1", "a.u1", gain=-1.0)],
     )
     linear = LinearSystem(system, masters.jacobi(system, 0.3))
-    found = worst_start_errors(linear, 1.0)
+    found = worst_start_errors(linear, 0.0, 1.0)
     assert found.any_start
     assert found.horizon == 1.0  # not that of the last whole step
     assert found.outputs == global_error(linear, steps=3).outputs
@@ -185,7 +185,7 @@ def test_of_many_states_at_rest_no_error_is_claimed() -> None:
     system = problems.chain(n=60)
     linear = LinearSystem(system, masters.jacobi(system, 0.05))
     with pytest.raises(ConfigurationError, match="give it initial states"):
-        worst_start_errors(linear, 0.5)
+        worst_start_errors(linear, 0.0, 0.5)
 
 
 # ---- the true solution -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ import cosimo as co
 from cosimo import masters
 from cosimo.algebra import LinearSystem, product
 from cosimo.analysis import Spectrum, analyse, consistency, convergence_order, critical_step, global_error, sweep_factor
+from cosimo.analysis.verdict import Verdict
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, NonFiniteError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
-from cosimo.problems import chain, two_mass, two_mass_undamped
+from cosimo.problems import chain, quarter_truck, two_mass, two_mass_undamped
 from cosimo.units import Exact, PythonUnit, StateSpace
 
 
@@ -59,7 +61,7 @@ def test_unstable_system_has_no_critical_step() -> None:
     assert verdict.critical_step is None
     assert not verdict.exact_stable
     assert not verdict.stable
-    assert "itself is unstable" in str(verdict)
+    assert "itself grows, whatever the master" in str(verdict)
 
 
 def test_rigid_motion_counts_as_stable() -> None:
@@ -196,7 +198,7 @@ def test_verdict_prints_what_matters() -> None:
     verdict = analyse(system, masters.jacobi(system, 4e-3))
     text = str(verdict)
     first, *_ = text.splitlines()
-    assert first == "two-mass with Jacobi (jacobi) at 4 ms. Do not trust: unstable."
+    assert first == "two-mass with Jacobi at 4 ms. Do not trust: unstable."
     for part in (
         "amplitudes double every",
         "Fix: use",
@@ -397,3 +399,33 @@ def test_more_steps_than_can_be_followed_leave_the_error_open(step: float, horiz
     assert verdict.error is None
     assert verdict.trust == "with care"
     assert "2,000,000 macro steps" in verdict.reasons["error"]
+
+
+def test_a_run_that_begins_late_is_judged_until_its_stop_time() -> None:
+    """From 10 s to 14 s: every text names the end, not the duration; the error is that of the same run from 0 s."""
+    system = quarter_truck()
+    master = masters.jacobi(system, 1e-3)
+    late, early = (analyse(system, master, start=start, horizon=4.0) for start in (10.0, 0.0))
+    assert late.error is not None
+    assert early.error is not None
+    assert late.recommendation is not None
+    assert late.error.worst == pytest.approx(early.error.worst, rel=1e-9)
+    for said in (late.error.words, str(late), late.recommendation.text):
+        assert "until 14 s" in said
+        assert "until 4 s" not in said
+    assert (late.fields()["start_time"], late.fields()["horizon"]) == (10.0, 4.0)
+    again = Verdict.from_brief(late.brief())
+    assert again.error is not None
+    assert (again.headline, again.error.until) == (late.headline, "14 s")
+
+
+def test_growth_of_the_system_itself_is_told_with_its_own_rate() -> None:
+    """ẋ = 0.5 x doubles every ln 2 / 0.5 = 1.386 s; identified, the same is said of the models."""
+    grows = StateSpace(0.5, 1.0, 1.0, initial=1.0, inputs=["u"], outputs=["y"])
+    rests = StateSpace(-1.0, 1.0, 0.0, inputs=["u"], outputs=["y"])
+    system = System({"a": grows, "b": rests}, [Connection("a.y", "b.u"), Connection("b.y", "a.u")])
+    verdict = analyse(system, masters.jacobi(system, 0.01), horizon=1.0)
+    said = "The coupled system itself grows, whatever the master: its amplitudes double every 1.386 s."
+    assert said in " ".join(str(verdict).split())
+    models = replace(verdict, evidence="confirmed")
+    assert "According to its models the coupled system itself grows" in " ".join(str(models).split())

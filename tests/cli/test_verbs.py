@@ -184,6 +184,13 @@ def test_iterative_and_multirate_options() -> None:
             "--target-error expects a positive fraction (0.01 is 1 %), not -1",
         ),
         (["analyse", "two-mass", "--step-size", "4e-3", "--stop-time", "1", "--write"], "no file to write to"),
+        *(
+            (
+                [verb, "two-mass", "--stop-time", "-5"],
+                "the stop time (-5) must be a number greater than the start time (0)",
+            )
+            for verb in ("run", "analyse", "tune", "compare", "report")
+        ),
         (["reproduce", "glumac2019"], "did you mean 'glumac2018'"),
         (["analyse", "two-mass", "--no-such-option"], "No such option"),
     ],

@@ -403,7 +403,7 @@ def test_energy_residual_speaks() -> None:
     result = run(system, masters.jacobi(system, 2e-3), stop=20.0)
     (warned,) = result.warnings
     assert "power bond one.f → two.f, two.v → one.v2 (force and velocity)" in warned.message
-    assert "disagree on 12% of the energy" in warned.message
+    assert "disagree on 12 % of the energy" in warned.message
     assert warned.time == pytest.approx(20.0)
 
 
@@ -411,7 +411,7 @@ def test_many_bad_connections_are_summed_up() -> None:
     system = CATALOGUE["chain"].system({"n": 20})
     result = run(system, masters.jacobi(system, 0.05), stop=10.0)
     assert said(result).count(": connection ") == 5
-    assert "33 further connections lag by more than 30%" in said(result)
+    assert "33 further connections lag by more than 30 %" in said(result)
     assert len(result.info["monitors"]["connections"]) == 20
 
 

@@ -50,7 +50,7 @@ def test_text_has_the_recommendation_the_front_and_the_runs(tmp_path: Path) -> N
     text = run("tank", *QUICK, "--verify", "1", "--figure", str(tmp_path / "front.png")).stdout
     first = text.splitlines()[0]
     assert first.startswith("tank, ")
-    assert "Pareto-optimal masters out of 40. Use Gauss–Seidel tank → controller (gauss-seidel) at " in first
+    assert "Pareto-optimal masters out of 40. Use Gauss–Seidel tank → controller at " in first
     chosen = [line for line in text.splitlines() if line.lstrip().startswith("→")]
     assert len(chosen) == 1
     predicted, measured = next(line for line in text.splitlines() if line.strip().startswith("predicted")).split()[:2]

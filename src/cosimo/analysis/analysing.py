@@ -29,7 +29,7 @@ from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.core.formatting import step_text
+from cosimo.core.formatting import percent, step_text
 from cosimo.core.master import Master, joints
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel
@@ -112,6 +112,7 @@ class _Analysis:
             description=describe(master, self.system),
             schedule=str(master),
             step_size=master.step,
+            start=model.start,
             horizon=model.horizon,
             target=self.asked.target,
             evidence="none",
@@ -302,7 +303,7 @@ class _Analysis:
     def _nothing(self, verdict: Verdict) -> Verdict:
         """A model that is not confirmed is used for no statement."""
         kept = {"pilot_runs": verdict.pilot_runs, "loops": verdict.loops, "evidence": "none"}
-        names = ("system", "master", "description", "schedule", "step_size", "horizon", "target")
+        names = ("system", "master", "description", "schedule", "step_size", "start", "horizon", "target")
         return Verdict(**{name: getattr(verdict, name) for name in names}, **kept)  # type: ignore[arg-type]
 
     def _agrees(self, verdict: Verdict, bounded: bool | None, measured: OutputErrors | None) -> bool:
@@ -345,11 +346,7 @@ class _Analysis:
         if not (searched or model.valid):
             longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
             searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
-        grows = verdict.exact_stable is False
-        if not any(point.meets(wanted, grows=grows) for point in points):
-            # A system at the edge of stability has no robust master; one that is accurate is still better than none.
-            wanted = replace(wanted, robustness=0.0)
-        return recommend(points, present, wanted, grows=grows, searched=searched)
+        return recommend(points, present, wanted, grows=verdict.exact_stable is False, searched=searched)
 
 
 # ---- the verdict at single times of a reference run: where it changes, and where the linear picture does not ---------
@@ -401,13 +398,13 @@ def _moment(master: Master, here: Linearisation, time: float, base_step: float) 
             notes.append(f"{name}: {outcome}")
         elif outcome.linear > BENT:
             notes.append(
-                f"{name}: no linear model applies, small pulses of two sizes differ by {outcome.linear:.0%} (a switch "
-                f"or a limit is at this point)"
+                f"{name}: no linear model applies, small pulses of two sizes differ by {percent(outcome.linear)} (a "
+                f"switch or a limit is at this point)"
             )
         elif outcome.fit > BENT:
             notes.append(
-                f"{name}: the model misses {outcome.fit:.0%} of a response it was not fitted to (a switch or a limit "
-                "is near)"
+                f"{name}: the model misses {percent(outcome.fit)} of a response it was not fitted to (a switch or a "
+                "limit is near)"
             )
     try:
         local = here.at(master.step)

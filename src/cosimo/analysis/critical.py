@@ -38,7 +38,7 @@ little more than of one."""
 class CriticalStep:
     """`step`: the first crossing; 0: unstable already at `searched[0]`; infinite: stable up to `searched[1]`.
 
-    Where it was measured, in runs of `until` seconds, it lies `between` two steps: at the first, which is `step`, runs
+    Where it was measured, in runs to the time `until`, it lies `between` two steps: at the first, which is `step`, runs
     fade, at the second they grow.
     """
 

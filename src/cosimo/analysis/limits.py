@@ -96,6 +96,11 @@ class CriticalStepSearch:
             self._base.linear, build(self._base.linear, self._base.step), identified=self._base.identified
         )
         if found is None or found.step == 0 or (self._base.exact and self._converts(found.step)):
+            if found is not None and found.step == 0 and self._base.growth_by_conversion:
+                raise ConfigurationError(
+                    "not known, as the error of the units' own solvers depends on the step; analyse at a smaller "
+                    "--step-size."
+                )
             return found
         bracket, guesses = _Bracket(), list[tuple[float, float]]()
         step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
@@ -213,12 +218,13 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
     """The critical steps of the usual masters and of the given one."""
     system, search = linearisation.system, CriticalStepSearch(linearisation, base)
     reasons: list[str] = []
+    masters_of: dict[str, list[str]] = {}
 
     def find(what: str, build: Builder) -> CriticalStep | None:
         try:
             return search.crossing(build)
         except CosimoError as error:
-            reasons.append(f"critical step of {what}: {error}")
+            masters_of.setdefault(str(error), []).append(what)
             return None
 
     plain = find("jacobi", jacobi)
@@ -232,7 +238,8 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
     special = bool(master.mixers) or any(c.degree or c.history > 1 for c in couplings)
     usual = master.name == "jacobi" and not special
     mine = plain if usual else find(master.name, lambda _, h: master.with_step(h))
-    return Limits(mine, plain, seidel, order, swept, tuple(reasons))
+    unknown = [f"critical step of {', '.join(dict.fromkeys(names))}: {why}" for why, names in masters_of.items()]
+    return Limits(mine, plain, seidel, order, swept, (*unknown, *reasons))
 
 
 def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

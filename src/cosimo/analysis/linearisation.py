@@ -19,11 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
-from cosimo.algebra.product import CoupledModel, coupled_model
+from cosimo.algebra.product import CoupledModel, coupled_model, dense
 from cosimo.analysis.identification import Identified, Means, OperatingPoint, identify, means_offered
 from cosimo.analysis.identification.fitted_models import reduced
 from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
 from cosimo.analysis.identification.test_rig import Allowance
+from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError
 from cosimo.core.result import Result
@@ -88,6 +89,19 @@ class LocalSystem:
             assert model is not None
             models[name] = model
         return coupled_model(self.linear, models, sparse=sum(len(model.A) for model in models.values()) > LARGE)
+
+    @cached_property
+    def growth_by_conversion(self) -> float:
+        """max Re λ in 1/s of the converted models, where these grow and the system does not; else 0.
+
+        They grow by the error of the units' solvers at this step. At other steps that error is another one, so that
+        nothing is said of stability there.
+        """
+        if not (self.identified and self.continuous and self.convertible) or self.exact:
+            return 0.0
+        true, converted = (np.linalg.eigvals(dense(model.A)) for model in (self.coupled, self.converted))
+        misled = grows(converted) and not grows(true, slack=IDENTIFIED / self.step)
+        return float(converted.real.max()) if misled else 0.0
 
 
 def _own(found: Identified) -> bool:

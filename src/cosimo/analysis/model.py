@@ -52,6 +52,7 @@ from cosimo.analysis.truth import (
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
+from cosimo.core.formatting import percent
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.units.fmi.first_trial import decided_isolation
@@ -229,6 +230,12 @@ class Model:
         local = self.local if self.base is not None and self.base.exact else self.linearisation.at(step)
         return local.linear
 
+    def conversion_misleads(self, step: float) -> bool:
+        """Whether models of this step, converted to others, grow by the error of the units' solvers alone."""
+        if self.known or self.base is None or self.base.exact:
+            return False
+        return self.linearisation.at(step).growth_by_conversion > 0
+
     def checked(self, step: float) -> Model:
         """This model, where its units are at `step` what they were identified as; else one that is identified there.
 
@@ -307,11 +314,8 @@ class Model:
                 f"checked over the motion"
             )
         if self.away:
-            worst = max(self._departures.values())
-            names = ", ".join(self.away)
-            return (
-                f"the motion leaves the range where the linear model of {names} holds (outputs differ by {worst:.0%})"
-            )
+            off, names = percent(max(self._departures.values())), ", ".join(self.away)
+            return f"the motion leaves the range where the linear model of {names} holds (outputs differ by {off})"
         failed = [unit.name for unit in self.units if not unit.valid]
         return f"the linear models of {', '.join(failed)} do not pass their checks" if failed else ""
 
@@ -368,7 +372,7 @@ class Model:
         """The error of a master, without running it: that of the coupling and of the units' own solvers."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
-                return worst_start_errors(self.linear(master), self.horizon)
+                return worst_start_errors(self.linear(master), self.start, self.horizon)
             exact = self.base is not None and self.base.exact
             local = self.local if exact else self.linearisation.at(master.step)
             steps = count_steps(self.horizon, master.step)
@@ -378,7 +382,7 @@ class Model:
             rows = cosimulated(local, master, start=self.start, steps=steps, linear=linear)
             truth = self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
             clocks = linear.operations.timeline.clocks
-            return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks)
+            return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks, start=self.start)
 
     def predict_coupling(self, master: Master) -> OutputErrors:
         """The error of the coupling alone, with models converted to the master's step: quick, for searches."""
@@ -389,13 +393,14 @@ class Model:
                 rows = undivided(local, step=step, start=self.start, steps=steps, coupled=local.converted)
                 self._converted[step] = Truth(rows, self._sizes)
             rows = cosimulated(local, master, start=self.start, steps=steps)
-            return output_errors(local.linear, master, rows, self._converted[step], self.horizon, "predicted")
+            truth = self._converted[step]
+            return output_errors(local.linear, master, rows, truth, self.horizon, "predicted", start=self.start)
 
     def measure(self, master: Master) -> Measured:
         """The error of a master by running it: against the exact solution where that is known, else by pilot runs."""
         if not self.known:
             pilot = self.pilots.of(master)
-            errors = pilot.errors or OutputErrors({}, self.horizon, "measured")
+            errors = pilot.errors or OutputErrors({}, self.horizon, "measured", start=self.start)
             return Measured(errors, self.pilots.stepping(master), pilot.diverged, pilot.own_error)
         if self.rests:
             raise ConfigurationError(
@@ -403,7 +408,8 @@ class Model:
                 "initial states."
             )
         rows, diverged, _ = self.pilots.rows(master, 1)
-        errors = output_errors(self.system, master, rows, self.truth(master.step), self.horizon, "measured")
+        truth = self.truth(master.step)
+        errors = output_errors(self.system, master, rows, truth, self.horizon, "measured", start=self.start)
         return Measured(errors, self.pilots.stepping(master), diverged)
 
     def truth(self, step: float) -> Truth:

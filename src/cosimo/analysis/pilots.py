@@ -208,8 +208,9 @@ class Pilots:
         rows, diverged, _ = self.rows(master, 1)
         parts = (len(rows) - 1) // (len(truth.rows) - 1) if diverged is None else 0
         if not parts:
-            return OutputErrors(dict.fromkeys(self.system.outputs, math.inf), self.reach, "measured", math.inf)
-        return output_errors(self.system, master, rows[::parts], truth, self.reach, "measured")
+            infinite = dict.fromkeys(self.system.outputs, math.inf)
+            return OutputErrors(infinite, self.reach, "measured", math.inf, start=self.start)
+        return output_errors(self.system, master, rows[::parts], truth, self.reach, "measured", start=self.start)
 
     def rows(self, master: Master, parts: int) -> tuple[Array, float | None, bool]:
         """All outputs at the communication points of `master`, run with h / `parts`; when it diverged; if it grows."""
@@ -323,7 +324,7 @@ class Pilots:
             if not (low and high):
                 said = f"a run grows at {step_text(high * step)}" if high else "no run grows"
                 fades = f"one decays at {step_text(low * step)}" if low else "none is seen to decay below"
-                within = f"within {self.reach:g} s, at steps from {step_text(tried[0] * step)} to"
+                within = f"until {self.start + self.reach:g} s, at steps from {step_text(tried[0] * step)} to"
                 raise ConfigurationError(
                     f"{said} and {fades}, {within} {step_text(tried[-1] * step)}; a longer --stop-time may show more."
                 )
@@ -331,7 +332,7 @@ class Pilots:
             middles = [round(math.sqrt(a * b) / grain) * grain for a, b in gaps if b / a > NARROW]
             fresh = [every for every in middles if every and every not in seen]
             if not fresh or len(seen) >= TRIALS or self.exhausted:
-                return CriticalStep(low * step, searched, (low * step, high * step), self.reach)
+                return CriticalStep(low * step, searched, (low * step, high * step), self.start + self.reach)
             look(fresh[0])
 
     def stepping(self, master: Master) -> float:
@@ -436,7 +437,7 @@ class Pilots:
                 found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
                 found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1], fine)
                 truth = found if truth is None else better(truth, found)
-                every = output_errors(self.system, master, rows, truth, self.reach, "measured")
+                every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
                 share = SHARP if spent * steps <= SHORT // 4 else SHARE
                 if not settled(self.system.outputs, every, truth, share).unsettled:
                     truth, far = self._farther(finer, parts, spent, truth, fine)

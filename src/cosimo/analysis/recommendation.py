@@ -96,7 +96,7 @@ class Point:
     @property
     def within(self) -> str:
         """How wrong it is, in words."""
-        until = f"{self.errors.horizon:g} s" if self.errors is not None else "the end"
+        until = self.errors.until if self.errors is not None else "the end"
         return f"every output within {percent(self.error)} until {until}"
 
     @property
@@ -215,13 +215,15 @@ def choose(points: Sequence[Point], wanted: Wanted, *, grows: bool = False) -> P
 def recommend(
     points: Sequence[Point], present: Point | None, wanted: Wanted, *, grows: bool = False, searched: str = ""
 ) -> Recommendation:
-    """The recommendation: keep the present master, or change to the best of the `points`."""
-    best = choose(points, wanted, grows=grows)
+    """The recommendation: keep the present master, or change to the best of the `points`.
+
+    A system at the edge of stability has no robust master; one that is accurate is still better than none.
+    """
+    best = choose(points, wanted, grows=grows) or choose(points, replace(wanted, robustness=0.0), grows=grows)
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
         if best is None or not present.cost >= CHEAPER * best.cost:
             return _recommendation(f"keep {present.name}: {present.within}.", present, present, keep=True)
-        text = f"use {best.name}: {_effect(best, present)}, {amount(present.cost / best.cost)} × cheaper."
-        return _recommendation(text, best, present)
+        return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.", best, present)
     if best is None:
         where = f" {searched}" if searched else ""
         return _recommendation(
@@ -230,11 +232,20 @@ def recommend(
             None,
             present,
         )
-    price = ""
-    if present is not None and present.cost > 0 and math.isfinite(best.cost / present.cost):
-        ratio = best.cost / present.cost
-        price = f", at {amount(ratio)} × the cost" if abs(ratio - 1) > 0.005 else ", at the same cost"
-    return _recommendation(f"use {best.name}: {_effect(best, present)}{price}.", best, present)
+    frail = ""
+    if best.robustness < wanted.robustness:
+        change = f"± {percent(wanted.robustness)} in rates and gains of the units"
+        frail = f" No accurate master was found that stays stable for changes of {change}."
+    return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{frail}", best, present)
+
+
+def _price(best: Point, present: Point | None) -> str:
+    if present is None or not present.cost > 0 or not math.isfinite(best.cost / present.cost):
+        return ""
+    ratio = best.cost / present.cost
+    if abs(ratio - 1) <= 0.005:
+        return ", at the same cost"
+    return f", at {amount(ratio)} × the cost" if ratio > 1 else f", {amount(1 / ratio)} × cheaper"
 
 
 def _output(best: Point, present: Point | None) -> str:
@@ -273,7 +284,8 @@ def judge_point(
     stable = bool(is_stable(spectrum.moving_radius, identified=not model.known))
     errors = model.predict(master)
     margin = math.nan
-    if robust:
+    # Changed rates are other steps: where conversion to these misleads, nothing is known.
+    if robust and not model.conversion_misleads(master.step):
         margin = relative_radius(model.at(master.step), master, limit=limit, shells=shells).change if stable else 0.0
     return Point(master, stable, errors, float(margin), price, spectrum.radius, system=model.system)
 
@@ -432,6 +444,8 @@ class _SeemsStable:
         system = model.system if model.known else model.local.linear
         try:
             radii = EigenvalueSizes(system, master).sizes(self._rungs)[:, 0]
+            if not model.known:
+                radii = radii / np.exp(model.local.growth_by_conversion * self._rungs)
         except _FAILS:
             return [False] * len(self._rungs)
         return is_stable(radii, identified=not model.known).tolist()  # type: ignore[no-any-return]

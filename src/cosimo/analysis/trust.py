@@ -98,7 +98,7 @@ def judge(found: Grounds) -> Judgement:
             off = f"{errors.output} is off by slightly more than {percent(found.target)}"
             return Judgement("with care", f"{off}, the target")
         return Judgement("with care", f"{off}, more than the target of {percent(found.target)}")
-    within = f"every output within {percent(errors.worst)} until {errors.horizon:g} s"
+    within = f"every output within {percent(errors.worst)} until {errors.until}"
     if errors.any_start:
         within += " from any initial state"
     if found.system_grows:
@@ -108,7 +108,7 @@ def judge(found: Grounds) -> Judgement:
         others = within.replace("every output", "other outputs")
         return Judgement("with care", f"{names} differ from run to run as the step shrinks; {others}")
     if found.horizon is not None and errors.horizon < found.horizon * (1 - 1e-9):
-        return Judgement("with care", f"{within}; pilot runs did not reach {found.horizon:g} s")
+        return Judgement("with care", f"{within}; pilot runs did not reach {errors.start + found.horizon:g} s")
     if found.stable is None and found.evidence != "measured":
         return Judgement("with care", f"{within}, but whether it stays bounded is not known")
     return Judgement("yes", within)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ ErrorKind = Literal["predicted", "measured"]
 
 @dataclass(frozen=True)
 class OutputErrors:
-    """e_j of every output that moves, over `horizon` seconds, `kind` says how it is known.
+    """e_j of every output that moves, over `horizon` seconds from `start` on; `kind` says how it is known.
 
     `typical` is the root mean square over time and outputs, each relative to its size. `any_start`: the given start
     is at rest, and the errors are those from the worst initial state. `unsettled` are outputs for which finer runs do
@@ -124,6 +124,12 @@ class OutputErrors:
     typical: float = math.nan
     any_start: bool = False
     unsettled: tuple[str, ...] = ()
+    start: float = 0.0
+
+    @property
+    def until(self) -> str:
+        """The time at which the horizon ends."""
+        return f"{self.start + self.horizon:g} s"
 
     @property
     def output(self) -> str:
@@ -140,10 +146,10 @@ class OutputErrors:
 
     @property
     def words(self) -> str:
-        """The error of the worst output with its horizon."""
+        """The error of the worst output, and until when."""
         if self.worst >= DIVERGED:
-            return f"{self.output} diverges within {self.horizon:g} s"
-        return f"{percent(self.worst)} of {self.output} until {self.horizon:g} s"
+            return f"{self.output} diverges before {self.until}"
+        return f"{percent(self.worst)} of {self.output} until {self.until}"
 
     def __str__(self) -> str:
         return f"{self.words} ({self.kind})"
@@ -174,13 +180,15 @@ def output_errors(
     horizon: float,
     kind: ErrorKind,
     clocks: Mapping[str, Clock] | None = None,
+    *,
+    start: float = 0.0,
 ) -> OutputErrors:
     """The errors of `rows` (N + 1, p), each output compared at the time at which the master reads it.
 
     `clocks` are those of the master's timeline where that is there already.
     """
     wanted = _as_read(system, truth.rows, clocks or timeline(system, master).clocks)
-    return _shares(system, rows, wanted, truth.sizes, horizon, kind)
+    return replace(_shares(system, rows, wanted, truth.sizes, horizon, kind), start=start)
 
 
 def _as_read(system: System, rows: Array, clocks: Mapping[str, Clock], before: Array | None = None) -> Array:
@@ -209,7 +217,7 @@ def _shares(system: System, rows: Array, wanted: Array, sizes: Array, horizon: f
     return OutputErrors(dict(zip(names, shares.max(axis=0, initial=0.0).tolist(), strict=True)), horizon, kind, typical)
 
 
-def worst_start_errors(linear: LinearSystem, horizon: float) -> OutputErrors:
+def worst_start_errors(linear: LinearSystem, start: float, horizon: float) -> OutputErrors:
     """The same for the worst initial state, where nothing moves from the given one: rows of matrices, in the 2-norm."""
     from cosimo.analysis.error_norms import OPERATOR_UP_TO, global_error
 
@@ -219,7 +227,7 @@ def worst_start_errors(linear: LinearSystem, horizon: float) -> OutputErrors:
             f"'{linear.system.name}' starts at rest, and with more than {OPERATOR_UP_TO} states the error is computed "
             f"from the given start only; give it initial states."
         )
-    return OutputErrors(found.outputs, horizon, any_start=True)
+    return OutputErrors(found.outputs, horizon, any_start=True, start=start)
 
 
 @dataclass(frozen=True)
@@ -515,10 +523,10 @@ def large_errors(
         found.append(_shares(local.linear, rows + local.offsets, aligned, sizes, horizon, "predicted"))
         weights.append(len(rows))
         if found[-1].typical == math.inf:
-            return found[-1]
+            return replace(found[-1], start=start)
     worst = {name: max(part.outputs[name] for part in found) for name in found[0].outputs}
     typical = float(np.sqrt(np.average([part.typical**2 for part in found], weights=weights)))
-    return OutputErrors(worst, horizon, "predicted", typical)
+    return OutputErrors(worst, horizon, "predicted", typical, start=start)
 
 
 def _regrouped(parts: Iterable[Array], count: int) -> Iterator[Array]:

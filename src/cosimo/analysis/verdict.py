@@ -24,8 +24,8 @@ from cosimo.core.document import Column, Document, Figure, Section, Table, as_ca
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
 BRIEF = (
-    "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "horizon",
-    "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
+    "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "start_time",
+    "horizon", "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
     "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step",
     "critical_step_between", "recommendation", "reasons",
 )  # fmt: skip
@@ -66,7 +66,8 @@ class Verdict:
     mode when the exact system has none like it; `defect` δ with k = 2 in the 2-norm (glumac2018, Eq. 59); `order` the
     convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` by which factor an iteration changes
     the error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output
-    over `horizon` seconds, `measured_error` the error measured in pilot runs, where there is a prediction too.
+    over `horizon` seconds from `start` on, `measured_error` the error measured in pilot runs, where there is a
+    prediction too.
     `limits` are critical steps of the usual masters, `connections` what the delay of each connection does, `along`
     verdicts at times of a run.
     """
@@ -104,6 +105,7 @@ class Verdict:
     pilot_runs: int = 0
     unit_steps: int = 0
     seconds: float = 0.0
+    start: float = 0.0
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -135,6 +137,12 @@ class Verdict:
     def doubling(self) -> float | None:
         """The time in which the amplitude of an unstable run doubles, in seconds."""
         return math.log(2) / self.growth if self.growth and self.growth > 0 and self.stable is False else None
+
+    @property
+    def _own_doubling(self) -> str:
+        """How fast the coupled system itself grows; empty where that is not known."""
+        growth = math.log(self.exact_spectral_radius) / self.step_size if self.exact_spectral_radius else 0.0
+        return f": its amplitudes double every {step_text(math.log(2) / growth)}" if growth > 0 else ""
 
     @cached_property
     def document(self) -> Document:
@@ -194,7 +202,8 @@ class Verdict:
             yield f"The run grows without bound: amplitudes double every {step_text(self.doubling)}."
         if self.exact_stable is False:
             yield (
-                "The coupled system itself is unstable, whatever the master."
+                f"{'The' if self.evidence == 'proved' else 'According to its models the'} coupled system itself grows, "
+                f"whatever the master{self._own_doubling}."
                 if self.stable is False
                 else "The exact solution grows; a run that does not is wrong."
             )
@@ -234,6 +243,7 @@ class Verdict:
         yield Figure("headline", "", self.headline)
         yield Figure("stable", "", self.stable)
         yield Figure("target", "", self.target)
+        yield Figure("start_time", "", self.start)
         yield Figure("horizon", "", self.horizon)
         note = self.reasons.get("error", "").rstrip(".") if error is None else f"target {percent(self.target)}"
         if error is not None and error.any_start:
@@ -268,14 +278,14 @@ class Verdict:
             "proved": "the equations of all units are known",
             "confirmed": f"units were identified, and {runs} agree with the prediction",
             "measured": f"{runs}; {self.reasons.get('model', 'no linear model is used')}",
-            "none": self.reasons.get("evidence", ""),
+            "none": "",  # the headline says why
         }[self.evidence]
 
     def _error_table(self) -> Table:
         outputs = self.error.outputs if self.error is not None else {}
         rows = [{"output": name, "error": value} for name, value in sorted(outputs.items(), key=lambda item: -item[1])]
-        until = f"error until {self.error.horizon if self.error else self.horizon:g} s"
-        columns = (Column("output", "output", str, False), Column("error", until, percent))
+        until = self.error.until if self.error is not None else f"{self.start + self.horizon:g} s"
+        columns = (Column("output", "output", str, False), Column("error", f"error until {until}", percent))
         return Table("", "", columns, rows, most=SHOWN_OUTPUTS)
 
     def _stability(self) -> Iterator[Figure]:
@@ -446,7 +456,7 @@ class Verdict:
 
 
 def _read(fields: Mapping[str, Any]) -> Verdict:
-    error = None
+    error, start = None, float(fields["start_time"])
     if fields["errors"] is not None:
         # What is not finite is null in JSON.
         outputs = {str(name): math.inf if e is None else float(e) for name, e in dict(fields["errors"]).items()}
@@ -455,7 +465,12 @@ def _read(fields: Mapping[str, Any]) -> Verdict:
         any_start = fields["from_any_start"] is True
         unsettled = tuple(str(name) for name in fields["unsettled_outputs"])
         error = OutputErrors(
-            outputs, float(fields["error_horizon"]), fields["error_kind"], any_start=any_start, unsettled=unsettled
+            outputs,
+            float(fields["error_horizon"]),
+            fields["error_kind"],
+            any_start=any_start,
+            unsettled=unsettled,
+            start=start,
         )
     if fields["evidence"] not in ("proved", "confirmed", "measured", "none"):
         raise ValueError("evidence that nobody knows")
@@ -470,6 +485,7 @@ def _read(fields: Mapping[str, Any]) -> Verdict:
     known: dict[str, Any] = {**texts, **numbers, **flags}
     return Verdict(
         **known,
+        start=start,
         evidence=fields["evidence"],
         error=error,
         spectral_radius=None if radius is None else float(radius),
@@ -487,7 +503,7 @@ def _read_limit(fields: Mapping[str, Any]) -> CriticalStep | None:
     low, high = map(float, between)
     if not (0 < low < high < math.inf and float(step) == low):
         raise ValueError("a bracket that is none")
-    return CriticalStep(low, (low, high), (low, high), float(fields["error_horizon"]))
+    return CriticalStep(low, (low, high), (low, high), float(fields["start_time"]) + float(fields["error_horizon"]))
 
 
 def _read_advice(fields: Mapping[str, Any]) -> Recommendation:

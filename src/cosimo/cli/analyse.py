@@ -46,10 +46,6 @@ def analyse(
     """
     scenario = master.scenario(system)
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
-    if stop_time is not None and not stop_time > scenario.start:
-        raise ConfigurationError(
-            f"the horizon must be a positive number of seconds, not {stop_time - scenario.start:g}."
-        )
     from cosimo.analysis.pilots import Budget
     from cosimo.masters.words import command_options
     from cosimo.reporting.progress import PilotProgress, show_on_terminal

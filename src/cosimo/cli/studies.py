@@ -87,7 +87,8 @@ def compare(
     candidates = combinations(system, step, masters, words)
     trials = try_masters(model, candidates, wanted, target=scenario.target, memory=Memory())
     drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
-    found = MasterComparison(system.name, step, model.horizon, wanted, trials, str(drawn) if drawn else None)
+    picture = str(drawn) if drawn else None
+    found = MasterComparison(system.name, step, model.horizon, wanted, trials, picture, scenario.start)
     present(found.document, as_fields=json_)
 
 

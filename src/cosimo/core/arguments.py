@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections.abc as abc
 import functools
 import inspect
+import math
 import numbers
 import os
 import types
@@ -216,3 +217,14 @@ def _name(hint: Any, many: bool = False) -> str:
         name = str(getattr(origin or hint, "__name__", hint))
         word = f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
     return f"{word.split(' ', 1)[1]}s" if many and " " in word and word[:2] in ("a ", "an") else word
+
+
+def duration(start: float, stop: float) -> float:
+    """Seconds from start to stop; refused where that is no time range.
+
+    >>> duration(10.0, 20.0)
+    10.0
+    """
+    if not (math.isfinite(start) and math.isfinite(stop) and stop > start):
+        raise ConfigurationError(f"the stop time ({stop:g}) must be a number greater than the start time ({start:g}).")
+    return stop - start

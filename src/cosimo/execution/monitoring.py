@@ -234,8 +234,8 @@ class MonitorReport:
         large = [(link, relative) for link, relative in self._defects() if relative > DEFECT and self._smooth(link)]
         for link, relative in large[:NAMED]:
             message = (
-                f"connection {link.connection}: the input lags its source by {relative:.0%} of the signal's range, "
-                f"here by {self.findings.largest[link.number]:.3g}; use a smaller step, extrapolate (hold1), or "
+                f"connection {link.connection}: the input lags its source by {100 * relative:.0f} % of the signal's "
+                f"range, here by {self.findings.largest[link.number]:.3g}; use a smaller step, extrapolate (hold1), or "
                 "iterate"
             )
             found.append(Warned(message, self.time(self.findings.when[link.number])))
@@ -243,7 +243,7 @@ class MonitorReport:
             first = min(self.findings.when[link.number] for link, _ in more)
             found.append(
                 Warned(
-                    f"{len(more)} further connections lag by more than {DEFECT:.0%}; use a smaller step",
+                    f"{len(more)} further connections lag by more than {100 * DEFECT:g} %; use a smaller step",
                     self.time(first),
                 )
             )
@@ -300,8 +300,8 @@ class MonitorReport:
             if ratio > RESIDUAL and self.findings.steps >= ENOUGH:
                 message = (
                     f"power bond {bond} ({bond.why}): up to here the units '{bond.forward.source.unit}' and "
-                    f"'{bond.forward.target.unit}' disagree on {ratio:.0%} of the energy they exchange; use a smaller "
-                    f"step, Gauss–Seidel, or compensation"
+                    f"'{bond.forward.target.unit}' disagree on {100 * ratio:.0f} % of the energy they exchange; use a "
+                    f"smaller step, Gauss–Seidel, or compensation"
                 )
                 yield Warned(message, self.time(self.findings.steps))
 

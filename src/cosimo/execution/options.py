@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cosimo.core.arguments import checked
+from cosimo.core.arguments import checked, duration
 from cosimo.core.errors import CheckpointError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -189,10 +189,7 @@ class RunOptions:
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.start) and math.isfinite(self.stop) and self.stop > self.start):
-            raise ConfigurationError(
-                f"the stop time ({self.stop:g}) must be a number greater than the start time ({self.start:g})."
-            )
+        duration(self.start, self.stop)
         if self.adaptive is not None:
             self._require_adaptive()
         elif not self.engine.monitors and (self.stop_on_divergence or self.power_pairs):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cosimo
-from cosimo.core.arguments import checked
+from cosimo.core.arguments import checked, duration
 from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET, Result
@@ -83,7 +83,7 @@ class Scenario:
     @property
     def horizon(self) -> float | None:
         """Seconds from start to stop."""
-        return self.stop - self.start if self.stop is not None and self.stop > self.start else None
+        return None if self.stop is None else duration(self.start, self.stop)
 
     def changed(self, **values: Any) -> Scenario:
         """The same with other values of its fields."""
@@ -94,7 +94,7 @@ class Scenario:
     def analyse(self, master: Master | Recommendation | None = None, **options: Any) -> Verdict:
         """Analyse the coupling (`cosimo.analyse`); the verdict is remembered."""
         chosen = self._chosen(master)
-        options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
+        options = self._over({"target": self.target, **options})
         verdict: Verdict = _face.analyse(self.system, chosen, **options)
         _face.Memory().remember(verdict, self.system, chosen, options["start"])
         return verdict
@@ -132,16 +132,23 @@ class Scenario:
         settings = options.pop("settings", None) or tuning.Settings(wanted=tuning.Wanted(self.target))
         if settings.identify_at is None:
             settings = replace(settings, identify_at=self.step)
-        options = {"horizon": self.horizon, "start": self.start, "present": self._present(), **options}
+        options = self._over({"present": self._present(), **options})
         return cosimo.tune(self.system, space, settings=settings, **options)
 
     def report(self, path: str | Path | None = None, *things: Any, **options: Any) -> Report:
         """The report on this scenario and further `things` (`cosimo.report`), written to `path` if given."""
-        options = {"horizon": self.horizon, "start": self.start, "target": self.target, **options}
+        options = self._over({"target": self.target, **options})
         page = cosimo.report(self.system, self.master, *things, **options)
         if path is not None:
             page.write(path)
         return page
+
+    def _over(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with the time range of the scenario, where they give no other."""
+        start = options.get("start", self.start)
+        if "horizon" in options or self.stop is None:
+            return {"horizon": None, "start": start, **options}
+        return {"horizon": duration(start, self.stop), "start": start, **options}
 
     def _chosen(self, master: Master | Recommendation | None) -> Master:
         if master is None or isinstance(master, Master):

@@ -161,16 +161,18 @@ def _toml(value: object) -> str:
 
 
 def describe(master: Master, system: System | None = None, *, step: bool = True) -> str:
-    """How every text names a master: plain words, and the words of the command line in brackets.
+    """How every text names a master: plain words, and the word of the command line in brackets where it is another.
 
     >>> from cosimo.problems import two_mass
     >>> describe(build_master(two_mass(), 5e-4, MasterOptions("gauss-seidel", couplings=["hold1"])))
-    'Gauss–Seidel one → two (gauss-seidel) at 500 µs, linear extrapolation (hold1)'
+    'Gauss–Seidel one → two at 500 µs, linear extrapolation (hold1)'
     """
     plain = master.name.rpartition("+")[0] or master.name if master.mixers else master.name  # jacobi+monolithic
     kind, _, rest = plain.removesuffix(")").partition("(")
     options = options_of(master, system)
-    name = f"{MASTERS[kind].title(rest, options)} ({kind})" if kind in MASTERS else kind
+    name = MASTERS[kind].title(rest, options) if kind in MASTERS else kind
+    if not name.casefold().replace("–", "-").startswith(kind):
+        name += f" ({kind})"
     if step:
         name += f" at {step_text(master.step)}"
     if master.mixers:

@@ -214,7 +214,7 @@ class Runner:
         if len(names) == len(system.outputs):
             ours = np.column_stack([result[name] for name in names])[: len(truth.rows)]
             cut = Truth(truth.rows[: len(ours)], truth.sizes, truth.own)
-            errors = dict(output_errors(system, master, ours, cut, stop - start, "measured").outputs)
+            errors = dict(output_errors(system, master, ours, cut, stop - start, "measured", start=start).outputs)
         else:
             size = np.where(truth.sizes > 0, truth.sizes, np.nan)
             errors = {

@@ -19,6 +19,7 @@ from cosimo.analysis.analysing import analyse
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.memory import Memory
 from cosimo.analysis.model import Measured, Model
+from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import master_cost
 from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.analysis.verdict import Verdict
@@ -133,7 +134,7 @@ def _try(model: Model, trial: MasterTrial, wanted: Reference, target: float, mem
         rows, diverged, grows = model.pilots.rows(master, 1)
     except (ConfigurationError, RunError) as error:
         return replace(trial, reason=str(error))
-    errors = output_errors(system, master, rows, wanted.truth, model.horizon, "measured")
+    errors = output_errors(system, master, rows, wanted.truth, model.horizon, "measured", start=model.start)
     seconds = model.pilots.stepping(master)
     verdict = memory.recall(system, master, model.start, model.horizon, target) if memory is not None else None
     if verdict is None and model.known:
@@ -141,7 +142,7 @@ def _try(model: Model, trial: MasterTrial, wanted: Reference, target: float, mem
     if verdict is None or verdict.trust == "not assessed":
         verdict = Verdict(
             system.name, master.name, describe(master, system), str(master), master.step, model.horizon, target,
-            "measured", stable=diverged is None and not grows, error=errors,
+            "measured", stable=bounded(rows, wanted.truth, diverged, grows), error=errors, start=model.start,
         )  # fmt: skip
     return replace(
         trial,
@@ -162,6 +163,7 @@ class MasterComparison:
     wanted: Reference
     trials: Sequence[MasterTrial]
     figure: str | None = None
+    start: float = 0.0
 
     def __str__(self) -> str:
         return as_text(self.document)
@@ -175,7 +177,7 @@ class MasterComparison:
         careful = any(trial.verdict is not None and trial.verdict.trust == "with care" for trial in self.trials)
         tried = [trial for trial in self.trials if not trial.reason]
         return Document(
-            f"{self.system} at {self.step:g} s until {self.horizon:g} s",
+            f"{self.system} at {self.step:g} s until {self.start + self.horizon:g} s",
             "good" if trusted else "care" if careful else "bad",
             f"{len(trusted)} of {len(tried)} masters can be trusted",
             sections=(Section("comparison", "Comparison", tuple(self._figures()), (self._table(),)),),

@@ -85,8 +85,10 @@ class Tuned:
         if {"error", "cost"} <= names:
             advice = recommend(front, present, wanted, grows=model.valid and model.grows, searched="in this space")
             robust = f", stable for changes of ± {percent(wanted.robustness)}" if "robustness" in names else ""
-            good = f"error within {percent(wanted.error)}{robust}"
-            reason = f"{good}, at the lowest cost" if advice.point is not None else f"{KNEE}; no point has an {good}"
+            good = f"error within {percent(wanted.error)}"
+            met = advice.point is not None and advice.point.robustness >= wanted.robustness
+            lowest = f"{good}{robust if met else ''}, at the lowest cost"
+            reason = lowest if advice.point is not None else f"{KNEE}; no point has an {good}"
         else:
             advice, reason = Recommendation(f"use {bend.sentence}.", options=bend.options, point=bend), KNEE
         chosen = advice.point or bend
@@ -141,14 +143,13 @@ class Tuned:
         """What is said, in its four forms."""
         advice = self.recommendation
         text = advice.text or f"use {self.chosen.sentence}."
-        if advice.point is None:
-            text = f"{text} Nearest: {self.chosen.sentence}."
+        count = len(self.front)
         met = self.chosen.meets(self.wanted, grows=self.model.valid and self.model.grows)
         return Document(
-            f"{self.system}, {len(self.front)} Pareto-optimal masters out of {self.evaluations}",
+            f"{self.system}, {count} Pareto-optimal master{'s' * (count != 1)} out of {self.evaluations:,}",
             "good" if met else "care" if self.chosen.stable is not False else "bad",
             text[:1].upper() + text[1:],
-            (f"Chosen: {self.chosen.sentence}.",),
+            (f"{'Nearest' if advice.point is None else 'Chosen'}: {self.chosen.sentence}.",),
             tuple(self._sections()),
             (self.chosen.options,) if self.chosen.options else (),
         )
@@ -162,7 +163,7 @@ class Tuned:
     def _figures(self) -> Iterator[Figure]:
         yield Figure("system", "", self.system)
         yield Figure("objectives", "", [goal.name for goal in self.goals])
-        yield Figure("horizon", "errors until", self.horizon, f"{self.horizon:g} s")
+        yield Figure("horizon", "errors until", self.horizon, f"{self.model.start + self.horizon:g} s")
         yield Figure("evaluations", "", self.evaluations)
         yield Figure("wall_time", "", self.seconds)
         yield Figure("reason", "rule", self.reason, self.reason)

@@ -81,7 +81,7 @@ def tune(
     >>> from cosimo.problems import tank
     >>> best = tune(tank(), Space(steps=0.5, kinds=(0, 1)), evaluations=50, horizon=300.0)
     >>> print(best.chosen.words)
-    Gauss–Seidel tank → controller (gauss-seidel), linear extrapolation (hold1)
+    Gauss–Seidel tank → controller, linear extrapolation (hold1)
     """
     begin = time.perf_counter()
     space, settings, goals = space or Space(), settings or Settings(), find_goals(objectives)

@@ -246,7 +246,8 @@ def _notes(values: ComplexArray, gone: int, whole: Array, log: Array | ComplexAr
             "one; trust the continuous model only at this step"
         )
     if gone:
-        yield f"{gone} mode(s) decay completely within one step; the continuous model treats them as instantaneous"
+        modes, them = ("1 mode decays", "it") if gone == 1 else (f"{gone} modes decay", "them")
+        yield f"{modes} completely within one step; the continuous model treats {them} as instantaneous"
 
 
 def _split(A: Array) -> tuple[Array, int]:

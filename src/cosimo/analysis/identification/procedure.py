@@ -175,8 +175,8 @@ class Identification:
             probe = pulses.probes[column]
             if probe.amplitude < 0.5 * self._scales[column]:
                 reasons.append(
-                    f"pulses of '{names[column]}' were made as small as {probe.amplitude:g}, where two amplitudes "
-                    f"agree to {probe.error:.1g}"
+                    f"pulses of '{names[column]}' were reduced to {probe.amplitude:g}, where two amplitudes agree "
+                    f"within {probe.error:.1g}"
                 )
         return reasons
 
@@ -187,13 +187,13 @@ class Identification:
         local = not errors["steady"] <= BOUND
         motion = self._motion(rig, pulses, best, pulses.base[: LOCAL if local else None])
         wrong = [
-            f"{what}: {value:.2g} where {BOUND:g} is the bound"
+            f"{what} (relative difference {value:.2g}, limit {BOUND:g})"
             for what, value in (
-                ("it does not predict a response it was not fitted to", errors["fit"]),
-                ("the response of the unit is not linear (two amplitudes, two signs)", pulses.linear),
-                (f"the unit responds differently {SHIFT} steps later: the model is local", errors["steady"]),
-                ("two equal runs of the unit differ", errors["repeat"]),
-                ("its free response is not that of the unit", motion.error),
+                ("the model does not predict a response it was not fitted to", errors["fit"]),
+                ("the response to pulses of two amplitudes and signs is not linear", pulses.linear),
+                (f"the unit responds differently {SHIFT} steps later, so the model is only local", errors["steady"]),
+                ("two identical runs of the unit differ", errors["repeat"]),
+                ("the free response of the model is not that of the unit", motion.error),
                 ("a model from half the record predicts the rest differently", best.unsettled),
             )
             if not value <= BOUND

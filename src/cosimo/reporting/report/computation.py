@@ -12,6 +12,7 @@ from cosimo.analysis.analysing import analyse
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.recommendation import Wanted
 from cosimo.analysis.trust import TARGET
+from cosimo.core.arguments import duration
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
@@ -55,7 +56,7 @@ class Asked:
     @property
     def horizon(self) -> float | None:
         """Seconds that are simulated or predicted."""
-        return None if self.stop is None else self.stop - self.start
+        return None if self.stop is None else duration(self.start, self.stop)
 
 
 class Prepared(NamedTuple):
