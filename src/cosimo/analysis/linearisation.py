@@ -99,7 +99,7 @@ class LocalSystem:
         """
         if not (self.identified and self.continuous and self.convertible) or self.exact:
             return 0.0
-        true, converted = (np.linalg.eigvals(dense(model.A)) for model in (self.coupled, self.converted))
+        true, converted = (np.linalg.eigvals(dense(m.A)).astype(complex) for m in (self.coupled, self.converted))
         misled = grows(converted) and not grows(true, slack=IDENTIFIED / self.step)
         return float(converted.real.max()) if misled else 0.0
 
