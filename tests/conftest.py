@@ -13,6 +13,7 @@ import pickle
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,6 +69,20 @@ NEEDS = {
 LEFT_OUT = "cosimo_left_out"
 """Under which a worker of pytest-xdist hands its lines to the process that prints them."""
 LINES = pytest.StashKey[Sequence[str]]()
+
+
+SEEN = Counter[tuple[str, str]]()
+"""Cases collected so far, by module and test."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all but every n-th of the quick cases of a test with the marker `one_in(n)` as slow (see `thinning.py`)."""
+    marker = item.get_closest_marker("one_in")
+    if marker and isinstance(item, pytest.Function) and not item.get_closest_marker("slow"):
+        test = (str(item.path), item.originalname)
+        if SEEN[test] % marker.args[0]:
+            item.add_marker(pytest.mark.slow)
+        SEEN[test] += 1
 
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out is not missing here

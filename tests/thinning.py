@@ -1,8 +1,10 @@
 """How much `make test` tries, and how much `make test-all` does.
 
-`make test` shall take five minutes on two cores: of long tables of cases it takes a fixed part (`mostly_slow`), of
-random examples a fixed eighth (`examples`, and the profile in `conftest.py`). `make test-all` sets COSIMO_TESTS=all:
-every case, new random examples in full number, and a new interpreter for every command (`processes.py`).
+`make test` shall take five minutes on two cores: of long tables of cases it takes a fixed part (`mostly_slow`, which
+names them, or the marker `one_in(n)`, every n-th; an n that shares no factor with the numbers of values of the inner
+parameters meets all of these), of random examples a fixed eighth (`examples`, and the profile in `conftest.py`). `make
+test-all` sets COSIMO_TESTS=all: every case, new random examples in full number, and a new interpreter for every command
+(`processes.py`).
 """
 
 from __future__ import annotations

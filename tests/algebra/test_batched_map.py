@@ -61,6 +61,7 @@ def test_published_points():
 
 
 @pytest.mark.parametrize("name", ["Control21", "Control12", "Seidel12"])
+@pytest.mark.one_in(2)
 def test_scattered_masters(name):
     rng = np.random.default_rng(0)
     master = paper_masters(GLUMAC, 1.0)[name]
@@ -121,6 +122,7 @@ def families(system):
     [(GLUMAC, 9.0), (two_mass(), 0.02), (four_mass(), 0.05), (quarter_truck(), 0.02), (chain(n=4), 0.05)],
     ids=lambda value: getattr(value, "name", None),
 )
+@pytest.mark.one_in(2)
 def test_every_family_agrees_with_single_analysis(system, longest):
     steps = np.geomspace(longest / 300, longest, 7)
     for master in families(system):

@@ -125,6 +125,7 @@ class Bench:
         return matrix
 
 
+@pytest.mark.one_in(3)
 def test_every_operation_against_its_execution(make_system: Any, make_master: Callable[[System], Master]) -> None:
     bench = Bench(make_system, make_master)
     line = bench.operations.timeline

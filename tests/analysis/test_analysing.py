@@ -517,7 +517,7 @@ def test_a_learning_coupling_is_run_and_not_predicted():
     ("options", "times"),
     [
         (["--at", "0,1.5"], [0.0, 1.5]),
-        (["--along", "4"], None),
+        (["--along", "2"], None),
         pytest.param(["--along"], None, marks=pytest.mark.slow),
     ],
 )
@@ -529,7 +529,7 @@ def test_analyse_along_a_run(options: list[str], times: list[float] | None, fold
     assert all(moment["applies"] and not moment["changes"] for moment in along[1:])
     if times is not None:
         assert [moment["time"] for moment in along] == times
-    assert len(along) == (2 if times else 4 if options[1:] else 12)
+    assert len(along) == (2 if options[1:] else 12)
 
 
 def test_wrong_times_are_refused(folder: Path):

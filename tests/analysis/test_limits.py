@@ -165,6 +165,7 @@ def test_exact_units_need_no_search() -> None:
 
 @pytest.mark.parametrize("slope", [0.3, -0.3, 1.0])
 @pytest.mark.parametrize("step", [0.05, 0.5, 3.0])
+@pytest.mark.one_in(4)
 def test_the_search_ends_where_units_identified_at_h_cross_at_h(slope: float, step: float) -> None:
     """The rate is 1 + slope · h (at least 0.3): h* solves h (1 + slope h) = ln 2."""
     units = Drifting(3.0, lambda h: max(1 + slope * h, 0.3))

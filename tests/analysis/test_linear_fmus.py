@@ -100,20 +100,20 @@ def test_predicted_errors_are_those_of_runs(name, means, full):
             assert ratio == pytest.approx(np.ones(len(ratio)), rel=0.1), master.name
 
 
-def test_the_quarter_truck_is_seen_to_go_wrong_and_put_right(full):
+@pytest.mark.parametrize("means", mostly_slow(MEANS, ["experiments"]))
+def test_the_quarter_truck_is_seen_to_go_wrong_and_put_right(means, full):
     system, horizon = full["quarter-truck"], CASES["quarter-truck"].horizon
-    for means in MEANS:
-        found = analyse(system, jacobi(system, 0.05), horizon=horizon, means=means)
-        assert found.stable is False
-        assert found.error.outputs["chassis.position"] > 0.79
-        assert (found.evidence, found.trust) == ("confirmed", "no")
-        advice = found.recommendation
-        assert advice.error < 0.01
-        result = run(system, advice.master, stop=horizon)
-        exact = reference("quarter-truck", result.time)
-        measured = (np.abs(result.values - exact).max(axis=0) / np.abs(exact).max(axis=0)).max()
-        assert measured < 0.01
-        assert measured == pytest.approx(advice.error, rel=0.1)
+    found = analyse(system, jacobi(system, 0.05), horizon=horizon, means=means)
+    assert found.stable is False
+    assert found.error.outputs["chassis.position"] > 0.79
+    assert (found.evidence, found.trust) == ("confirmed", "no")
+    advice = found.recommendation
+    assert advice.error < 0.01
+    result = run(system, advice.master, stop=horizon)
+    exact = reference("quarter-truck", result.time)
+    measured = (np.abs(result.values - exact).max(axis=0) / np.abs(exact).max(axis=0)).max()
+    assert measured < 0.01
+    assert measured == pytest.approx(advice.error, rel=0.1)
 
 
 @pytest.mark.parametrize("name", mostly_slow(LINEAR, ("dc-motor",)))

@@ -72,11 +72,11 @@ def test_errors_of_nonlinear_pairs_are_those_of_a_fine_run(pair: Pair) -> None:
 
 
 class SmallPendulum(Pendulum):
-    start = (0.01, 0.0)
+    start, micro = (0.01, 0.0), 5
 
 
 class SmallDuffing(Duffing):
-    inputs, start = {"angle": 0.01}, (0.004, 0.0)
+    inputs, start, micro = {"angle": 0.01}, (0.004, 0.0), 5
 
 
 def test_the_critical_step_does_not_depend_on_the_step_it_is_asked_from() -> None:

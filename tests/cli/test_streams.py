@@ -30,6 +30,7 @@ def test_closed_streams_swallow_what_is_said() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.one_in(2)
 def test_every_encoding_will_do(encoding: str) -> None:
     surroundings = {**os.environ, "PYTHONIOENCODING": encoding}
     ended = subprocess.run([*COMMAND, "two-mass"], capture_output=True, env=surroundings, check=False)

@@ -234,8 +234,9 @@ def test_new_replaces_nothing_unless_told(tmp_path: Path, cosimo: Cosimo) -> Non
     text = (tmp_path / "system.toml").read_text(encoding="utf-8")
     turned = '{ from = "one.f", to = "two.f", gain = -1.0 },'
     (tmp_path / "turned.toml").write_text(re.sub(r'  "one.f -> two.f",.*\n', f"  {turned}\n", text), encoding="utf-8")
-    verdict = json.loads(cosimo("analyse", "turned.toml", "--stop-time", "1", "--json").stdout)
-    known = json.loads(cosimo("analyse", "two-mass", "--json").stdout)
+    short = ("--step-size", "4e-3", "--stop-time", "0.2")
+    verdict = json.loads(cosimo("analyse", "turned.toml", *short, "--json").stdout)
+    known = json.loads(cosimo("analyse", "two-mass", *short, "--json").stdout)
     assert verdict["spectral_radius"] == pytest.approx(known["spectral_radius"], rel=1e-6)
 
 

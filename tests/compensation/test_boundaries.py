@@ -78,6 +78,7 @@ SYSTEMS = (
 
 @pytest.mark.parametrize("build", MASTERS)
 @pytest.mark.parametrize("make", SYSTEMS)
+@pytest.mark.one_in(4)
 def test_monolithic_target(make: Callable[[], System], build: Build) -> None:
     """All of them can be compensated, and states then follow the monolithic run."""
     system = make()

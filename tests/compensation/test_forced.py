@@ -57,6 +57,7 @@ def nrms(signal: Array, exact: Array) -> float:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.one_in(2)
 def test_exact_target_under_a_chirp(case: str) -> None:
     """What is left is how the force itself is sampled, about (ω h)² / 12; the monolithic run is forty times worse."""
     damping, h = CASES[case]
@@ -71,6 +72,7 @@ def test_exact_target_under_a_chirp(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.one_in(2)
 def test_monolithic_target_under_a_chirp(case: str) -> None:
     """Against symplectic Euler of the whole, written out."""
     damping, h = CASES[case]
@@ -118,6 +120,7 @@ def test_a_table_is_a_force_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("build", MASTERS)
+@pytest.mark.one_in(2)
 def test_exact_integrators_follow_the_force_throughout_the_step(build: Build) -> None:
     """Held over the step, as the plain master does it, the force comes half a step late: an error of 1e-2."""
     base = forced(0.1, chirp)

@@ -50,6 +50,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("engine", ["kernel", "reference"])
 @pytest.mark.parametrize("change", OTHERS)
+@pytest.mark.one_in(5)
 def test_variables_are_found_by_name(change: str, engine: str) -> None:
     other = System(OTHERS[change], SYSTEM.connections)
     schedule = replace(MASTER.schedule, units=other.names)

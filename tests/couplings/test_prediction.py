@@ -103,6 +103,7 @@ def test_samples_that_are_too_old_are_refused() -> None:
 
 @pytest.mark.parametrize("multiples", [{"two": 4}, {"one": 2}, {"one": 2, "two": 3}])
 @pytest.mark.parametrize("inputs", ["held", "interpolated"])
+@pytest.mark.one_in(5)
 def test_several_rates(multiples: dict[str, int], inputs: str) -> None:
     """Prediction is interpolated over the steps of the faster unit, and beats the held input."""
     system = oscillator_linear()

@@ -141,6 +141,7 @@ def test_a_stiff_transient_pays_clearly(kind: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
+@pytest.mark.one_in(2)
 def test_all_kinds_of_fmus_err_less(name: str, step: float, stop: float, kind: Any, fmus: dict[str, System]) -> None:
     system = fmus[name]
     adapted = run(system, jacobi(system, step), stop=stop, adaptive=Adaptive(kind))
@@ -194,6 +195,7 @@ def test_rows_are_sums_of_their_steps_and_end_exactly(kind: Any, start: float, s
 @pytest.mark.parametrize("hold", [0, 1, 2])
 @pytest.mark.parametrize("build", mostly_slow([jacobi, gauss_seidel, jacobi_early_read], [jacobi_early_read]))
 @pytest.mark.parametrize("kind", ["energy", "doubling"])
+@pytest.mark.one_in(5)
 def test_steps_forced_to_be_equal_give_the_usual_run(kind: Any, build: Builder, hold: int) -> None:
     system = two_mass(velocities=(1.0, -1.0), damping=1.0, force=lambda t: math.sin(9 * t))
     step = 0.5 / 512

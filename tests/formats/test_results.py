@@ -242,6 +242,7 @@ RECORDS_FOR_EVER = """
 
 @pytest.mark.parametrize("repetition", range(6))
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.one_in(5)
 def test_after_kill_minus_nine_the_ordinary_reader_returns_all_flushed_rows(tmp_path, suffix, repetition):
     path = tmp_path / f"out{suffix}"
     command = [sys.executable, "-c", textwrap.dedent(RECORDS_FOR_EVER), str(path)]

@@ -208,6 +208,7 @@ def test_a_hang_in_a_study_is_a_row(fmu: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.one_in(3)
 def test_a_study_in_one_process_is_ended_and_resumed(ends: signal.Signals, fmu: Path, tmp_path: Path) -> None:
     """A unit that does not return holds nothing up, and nothing of it stays, also where nobody could end it."""
     words = ["sweep", scenario(tmp_path, fmu, "hang"), "--vary", "sick.fault_time=1,2,3,0.05"]

@@ -78,6 +78,7 @@ SYSTEMS: list[tuple[System, float, int, int]] = [
     [{}, {"coupling": Hold(1)}, {"coupling": Hold(2)}, {"coupling": Nepce(0.4)}],
     ids=["hold0", "hold1", "hold2", "nepce"],
 )
+@pytest.mark.one_in(5)
 def test_problems(system: System, h: float, steps: int, growing: int, options: dict[str, Any]) -> None:
     ours, oracle = both(system, masters.jacobi(system, h, **options), steps)
     assert ours == oracle

@@ -65,6 +65,7 @@ def bumpy(time: float) -> float:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hold", [0, 1, 2])
 @pytest.mark.parametrize("build", [jacobi, gauss_seidel, jacobi_early_read])
+@pytest.mark.one_in(5)
 def test_linear_units_with_external_inputs_that_jump(kind: str, hold: int, build: Callable[..., Master]) -> None:
     system = quarter_truck(profile=bumpy)
     result = require_same(system, build(system, 5e-3, coupling=Hold(hold)), 0.06, kind)
@@ -74,6 +75,7 @@ def test_linear_units_with_external_inputs_that_jump(kind: str, hold: int, build
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fmi", [2, 3])
 @pytest.mark.parametrize("hold", [0, 1, 2])
+@pytest.mark.one_in(5)
 def test_fmus(kind: str, fmi: int, hold: int, tmp_path: Path) -> None:
     system = exported(two_mass(velocities=(1.0, -1.0), damping=1.0), tmp_path, fmi=fmi)
     for build in (jacobi, gauss_seidel):
@@ -129,6 +131,7 @@ def ring(first: Any) -> System:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hold", [0, 1, 2])
+@pytest.mark.one_in(5)
 def test_units_of_all_kinds(kind: str, hold: int) -> None:
     for first in (PythonUnit(Lag), lag(0.3)):
         system = ring(first)

@@ -75,6 +75,7 @@ def difference(system: System, other: System, master: Callable[..., Any], *, ste
 @pytest.mark.parametrize("kind", MASTERS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("fmi", [2, 3])
+@pytest.mark.one_in(5)
 def test_linear_units_and_their_fmus(fmi: int, problem: str, kind: str, tmp_path: Path) -> None:
     build, step, stop = PROBLEMS[problem]
     system = build()

@@ -206,6 +206,7 @@ def _masters() -> dict[str, Any]:
 
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1), Hold(2), Nepce(0.3)], ids=["hold0", "hold1", "hold2", "nepce"])
 @pytest.mark.parametrize("kind", _masters())
+@pytest.mark.one_in(3)
 def test_all_kinds_of_units_under_every_master(kind: str, coupling: Any) -> None:
     require_same(RING, _masters()[kind](coupling), steps=10, start=0.5)
 
@@ -227,6 +228,7 @@ def _problem(name: str) -> System:
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1), Hold(2), Nepce(0.2)], ids=["hold0", "hold1", "hold2", "nepce"])
 @pytest.mark.parametrize("name", ["two-mass", "chain", "driven"])
 @pytest.mark.parametrize("fmi", [2, 3])
+@pytest.mark.one_in(5)
 def test_fmus_under_every_master(fmi: int, name: str, coupling: Any, tmp_path: Path) -> None:
     system = exported(_problem(name), tmp_path, fmi=fmi)
     first, last = system.names[0], system.names[-1]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from thinning import examples
+from thinning import ALL, examples
 
 sys.path.insert(0, str(Path(__file__).parent))
 from random_systems import MATRIX_SEEDS, cases, systems
@@ -132,7 +132,7 @@ def test_slowest_modes_are_those_of_full_matrices(system: System, step: float) -
         assert np.abs(mu - np.exp(mode.cosimulated * step)).min() <= 1e-7
 
 
-@some
+@settings(some, max_examples=80 if ALL else 5)
 @given(cases())
 def test_errors_are_those_of_full_matrices(case: tuple[System, Master]) -> None:
     system, master = case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -56,13 +57,12 @@ def pareto_front(objectives: Array) -> npt.NDArray[np.bool_]:
 
 def first_crossing(name: str, parameter: str, *, step: float = 9.0) -> float:
     """The last point of logspace(−5, 5, 100) before ρ first reaches 1, as (63) and (64) read their intervals off."""
-    grid = np.logspace(-5, 5, 100)
-    stable = []
-    for value in grid:
-        system = two_mass_glumac(**{parameter: float(value)})
-        stable.append(Spectrum(LinearSystem(system, paper_masters(system, step)[name])).radius < 1)
-    first = stable.index(False) if False in stable else len(stable)
-    return float(grid[first - 1])
+    grid: list[float] = np.logspace(-5, 5, 100).tolist()
+    for before, value in pairwise(grid):
+        system = two_mass_glumac(**{parameter: value})
+        if Spectrum(LinearSystem(system, paper_masters(system, step)[name])).radius >= 1:
+            return before
+    return grid[-1]
 
 
 def figure_6() -> tuple[Array, Array, Array, Array]:

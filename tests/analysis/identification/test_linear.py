@@ -33,6 +33,7 @@ BOXES = {
 @pytest.mark.parametrize("fmi", mostly_slow([2, 3], [3]))
 @pytest.mark.parametrize("means", MEANS)
 @pytest.mark.parametrize("name", BOXES)
+@pytest.mark.one_in(4)
 def test_poles_of_the_true_map(tmp_path, name, means, fmi):
     unit, h = BOXES[name]
     found = identify(exported(unit, tmp_path, fmi=fmi), h, means=means)

@@ -39,6 +39,7 @@ POLES = np.exp(STEP * np.linalg.eigvals(boxes.Masses.A))
         ("solver", 1e-9),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_noisy_unit_has_as_many_states_as_it_has(noise: str, size: float, means: str) -> None:
     found = identify(PythonUnit(boxes.Masses, noise=noise, size=size), STEP, means=means)
     assert found.valid, found

@@ -51,6 +51,7 @@ MASTERS: dict[str, Callable[[System], Master]] = {
 
 
 @pytest.mark.parametrize("name", MASTERS)
+@pytest.mark.one_in(3)
 def test_fmus_go_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
     system = exported(two_mass(), tmp_path, fmi=2)
     master = MASTERS[name](system)
