@@ -29,7 +29,7 @@ from cosimo.analysis.stability import LARGEST_STABLE, NEAR_ONE, find_rest, is_st
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.system import System
+from cosimo.core.system import System, components
 
 Change = Literal["rate", "gain"]
 ALL_SIGNS_UP_TO = 6
@@ -104,10 +104,58 @@ def relative_radius(
         raise ConfigurationError("a relative radius needs at least one unit and changes among 'rate' and 'gain'.")
     names: list[tuple[Change, str]] = [(change, unit) for change in changes for unit in units]
     radii = RescaledRadii(system, master, names)
-    k = len(names)
-    directions = np.array(_signs(k)) if k <= ALL_SIGNS_UP_TO else _selected(radii, names, limit)
+    few = len(names) <= ALL_SIGNS_UP_TO
+    directions = _combinations(system, names) if few else _selected(radii, names, limit)
     labels = tuple(f"{unit} {change}" for change, unit in names)
     return search(radii, labels, directions, limit=limit, norm=norm, shells=shells, ahead=7)
+
+
+def _combinations(system: System, names: Sequence[tuple[Change, str]]) -> Array:
+    """Directions in which each factor of the units of one loop grows, stays or shrinks, once of those alike in ρ.
+
+    Units in no common loop make Φ block triangular: each loop is searched by itself, and the gain of a unit that feeds
+    none does not matter. Within a loop, x_i / d_i and u_i / d_i in place of x_i and u_i, and y_i / e_i in place of y_i,
+    with e_i = d_j for all j that unit i feeds, make Φ that with gains b_i d_i / e_i: these have the same ρ.
+    """
+    units = {unit: number for number, unit in enumerate(system.names)}
+    edges = {(units[link.source.unit], units[link.target.unit]) for link in system.links}
+    loops = components([*edges, *((number, number) for number in units.values())])
+    found: dict[tuple[float, ...], Array] = {}
+    for loop in loops:
+        inner = sorted((source, target) for source, target in edges if source in loop and target in loop)
+        own = [
+            place
+            for place, (change, unit) in enumerate(names)
+            if units[unit] in loop and (change == "rate" or any(source == units[unit] for source, _ in inner))
+        ]
+        # ln b + shifts · ln d, where units that a common one feeds share their d.
+        shared = {target: min(group) for group in _joined(inner) for target in group}
+        shifts = np.zeros((len(units), len(units)))
+        for source, target in dict(inner).items():
+            shifts[source, shared[target]] += 1.0
+            shifts[source, shared.get(source, source)] -= 1.0
+        invariant = np.eye(len(units)) - shifts @ np.linalg.pinv(shifts)
+        for signs in _signs(len(own)):
+            direction, gains = np.zeros(len(names)), np.zeros(len(units))
+            direction[own] = signs
+            for place in own:
+                if names[place][0] == "gain":
+                    gains[units[names[place][1]]] = direction[place]
+            rates = [direction[place] for place in own if names[place][0] == "rate"]
+            key = (float(loop[0]), *rates, *(np.round(invariant @ gains, 9) + 0.0).tolist())
+            if any(key[1:]):
+                found.setdefault(key, direction)
+    return np.array(list(found.values()) or np.eye(len(names))[:1])
+
+
+def _joined(edges: Sequence[tuple[int, int]]) -> list[set[int]]:
+    """Targets in groups: those of one source together, and with all that share one of them."""
+    groups: list[set[int]] = []
+    for source in {source for source, _ in edges}:
+        targets = {target for own, target in edges if own == source}
+        near = [group for group in groups if group & targets]
+        groups = [group for group in groups if group not in near] + [targets.union(*near)]
+    return groups
 
 
 def _selected(radii: Any, names: Sequence[tuple[Change, str]], limit: float) -> Array:
