@@ -23,7 +23,7 @@ import numpy as np
 from cosimo.algebra.backends import Backend, Stack
 from cosimo.algebra.operations import Operations, Rows, Update, Walk, best_cut, needed_at_start
 from cosimo.algebra.product import LinearSystem
-from cosimo.core.arrays import Array, shift_matrix
+from cosimo.core.arrays import Array, frozen, shift_matrix
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Block, Master
@@ -136,6 +136,8 @@ class SharedSchedule:
         self.place, self.carried = best_cut(self.shared)
         self._flows: dict[str, Flow] = {}
         self._constant: dict[tuple[int, str], _Applied | None] = {}
+        self._cuts: dict[int, tuple[list[tuple[Block, slice]], list[tuple[Block, slice]]]] = {}
+        self._polynomials: dict[int, Array | None] = {}
 
     @cached_property
     def start_maps(self) -> Array:
@@ -179,14 +181,32 @@ class SharedSchedule:
 
     def applied(self, operation: TimedOperation, matrix: Stack) -> _Applied:
         """The operation with its matrix (rows, columns, N or 1) cut by source, without what is given from outside."""
-        update, parts, start = self.shared.update(operation), [], 0
-        for source in update.sources:
-            end = start + self.layout.width(source)
-            if source.kind != "e" and update.matrix[..., start:end].any() and 0 not in matrix[:, start:end].shape:
-                parts.append((source, matrix[:, start:end]))
-            start = end
-        ends = np.cumsum([0, *(self.layout.width(block) for block in update.targets)]).tolist()
-        return list(zip(update.targets, (slice(a, b) for a, b in pairwise(ends)), strict=True)), parts
+        if id(operation) not in self._cuts:
+            update = self.shared.update(operation)
+            rows, columns = (
+                list(zip(blocks, (slice(a, b) for a, b in pairwise(ends)), strict=True))
+                for blocks in (update.targets, update.sources)
+                for ends in [np.cumsum([0, *map(self.layout.width, blocks)]).tolist()]
+            )
+            used = [
+                (source, own)
+                for source, own in columns
+                if source.kind != "e" and update.matrix[..., own].any() and 0 not in matrix[:, own].shape
+            ]
+            self._cuts[id(operation)] = rows, used
+        rows, used = self._cuts[id(operation)]
+        return rows, [(source, matrix[:, own]) for source, own in used]
+
+    def polynomial(self, op: TimedStep) -> Array | None:
+        """K of a step: the coefficients from the step's start on, in its own measure of time; None where that is I."""
+        if id(op) not in self._polynomials:
+            unit = self.shared.system.units[op.unit]
+            moved = shift_matrix(self.shared.degrees[op.unit], op.offset, keep=unit.input_degree)
+            scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
+            same = scaled.shape[0] == scaled.shape[1] and (scaled == np.eye(len(scaled))).all()
+            wide = frozen(np.kron(scaled, np.eye(len(unit.inputs)))[:, :, None])
+            self._polynomials[id(op)] = None if same or not unit.inputs else wide
+        return self._polynomials[id(op)]
 
     def constant(self, operation: TimedOperation, backend: Backend) -> _Applied | None:
         """The operation where it is the same for all masters; None where it is not."""
@@ -311,19 +331,16 @@ class BatchedMap(Walk):
         return found
 
     def _step(self, op: TimedStep) -> Stack:
-        """[A_d B K]: the unit's flow, with K the polynomial from the step's start on, in the unit's measure of time."""
-        shared = self.schedule.shared
-        unit, flow = shared.system.units[op.unit], self.schedule.flow(op.unit)
+        """[A_d B K]: the unit's flow, with the polynomial from the step's start on."""
+        flow = self.schedule.flow(op.unit)
         if (op.unit, op.fraction) not in self._flows:
             durations = self.durations(op.unit)
             self._flows[op.unit, op.fraction] = flow.at(durations, float(op.fraction), self.backend)
-        maps, m = self._flows[op.unit, op.fraction], len(unit.inputs)
-        moved = shift_matrix(shared.degrees[op.unit], op.offset, keep=unit.input_degree)
-        scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
-        if m == 0 or (scaled.shape[0] == scaled.shape[1] and (scaled == np.eye(len(scaled))).all()):
+        maps, K = self._flows[op.unit, op.fraction], self.schedule.polynomial(op)
+        if K is None:
             return maps
-        K = self.backend.array(np.kron(scaled, np.eye(m))[:, :, None])
-        return self.backend.join([maps[:, : flow.n], self.backend.multiply(maps[:, flow.n :], K)], 1)
+        moved = self.backend.multiply(maps[:, flow.n :], self.backend.array(K))
+        return self.backend.join([maps[:, : flow.n], moved], 1)
 
     # Stacks.
 

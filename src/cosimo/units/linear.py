@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arguments import checked
-from cosimo.core.arrays import Array, BoolArray, exponential, matrix, product, shift_matrix
+from cosimo.core.arrays import Array, BoolArray, exponential, frozen, matrix, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.unit import DiscreteModel, Instance, LinearModel, Unit
 
@@ -108,6 +108,12 @@ INTEGRATORS: Mapping[str, type[Integrator]] = {
 """The words of scenario files."""
 
 
+@cache
+def _along(inputs: int) -> Array:
+    """The coefficients of the polynomials of so many inputs, one step later."""
+    return frozen(np.kron(shift_matrix(DEGREE, 1.0), np.eye(inputs)))
+
+
 def discretise(model: LinearModel, integrator: Integrator, micro_steps: int, duration: float | Array) -> DiscreteModel:
     """The map of `micro_steps` micro steps that together last `duration`; an array of durations gives a stack."""
     n, m = model.B.shape
@@ -122,7 +128,7 @@ def discretise(model: LinearModel, integrator: Integrator, micro_steps: int, dur
     start = np.broadcast_to(identity[:n], (*step.shape[:-2], n, size))
     matrix = np.zeros((*step.shape[:-2], size, size))
     matrix[..., :n, :] = integrator.advance(model, start, u, step)
-    matrix[..., n:, n:] = np.kron(shift_matrix(DEGREE, 1.0), np.eye(m))
+    matrix[..., n:, n:] = _along(m)
     matrix = np.linalg.matrix_power(matrix, micro_steps)
     # A polynomial over the whole step, in the micro steps' own measure of time: c_j / n^j.
     scale = np.repeat([float(micro_steps) ** -j for j in range(DEGREE + 1)], m)
