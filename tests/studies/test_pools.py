@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import signal
 import sys
@@ -163,6 +164,17 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         ConfigurationError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'.*dask scheduler"
     ):
         run_study(STUDY, scheduler="tcp://127.0.0.1:9")
+
+
+def test_a_scheduler_that_is_gone_is_not_also_told_by_tracebacks_in_the_log(caplog):
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    with pools._silenced():
+        logger.error("Traceback (most recent call last)")
+    assert (caplog.records, logger.level) == ([], before)
+    with caplog.at_level(logging.ERROR):
+        logger.error("afterwards")
+    assert caplog.messages == ["afterwards"]
 
 
 def test_systems_that_cannot_travel(client: Any) -> None:

@@ -158,6 +158,8 @@ LOCAL = {
     },
 }
 """Settings of Dask for local processes."""
+_TALKATIVE = ("distributed", "tornado", "asyncio")
+"""Whose logs are kept from the user while a remote cluster works."""
 CONNECTING = 10.0
 """Seconds to wait for a scheduler to answer."""
 
@@ -212,8 +214,22 @@ def _remote(address: str) -> Iterator[Any]:
         raise ConfigurationError(
             f"no Dask scheduler answers at '{address}' ({cause}); start one with 'dask scheduler', or use --workers."
         ) from None
-    with client:
+    with _silenced(), client:
         yield client
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """What Dask logs of a scheduler that is gone, tracebacks among it, is said by us in one sentence."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in _TALKATIVE]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    try:
+        for logger in levels:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @contextmanager
