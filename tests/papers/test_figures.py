@@ -23,7 +23,17 @@ from typer.testing import CliRunner
 import processes
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
-from cosimo.papers import PAPERS, Picture, draw, mechanics_figures, richiedei2024, tamellin2022_figures, without_figures
+from cosimo.papers import (
+    PAPERS,
+    Picture,
+    draw,
+    gomes2018,
+    mechanics_figures,
+    richiedei2024,
+    tamellin2022_figures,
+    without_figures,
+)  # fmt: skip
+from cosimo.papers.gomes2018 import parameter_sets
 from cosimo.papers.mechanics import nrms
 from cosimo.papers.tamellin2022 import RandomOutcome, random_study
 from cosimo.reporting.pictures import look, write
@@ -425,10 +435,11 @@ def test_importing_loads_no_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "figures"
-    command = [sys.executable, "-m", "cosimo.cli", "reproduce", "richiedei2024", "gomes2018", "--json", "--figures"]
-    done = processes.run([*command, str(folder)], capture_output=True, text=True)
+    command = ["reproduce", "richiedei2024", "gomes2018", "--json", "--figures"]
+    monkeypatch.setattr(gomes2018, "parameter_sets", lambda: parameter_sets(count=10))
+    done = CliRunner().invoke(app, [*command, str(folder)])
     document = json.loads(done.stdout)
     assert {item["paper"] for item in document["items"]} == {"richiedei2024", "gomes2018"}
     assert len(document["figures"]) == len(RICHIEDEI)
@@ -436,7 +447,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.stderr == "no figures are drawn for gomes2018\n"
     (tmp_path / "file").write_text("")
     command.remove("gomes2018")
-    failed = processes.run([*command, str(tmp_path / "file")], capture_output=True, text=True)
+    failed = processes.run([*processes.COSIMO, *command, str(tmp_path / "file")], capture_output=True, text=True)
     assert failed.returncode == 7
     assert json.loads(failed.stdout)["exit_code"] == 7
 

@@ -305,7 +305,7 @@ def test_units_that_were_identified_have_curves_over_the_step_too(tmp_path: Path
     known = co.problems.two_mass()
     files = export_linear(known, tmp_path, Options())
     system = co.System({name: co.Fmu(path) for name, path in files.items()}, known.connections)
-    shown = co.report(system, co.masters.jacobi(system, 4e-3), horizon=1.0).contents
+    shown = co.report(system, co.masters.jacobi(system, 4e-3), horizon=0.2).contents
     found = curves(shown)
     assert len(found) > 2
     assert all(curve.identified for curve in found)

@@ -177,8 +177,9 @@ def test_a_run_can_be_asked_while_it_goes_on(kind: str) -> None:
                 seen.append(self.run.warnings_now())  # type: ignore[attr-defined]
 
     options = EngineOptions(kind=kind)  # type: ignore[arg-type]
-    watched = co.run(system, master, stop=40.0, engine=options, progress=Watching())
-    plain = co.run(system, master, stop=40.0, engine=options)
+    stop = {"kernel": 40.0, "reference": 12.0}[kind]
+    watched = co.run(system, master, stop=stop, engine=options, progress=Watching())
+    plain = co.run(system, master, stop=stop, engine=options)
     assert watched.warnings == plain.warnings
     assert watched.info["monitors"] == plain.info["monitors"]
     assert any(now[0].grows and "two.v of unit 'two' grows" in now[0].message for now in seen if now)

@@ -245,7 +245,7 @@ def test_unit_radius_holds_in_the_system() -> None:
             found = stability_radius(structure, real=real)
             assert found.lower > 0.999 * found.value
         assert rho(LinearSystem(disturbed(system, unit, 1.001 * found.perturbation), linear.master).cycle.matrix) > 1
-        for _ in range(200):
+        for _ in range(examples(200)):
             error = rng.normal(size=found.perturbation.shape)
             error *= 0.999 * found.lower / np.linalg.norm(error, 2)
             assert rho(LinearSystem(disturbed(system, unit, error), linear.master).cycle.matrix) < 1
@@ -449,7 +449,7 @@ def test_several_parameters_cross_no_later_than_one(norm: str) -> None:
     assert three.change <= two.change * (1 + 1e-3) <= alone * (1 + 1e-3)
     assert radius_of({name: nominal[name] * factor for name, factor in three.factors.items()}) > 1
     rng = np.random.default_rng(0)
-    for _ in range(80):
+    for _ in range(examples(80)):
         d = rng.normal(size=3)
         d *= rng.random() * 0.99 / (np.abs(d).max() if norm == "box" else np.linalg.norm(d))
         changed = {k: v * (1 + three.change) ** s for (k, v), s in zip(nominal.items(), d, strict=True)}
