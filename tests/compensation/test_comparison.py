@@ -153,7 +153,7 @@ def test_fields_are_plain_data() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["two-mass", "--target", "best"], "'target' must be 'monolithic' or 'exact', not 'best'"),
+        (["two-mass", "--target", "best"], "'target' must be 'monolithic' or 'exact' or 'converged', not 'best'"),
         (["four-mass", "--target", "exact"], "unit 'left' cannot follow the target"),
         (["two-mass", "--master", "iterative"], "masters that do not iterate"),
         (["two-mass", "--stop-time", "0"], "stop time"),
@@ -214,7 +214,7 @@ def test_couplings_that_learn_are_refused_with_advice() -> None:
         compensate(system, masters.jacobi(system, 4e-3, coupling=Dmd()))
 
 
-def test_units_that_are_not_linear_are_refused_with_advice() -> None:
+def test_runs_beside_the_exact_solution_need_known_equations() -> None:
     class Still:
         inputs: tuple[str, ...] = ()
         outputs = ("y",)
@@ -224,8 +224,8 @@ def test_units_that_are_not_linear_are_refused_with_advice() -> None:
             """Nothing happens."""
 
     system = System({"a": PythonUnit(Still)})
-    with pytest.raises(ConfigurationError, match="Design it on linear units with the same names"):
-        compensate(system, masters.jacobi(system, 0.01))
+    with pytest.raises(ConfigurationError, match="'a' is a PythonUnit, whose equations are not known"):
+        compare(compensate(system, masters.jacobi(system, 0.01)), stop=1.0)
 
 
 def test_micro_steps_are_refused_with_their_own_reason() -> None:

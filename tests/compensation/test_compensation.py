@@ -211,7 +211,7 @@ def test_what_cannot_be_compensated_says_why() -> None:
         compensate(system, masters.jacobi(system, 3e-3), target="exact")
     with pytest.raises(ConfigurationError, match="masters that do not iterate"):
         compensate(system, masters.iterative(system, 3e-3))
-    with pytest.raises(ConfigurationError, match="'target' must be 'monolithic' or 'exact', not 'best'"):
+    with pytest.raises(ConfigurationError, match="'target' must be 'monolithic' or 'exact' or 'converged', not 'best'"):
         compensate(system, masters.jacobi(system, 3e-3), target="best")  # type: ignore[arg-type]
     mixed = System(
         {"a": StateSpace(-1.0, 1.0, 1.0), "b": Mechanical(1.0, 0.1, 1.0, B=1.0, displacement=1.0)},

@@ -20,7 +20,7 @@ import numpy as np
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.master import ONE, Block, Kind, Layout, Master, input_degree, mixer_of
+from cosimo.core.master import ONE, Block, Kind, Layout, Master, input_degree, mixer_of, mixer_offsets
 from cosimo.core.schedule import Restore, Save
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
@@ -159,9 +159,9 @@ class Operations:
             if part.any():
                 parts.add(m, slots, Block("y", other), places, part)
                 parts.add(u, targets, Block("y", other), places, uw @ part)
-        for link in links:
-            if link.connection.offset:
-                parts.add(u, [link.target.index], ONE, [0], np.array([[link.connection.offset]]))
+        for target, offset in zip(targets, mixer_offsets(self.system, op.unit, mixer, op.time).tolist(), strict=True):
+            if offset:
+                parts.add(u, [target], ONE, [0], np.array([[offset]]))
 
     def _step(self, op: TimedStep) -> Update:
         """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""

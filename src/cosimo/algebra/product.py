@@ -215,6 +215,9 @@ class LinearSystem(Walk):
         b = given_inputs(self.system, time)
         y = coupled.C @ x + coupled.solve_loop(coupled.D @ b)
         z: Array = self._start(x[:, None], y[:, None], (coupled.L @ y + b)[:, None])[:, 0]
+        for name, mixer in self.master.mixers.items():
+            if mixer.start_rest is not None:
+                z[self.layout[Block("m", name)]] += mixer.start_rest
         return z
 
     def _mixer_start(self, unit: str) -> Array:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError
+from cosimo.core.master import Master, mixer_of
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, Constant, Source, System, Table
 from cosimo.core.unit import LinearModel, Unit
@@ -72,6 +73,19 @@ class LocalSystem:
     def own(self) -> bool:
         """Whether the continuous models are the units' own equations, not what their solvers make of them."""
         return all(_own(found) for found in self.units.values())
+
+    def inside(self, master: Master, sign: float = 1.0) -> Master:
+        """A master of the real system as one of the linear units, whose outputs lack the offsets; −1: the reverse."""
+        if not master.mixers or not self.offsets.any():
+            return master
+        mixers = {}
+        for name in master.mixers:
+            mixer, links = mixer_of(self.linear, master, name), self.linear.incoming(name)
+            assert mixer is not None
+            places = [self.linear.outputs.index(link.connection.source) for link in links]
+            held = np.array([link.connection.gain for link in links]) * self.offsets[places]
+            mixers[name] = mixer.shifted(-sign * self.offsets, -sign * held)
+        return replace(master, mixers=mixers)
 
     @cached_property
     def coupled(self) -> CoupledModel:

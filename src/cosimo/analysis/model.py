@@ -161,7 +161,7 @@ class Model:
         self.pilots = Pilots(system, start=start, horizon=self.horizon, budget=budget, progress=asked.progress)
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
-        self._linear: LinearSystem | None = None
+        self._linear: tuple[Master, LinearSystem] | None = None
 
     # ---- identification ------------------------------------------------------------------------------------------
 
@@ -225,10 +225,11 @@ class Model:
 
     def at(self, step: float) -> System:
         """The linear system for a master with this macro step."""
-        if self.known:
-            return self.system
-        local = self.local if self.base is not None and self.base.exact else self.linearisation.at(step)
-        return local.linear
+        return self.system if self.known else self.local_at(step).linear
+
+    def local_at(self, step: float) -> LocalSystem:
+        """The same with what it lacks of the real one."""
+        return self.local if self.base is not None and self.base.exact else self.linearisation.at(step)
 
     def conversion_misleads(self, step: float) -> bool:
         """Whether models of this step, converted to others, grow by the error of the units' solvers alone."""
@@ -260,9 +261,10 @@ class Model:
 
     def linear(self, master: Master) -> LinearSystem:
         """The linear system under a master; the last one is kept, as several figures are read off it."""
-        if self._linear is None or self._linear.master is not master:
-            self._linear = LinearSystem(self.at(master.step), master)
-        return self._linear
+        if self._linear is None or self._linear[0] is not master:
+            inside = master if self.known else self.local_at(master.step).inside(master)
+            self._linear = master, LinearSystem(self.at(master.step), inside)
+        return self._linear[1]
 
     @cached_property
     def units(self) -> tuple[UnitReport, ...]:
@@ -373,8 +375,7 @@ class Model:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
                 return worst_start_errors(self.linear(master), self.start, self.horizon)
-            exact = self.base is not None and self.base.exact
-            local = self.local if exact else self.linearisation.at(master.step)
+            exact, local = self.base is not None and self.base.exact, self.local_at(master.step)
             steps = count_steps(self.horizon, master.step)
             linear = self.linear(master)
             if exact and linear.sparse and self.large is not None:

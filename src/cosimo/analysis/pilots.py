@@ -28,7 +28,6 @@ from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, Run
 from cosimo.core.formatting import percent, step_text
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.masters import jacobi
 
 SHARE = 0.1
 """Part of the judged error that the reference may be wrong by."""
@@ -411,7 +410,7 @@ class Pilots:
     def _pilot(self, master: Master) -> Pilot:
         begin = time.perf_counter()
         # Corrected inputs belong to one step: finer runs are plain.
-        finer = jacobi(self.system, master.step) if master.mixers else master
+        finer = replace(master, mixers={}) if master.mixers else master
         try:
             if not self._pilots:
                 self._fit(master)
@@ -515,7 +514,8 @@ class Pilots:
 
 def _key(master: Master) -> str:
     special = sorted((target, repr(coupling)) for target, coupling in master.couplings.items())
-    return f"{master} {master.coupling!r} {special} {sorted(master.mixers)}"
+    mixers = sorted((name, hash(mixer.uw.tobytes())) for name, mixer in master.mixers.items())
+    return f"{master} {master.coupling!r} {special} {mixers}"
 
 
 def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:

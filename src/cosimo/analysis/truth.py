@@ -283,7 +283,7 @@ def cosimulated(
 
     `linear` is `local.linear` under the master where that is there already.
     """
-    linear = linear or LinearSystem(local.linear, master)
+    linear = linear or LinearSystem(local.linear, local.inside(master))
     if linear.sparse:
         require_room(steps + 1, len(local.linear.outputs))
         return np.concatenate(list(_stepped(linear, start, steps))) + local.offsets

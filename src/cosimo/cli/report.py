@@ -37,7 +37,7 @@ def report(
     tune: Annotated[bool, option("Search for a better master and show the Pareto front.")] = False,
     evaluations: Annotated[int, option("tune: maximum number of candidates.")] = 600,
     compensate: Annotated[bool, option("Design a compensation and show the modes.")] = False,
-    target: Annotated[str, option("compensate: monolithic or exact.")] = "monolithic",
+    target: Annotated[str, option("compensate: monolithic, exact or converged.")] = "monolithic",
     parameter: Annotated[
         str | None, option("Also show stability over a parameter of the problem.", metavar="NAME=FROM:TO")
     ] = None,

@@ -5,6 +5,10 @@ designed in the Laplace domain, the correction is designed on the schedule that 
 
     target "monolithic": F is the units' own integrator applied to the whole coupled system
     target "exact":      F = exp(A_c h), followed by the positions (a symplectic unit's velocity is then a difference)
+    target "converged":  F is the fixed point of the iteration at this step, with inputs held or straight lines
+
+Units whose equations are not known are identified; the same design is made on their affine models, whose offsets the
+corrections carry along as constants.
 
 On the target's trajectories every unit state is X_i ξ, the input that keeps it there is U_i ξ, with
 B_d U_i = X_i F − A_d X_i, and the samples that a unit's coupling sees, the present and L − 1 earlier ones, are Σ_i ξ.

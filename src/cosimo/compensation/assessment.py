@@ -6,19 +6,26 @@ one of Φ under the plain master and one of Φ under the compensated one; what t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import LinearSystem
+from cosimo.analysis.analysing import analyse
+from cosimo.analysis.model import Model
+from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
-from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear, target_map
+from cosimo.analysis.verdict import Verdict
+from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear
 from cosimo.core.arrays import ComplexArray, match
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
+from cosimo.core.errors import CosimoError
+from cosimo.core.formatting import percent
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.masters.words import describe
@@ -26,6 +33,8 @@ from cosimo.units import Mechanical
 
 ERROR = 0.1
 """Relative error of the model for which the sensitivity is computed."""
+MOST_WRONG = 1.0
+"""Largest change of rates and gains for which the stability of a design on identified models is looked at."""
 ZERO = 1e-12
 """Eigenvalues smaller than this are zero."""
 
@@ -102,7 +111,8 @@ class Compensation:
 
     `residual` is the largest relative residual of K Σ = U; `levels` how many samples of each signal are used; `gains`
     K per unit, one for each of its couplings within a macro step; `path` the target; `before` and `after` the spectra
-    of Φ without and with the correction. What else the verdict tells is computed when it is asked for.
+    of Φ without and with the correction. What else the verdict tells is computed when it is asked for. Where units of
+    the `system` were identified, `model` has what is known of them, and `path` is that of their linear models.
     """
 
     master: Master
@@ -113,6 +123,55 @@ class Compensation:
     path: TargetMotion = field(repr=False)
     before: Spectrum = field(repr=False)
     after: Spectrum = field(repr=False)
+    system: System = field(repr=False)
+    model: Model | None = field(default=None, repr=False)
+
+    # ---- of identified units -------------------------------------------------------------------------------------
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, Verdict] | None:
+        """The verdicts on the plain and on the compensated master, with pilot runs of both; None of known equations.
+
+        Where the compensated run is better than finer plain ones can tell, its error is at most what these leave open.
+        """
+        if self.model is None:
+            return None
+        plain, compensated = (
+            analyse(self.system, master, model=self.model, details=False) for master in (self.path.master, self.master)
+        )
+        pilot = self.model.pilots.of(self.path.master)
+        if compensated.evidence == "none" and pilot.truth is not None and pilot.errors is not None:
+            seen = self.model.pilots.against(self.master, pilot.truth)
+            seen = replace(seen, outputs={name: max(e, pilot.own_error) for name, e in seen.outputs.items()})
+            compensated = replace(compensated, evidence="measured", error=seen)
+        return plain, compensated
+
+    @property
+    def refusal(self) -> str:
+        """Why the compensated master is not offered, empty where it is: runs of the units must show that it is better.
+
+        Known equations need no runs.
+        """
+        if self.verdicts is None:
+            return ""
+        before, after = self.verdicts
+        if after.evidence == "none" or after.error is None:
+            return f"pilot runs do not confirm it ({after.reasons.get('evidence', 'no error is known')})"
+        if before.error is not None and not after.error.worst < before.error.worst:
+            return f"the error is {percent(after.error.worst)} with it and {percent(before.error.worst)} without"
+        return "" if after.stable is not False else "the compensated run grows"
+
+    @cached_property
+    def margin(self) -> float | None:
+        """By how much rates and gains of the identified models may be wrong, all at once, before ρ reaches 1.
+
+        The relative radius (`cosimo.analysis.robustness`) of the compensated master; None where the models cannot be
+        converted to other rates.
+        """
+        try:
+            return relative_radius(self.path.system, self.master, limit=MOST_WRONG).change
+        except CosimoError:
+            return None
 
     @property
     def radius_before(self) -> float:
@@ -200,12 +259,17 @@ class Compensation:
 
     @cached_property
     def sensitivity(self) -> tuple[Change, ...]:
-        """The master, designed for the nominal system, when one matrix of one unit is 10 % larger or smaller."""
-        changes, ticks = [], self.path.pattern.ticks
+        """The master, designed for the nominal system, when one matrix of one unit is 10 % larger or smaller.
+
+        Empty where units were identified: `margin` is for them.
+        """
+        changes: list[Change] = []
+        if self.model is not None:
+            return ()
         for name, matrix, factor, changed in _changed(self.path.system):
             linear = LinearSystem(changed, self.master)
-            F = target_map(changed, linear.coupled.dense(), self.master.step / ticks, self.target)
-            own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)) ** ticks, Spectrum(linear)
+            F = TargetMotion(changed, self.path.master, self.target).F
+            own, spectrum = float(np.abs(np.linalg.eigvals(F)).max(initial=0.0)), Spectrum(linear)
             stable, follows = spectrum.stable, spectrum.radius <= own * (1 + ROUNDING)
             changes.append(Change(name, matrix, factor, spectrum.radius, own, stable, follows))
         return tuple(changes)
@@ -237,11 +301,41 @@ class Compensation:
     def document(self) -> Document:
         """What is said of the design, in its four forms."""
         title = f"{self.path.system.name} with {describe(self.path.master)}, compensated, target {self.target}"
-        sections = (
+        sections = [
             Section("compensation", "Compensation", tuple(self._figures())),
             Section("compensated_modes", "Modes", (), (self._mode_table(), self._sensitivity_table())),
+        ]
+        good, headline = self.stable, self.word[:1].upper() + self.word[1:]
+        if self.verdicts is not None:
+            sections.append(Section("errors", "Errors", tuple(self._error_figures()), (self._error_table(),)))
+            good, headline = not self.refusal, f"Not offered: {self.refusal}" if self.refusal else "Offered"
+        return Document(title, "good" if good else "bad", headline, (), tuple(sections))
+
+    def _error_figures(self) -> Iterator[Figure]:
+        assert self.verdicts is not None
+        before, after = self.verdicts
+        errors = [None if verdict.error is None else verdict.error.worst for verdict in (before, after)]
+        yield Figure("offered", "", not self.refusal)
+        yield Figure("refusal", "", self.refusal)
+        yield Figure("error_before", "error without", errors[0], percent(errors[0]), before.evidence)
+        yield Figure("error_after", "error with", errors[1], percent(errors[1]), after.evidence)
+        yield Figure("horizon", "until", after.horizon, unit="s")
+        if self.margin is not None:
+            wrong = "more than " * math.isinf(self.margin) + percent(min(self.margin, MOST_WRONG))
+            text = f"stable for errors of the models' rates and gains up to {wrong}" if self.margin else "unstable"
+            yield Figure("model_margin", "wrong models", self.margin, text)
+
+    def _error_table(self) -> Table:
+        assert self.verdicts is not None
+        found = [verdict.error.outputs if verdict.error is not None else {} for verdict in self.verdicts]
+        names = [name for name in self.system.outputs if any(name in errors for errors in found)]
+        rows = [{"output": n, "before": found[0].get(n), "after": found[1].get(n)} for n in names]
+        columns = (
+            Column("output", "output", str, False),
+            Column("before", "error without", percent),
+            Column("after", "error with", percent),
         )
-        return Document(title, "good" if self.stable else "bad", self.word[:1].upper() + self.word[1:], (), sections)
+        return Table("output_errors", "", columns, rows)
 
     def _figures(self) -> Iterator[Figure]:
         used = ", ".join(f"{name}: {count}" for name, count in self.levels.items()) or "none: nothing is connected"

@@ -96,7 +96,8 @@ class _Runs:
 
     def __init__(self, found: Compensation, start: float, stop: float) -> None:
         self.found, self.path, self.start, self.stop = found, found.path, start, stop
-        self.system, self.h = found.path.system, found.path.h
+        self.system, self.h = found.system, found.path.h
+        require_linear(found.system)
         clocks = self.path.linear.operations.timeline.clocks
         self.read = {name: clocks[name].read for name in self.system.units}
         self.parts = lcm(*(moment.denominator for moment in self.read.values())) * (FINER if self.system.inputs else 1)

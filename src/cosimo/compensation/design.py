@@ -9,18 +9,21 @@ from typing import Literal
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem
+from cosimo.analysis.linearisation import LocalSystem
+from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
-from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion
+from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion, tick_pattern
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, value_row
 from cosimo.core.coupling import Coupling, Mixer
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.core.timing import TimedCouple, TimedRead, TimedStep
+from cosimo.core.timing import TimedCouple, TimedRead, TimedStep, timeline
 from cosimo.couplings import Hold
-from cosimo.units.linear import DEGREE, ForwardEuler, SymplecticEuler
+from cosimo.units.linear import DEGREE, ForwardEuler, LinearUnit, SymplecticEuler
 
 ROOM = 2 * 2**30
 """Most memory in bytes that the matrices of all compensated units may need: as a desktop computer has it to spare."""
@@ -30,16 +33,70 @@ CALM = 0.9
 
 @checked
 def compensate(
-    system: System, master: Master, *, target: Literal["monolithic", "exact"] = "monolithic"
+    system: System,
+    master: Master,
+    *,
+    target: Literal["monolithic", "exact", "converged"] = "monolithic",
+    start: float = 0.0,
+    horizon: float | None = None,
+    model: Model | None = None,
 ) -> Compensation:
-    """Correct the inputs so that the co-simulation follows `target`; an error says why the signals do not suffice."""
+    """Correct the inputs so that the co-simulation follows `target`; an error says why the signals do not suffice.
+
+    Units whose equations are not known are identified at `start`, at the step of the master, or taken from `model`: the
+    design uses their models, a run the units themselves, once per macro step. Pilot runs over `horizon` seconds confirm
+    it.
+    """
     _require_room(system)
-    path = TargetMotion(system, master, target)
+    tick_pattern(system, timeline(system, master).operations)
+    if all(isinstance(unit, LinearUnit) for unit in system.units.values()):
+        return _best(system, TargetMotion(system, master, target), target)
+    _require_continuous(system)
+    with np.errstate(over="ignore", invalid="ignore"):
+        model = model or Model(system, step=master.step, start=start, horizon=horizon)
+    local = _identified(model, master.step, target)
+    found = _best(system, TargetMotion(local.linear, master, target), target)
+    return replace(found, master=local.inside(found.master, -1.0), model=model)
+
+
+def _require_continuous(system: System) -> None:
+    for link in system.links:
+        source, target = link.source, link.target
+        giver, taker = system.units[source.unit], system.units[target.unit]
+        for name, discrete in (
+            (link.connection.source, giver.outputs[source.index] in giver.discrete_outputs),
+            (link.connection.target, taker.inputs[target.index] in taker.discrete_inputs),
+        ):
+            if discrete:
+                raise ConfigurationError(
+                    f"'{name}' is not continuous, and a compensation corrects continuous signals only; leave this "
+                    "system as it is, or join the units that exchange it."
+                )
+
+
+def _identified(model: Model, step: float, target: str) -> LocalSystem:
+    """The linear units in place of the real ones; refused where one could not be identified or failed its checks."""
+    wrong = [f"unit '{unit.name}': {unit.error or '; '.join(unit.reasons)}" for unit in model.units if not unit.valid]
+    if wrong or model.failure:
+        raise ConfigurationError(
+            f"'{model.system.name}' cannot be compensated at {step_text(step)}: {(wrong or [model.failure])[0]}. A "
+            f"compensation needs a linear model of every unit; try another step size, or splitting (master strang)."
+        )
+    local = model.local_at(step)
+    if target != "converged" and not local.continuous:
+        raise ConfigurationError(
+            f"the units of '{model.system.name}' have no continuous model at {step_text(step)}, which target "
+            f"'{target}' needs; use target 'converged', or a shorter step."
+        )
+    return local
+
+
+def _best(system: System, path: TargetMotion, target: str) -> Compensation:
     before = Spectrum(path.linear)
     best: Compensation | None = None
     # With few samples and insensitive to external forces where that is stable; otherwise more samples, or without.
     for insensitive, more in ((True, 0), (True, 1), (False, 0), (False, 1), (False, 2)):
-        found = _design(path, target, before, insensitive=insensitive, more=more)
+        found = _design(system, path, target, before, insensitive=insensitive, more=more)
         if best is None or found.latent_radius < best.latent_radius:
             best = found
         if best.latent_radius < CALM:
@@ -66,9 +123,11 @@ def _require_room(system: System) -> None:
         )
 
 
-def _design(path: TargetMotion, target: str, before: Spectrum, *, insensitive: bool, more: int) -> Compensation:
+def _design(
+    system: System, path: TargetMotion, target: str, before: Spectrum, *, insensitive: bool, more: int
+) -> Compensation:
     """One choice of gains for all units, and what becomes of the eigenvalues."""
-    system, master = path.system, path.master
+    master = path.master
     solved = {name: unit_gains(path, name, insensitive, more) for name in system.units if system.incoming(name)}
     gains = {name: solution.gains for name, solution in solved.items()}
     mixers, couplings = Start(path, gains).mixers(), _external(path, target)
@@ -81,7 +140,8 @@ def _design(path: TargetMotion, target: str, before: Spectrum, *, insensitive: b
         gains=gains,
         path=path,
         before=before,
-        after=Spectrum(LinearSystem(system, compensated)),
+        after=Spectrum(LinearSystem(path.system, compensated)),
+        system=system,
     )
 
 
@@ -244,8 +304,8 @@ class Start:
     def _walk(self) -> None:
         path, n, ticks = self.path, self.path.n, self.path.pattern.ticks
         state = {name: np.eye(n)[part] for name, part in path.place.items()}
-        given = {name: np.zeros_like(U) for name, U in path.U.items()}
-        rows = np.split(path.coupled.C, np.cumsum([len(u.outputs) for u in path.units.values()])[:-1])
+        given = {name: np.zeros_like(U) if name in self.gains else U for name, U in path.U.items()}
+        rows = np.split(path.outputs, np.cumsum([len(u.outputs) for u in path.units.values()])[:-1])
         outputs = dict(zip(path.units, rows, strict=True))
         for begin in range(0, self.STEPS * ticks, ticks):
             for operation in path.operations:
@@ -304,7 +364,28 @@ class Start:
                 start[push + j * m : push + (j + 1) * m] = extra
         uw = [np.hstack([K, np.zeros((m, now - late)), np.eye(m) if steps else np.zeros((m, m))]) for K in gains]
         x0 = np.concatenate([unit.initial_state for unit in path.units.values()])
+        rest = start[:, -1]
         moments = [Fraction(turn * span, path.pattern.ticks) for turn in range(turns)]
         later = dict(zip(moments[1:], uw[1:], strict=True))
         inputs = tuple(link.connection.target for link in path.system.incoming(name))
-        return Mixer(ww, wy, uw[0], start @ x0, start, path.degree(name), later, path.system.outputs, inputs)
+        mixer = Mixer(
+            ww, wy, uw[0], start[:, :-1] @ x0, start[:, :-1], path.degree(name), later, path.system.outputs, inputs
+        )
+        constants = {
+            moment: self._constant(name, turn, K) for turn, (moment, K) in enumerate(zip(moments, gains, strict=True))
+        }
+        if not rest.any() and not any(constant.any() for constant in constants.values()):
+            return mixer
+        return replace(mixer, start=mixer.start + rest, start_rest=rest, constants=constants)
+
+    def _constant(self, name: str, turn: int, K: Array) -> Array:
+        """k with K σ + k = U on the target where that is affine, less the offsets that connections bring anyway."""
+        path, span = self.path, self.path.pattern.spans[name]
+        turns, links = len(path.pattern.seen[name]), path.system.incoming(name)
+        seen = [
+            path.samples(name, (turn - level) % turns) @ path.flow(-level * span)
+            for level in range(K.shape[1] // len(path.used))
+        ]
+        found: Array = path.U[name][path.connected(name, path.degree(name)), -1] - K @ np.vstack(seen)[:, -1]
+        found[: len(links)] -= [link.connection.offset for link in links]
+        return found

@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import CoupledModel, LinearSystem
-from cosimo.core.arrays import Array, value_row
+from cosimo.core.arrays import Array, BoolArray, block_diagonal, value_row
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import JointCoupling, Master
-from cosimo.core.system import System
+from cosimo.core.system import Constant, System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedStep
 from cosimo.core.unit import DiscreteModel
+from cosimo.couplings import Hold
 from cosimo.units import Exact, Mechanical, StateSpace
 from cosimo.units.linear import LinearUnit, SymplecticEuler
 
@@ -38,8 +39,10 @@ UNIT = "whole"
 class TargetMotion:
     """Maps on the target's trajectories: of a macro step F, and of every unit its state X and its inputs U.
 
-    Inputs are polynomials in time over a step, of `degree[name]`: rows of U are the constant parts of all inputs, then
-    the slopes, … A degree above 0 is used where a constant input cannot bring the unit where it shall be.
+    All but F act on [ξ; 1]: the last of their `n` columns is what offsets of connections, start values and constant
+    external inputs bring. Inputs are polynomials in time over a step, of `degree(name)`: rows of U are the constant
+    parts of all inputs, then the slopes, … A degree above 0 is used where a constant input cannot bring the unit where
+    it shall be.
     """
 
     def __init__(self, system: System, master: Master, target: str) -> None:
@@ -57,16 +60,42 @@ class TargetMotion:
         self.coupled = self.linear.coupled.dense()
         self.operations = self.linear.operations.timeline.operations
         self.pattern = tick_pattern(system, self.operations)
-        self.n = self.coupled.A.shape[0]
+        states = self.coupled.A.shape[0]
+        self.n = states + 1
         begins = np.cumsum([0, *(len(unit.model.A) for unit in self.units.values())])
         self.place = {name: slice(a, b) for name, a, b in zip(self.units, begins[:-1], begins[1:], strict=True)}
-        self.tick = target_map(system, self.coupled, self.h / self.pattern.ticks, target)
-        self.back = _backwards(self.tick)
+        b = constant_inputs(system)
+        through = self.coupled.solve_loop(self.coupled.D @ b)
+        self.outputs = np.column_stack([self.coupled.C, through])
+        """y on the coupled system itself."""
+        self.inputs = np.column_stack([self.coupled.L @ self.coupled.C, self.coupled.L @ through + b])
+        """u on the coupled system itself."""
+        self.rate = np.zeros((self.n, self.n))
+        self.rate[:-1] = np.column_stack([self.coupled.A, self.coupled.B @ self.inputs[:, -1]])
+        self.tick = np.eye(self.n)
+        if target == "converged":
+            self.ends = self._end_shares()
+            self.tick[:-1] = self._fixed_point()
+        else:
+            self.tick[:-1] = target_map(system, self.coupled, self.h / self.pattern.ticks, target, b)
         self.flow = cache(self._flow)
-        self.F = self.flow(self.pattern.ticks)
-        self.X = {name: self._followed(name, target) for name in self.units}
-        self.U = {name: self._inputs(name) for name in self.units}
+        self.F = self.flow(self.pattern.ticks)[:-1, :-1]
         self.used = [i for i, name in enumerate(system.outputs) if name in {c.source for c in system.connections}]
+
+    @cached_property
+    def back(self) -> Array:
+        """From ξ now to ξ one tick earlier."""
+        return _backwards(self.tick)
+
+    @cached_property
+    def X(self) -> dict[str, Array]:
+        """The states of every unit."""
+        return {name: self._followed(name, self.target) for name in self.units}
+
+    @cached_property
+    def U(self) -> dict[str, Array]:
+        """The inputs of every unit over one of its steps."""
+        return {name: self._inputs(name) for name in self.units}
 
     def _flow(self, ticks: int) -> Array:
         """From ξ now to ξ so many ticks later, or earlier."""
@@ -96,6 +125,57 @@ class TargetMotion:
             found[name] = DiscreteModel(model.A, model.B * np.repeat([share**power for power in powers], m))
         return found
 
+    # The fixed point of the iteration at this step: inputs are formed from the outputs at the end of the step, which
+    # they lead to. With T [x; 1] all inputs of the coupled system, Hold(0) gives c_0 = T x', Hold(1) the line from T x
+    # to T x', of which a unit that takes no slopes is given the mean, and x' = A x + B_0 c_0 + B_1 c_1.
+
+    def _end_shares(self) -> Array:
+        """E_0 and E_1: what every input has of the end of the step in c_0, and in c_1 (less the beginning)."""
+        if self.pattern.ticks > 1:
+            raise ConfigurationError(
+                "target 'converged' is for masters that step every unit once in a macro step; use jacobi or "
+                "gauss_seidel, or another target."
+            )
+        ends: Array = np.zeros((2, len(self.inputs)))
+        number = {target: place for place, target in enumerate(self.system.input_names)}
+        for link in self.system.links:
+            fed, unit = link.connection.target, self.units[link.target.unit]
+            coupling = self.master.coupling_of(fed)
+            if not isinstance(coupling, Hold) or coupling.degree > 1:
+                raise ConfigurationError(
+                    f"target 'converged' with the coupling {coupling} of '{fed}' is not possible; use hold0 or hold1."
+                )
+            mean = coupling.degree > unit.input_degree
+            ends[0 if mean else coupling.degree, number[fed]] = 0.5 if mean else 1.0
+        return ends
+
+    def _fixed_point(self) -> Array:
+        """[F f] with x' = F x + f: (I − (B_0 E_0 + B_1 E_1) T) x' = A x + (B_0 (I − E_0) − B_1 E_1) T x."""
+        A = block_diagonal([step.A for step in self.discrete.values()])
+        powers = [block_diagonal([self._power(name, power) for name in self.units]) for power in (0, 1)]
+        late = powers[0] * self.ends[0] + powers[1] * self.ends[1]
+        early = powers[0] * (1 - self.ends[0]) - powers[1] * self.ends[1]
+        T, t = self.inputs[:, :-1], self.inputs[:, -1]
+        loop = np.eye(len(A)) - late @ T
+        if np.linalg.cond(loop) > 1 / SMALL:
+            raise ConfigurationError(
+                f"the iteration at the step {self.h:g} s has no fixed point to follow; choose another step or target."
+            )
+        found: Array = np.linalg.solve(loop, np.column_stack([A + early @ T, (late + early) @ t]))
+        return found
+
+    def _power(self, name: str, power: int) -> Array:
+        """B of one step for one power of the inputs."""
+        m, B = len(self.units[name].inputs), self.discrete[name].B
+        return B[:, power * m : (power + 1) * m] if B.shape[1] > power * m else np.zeros((len(B), m))
+
+    def _converged_inputs(self, rows: BoolArray) -> Array:
+        """U of a unit: what the iteration ends with."""
+        begin, end = self.inputs[rows], self.inputs[rows] @ self.tick
+        shares = self.ends[:, rows]
+        c0 = begin + shares[0][:, None] * (end - begin)
+        return np.vstack([c0, shares[1][:, None] * (end - begin)]) if shares[1].any() else c0
+
     def connected(self, name: str, degree: int) -> list[int]:
         """The rows of U, and columns of B, that belong to connected inputs."""
         m = len(self.units[name].inputs)
@@ -110,12 +190,14 @@ class TargetMotion:
         free = step.A @ X
         needed = X @ self.flow(self.pattern.spans[name]) - free
         owners = np.repeat(list(self.units), [len(unit.inputs) for unit in self.units.values()])
-        true = (self.coupled.L @ self.coupled.C)[owners == name]
+        if self.target == "converged":
+            return self._converged_inputs(owners == name)
+        true = self.inputs[owners == name]
         powers = 1 if isinstance(self.units[name].integrator, SymplecticEuler) or not m else step.B.shape[1] // m
         for degree in range(powers):
             B = step.B[:, : (degree + 1) * m]
             # As the inputs really go on: u, h u̇, h² ü / 2.
-            series = [true, true @ self.coupled.A * self.h, true @ self.coupled.A @ self.coupled.A * self.h**2 / 2]
+            series = [true, true @ self.rate * self.h, true @ self.rate @ self.rate * self.h**2 / 2]
             U: Array = np.vstack(series[: degree + 1])
             # What the inputs must bring is a small difference of large numbers; below their rounding it is nothing.
             scale = max(float(np.abs(B @ U).max(initial=0.0)), float(np.abs(needed).max(initial=0.0)))
@@ -169,7 +251,7 @@ class TargetMotion:
     @cached_property
     def pushes(self) -> dict[str, Array]:
         """Where external forces of size 1 on a unit take ξ by the end of its step: any force on any mass."""
-        whole = np.vstack(list(self.X.values()))
+        whole = np.vstack([*self.X.values(), np.eye(self.n)[-1:]])
         found = {}
         for name, unit in self.units.items():
             size = len(unit.model.A)
@@ -182,17 +264,20 @@ class TargetMotion:
             states[self.place[name]] = local
             # In terms of ξ: a push changes the states of its own unit and leaves those of all others as they are.
             moved = np.linalg.solve(whole, states)
-            sizes = np.linalg.norm(moved / self.scale[:, None], axis=0)
+            sizes = np.linalg.norm(moved[:-1] / self.scale[:-1, None], axis=0)
             found[name] = moved / np.where(sizes > 0, sizes, 1.0)
         return found
 
     @cached_property
     def scale(self) -> Array:
-        """Per state a measure in which the coupled system is balanced: whether in metres or millimetres, one size."""
+        """Per state a measure in which the coupled system is balanced: whether in metres or millimetres, one size.
+
+        0 for the constant part: gains follow from the motion alone.
+        """
         import scipy.linalg
 
         _, (scale, _) = scipy.linalg.matrix_balance(self.coupled.A, permute=False, separate=True)
-        sizes: Array = scale
+        sizes: Array = np.append(scale, 0.0)
         return sizes
 
     def hold(self, name: str) -> Array:
@@ -204,27 +289,49 @@ class TargetMotion:
         return gains
 
 
-def target_map(system: System, coupled: CoupledModel, h: float, target: str) -> Array:
-    """F with ξ' = F ξ over one step of length h, on the states of the units one after the other."""
+def target_map(system: System, coupled: CoupledModel, h: float, target: str, b: Array) -> Array:
+    """[F f] with ξ' = F ξ + f over one step of length h, on the states of the units one after the other.
+
+    `b` is what reaches all inputs from outside.
+    """
+    n, m = len(coupled.A), len(b)
+    found = np.zeros((n, n + 1))
     if target == "exact":
         with np.errstate(over="ignore", invalid="ignore"):  # checked by whoever uses it
-            return coupled.flow(h)
+            found[:, :n] = coupled.flow(h)
+            if b.any():
+                found[:, n] = exact_unit(system, coupled).discrete(h).B[:, :m] @ b
+        return found
     whole, order = monolithic_unit(system, coupled)
-    F = np.zeros((len(order), len(order)))
-    F[np.ix_(order, order)] = whole.discrete(h).A
-    return F
+    step = whole.discrete(h)
+    found[np.ix_(order, order)] = step.A
+    found[order, n] = step.B[:, :m] @ b
+    return found
 
 
-def _backwards(F: Array) -> Array:
-    """F⁻¹, for what happened before; refused where the target forgets it."""
-    if not np.isfinite(F).all():
+def constant_inputs(system: System) -> Array:
+    """What reaches all inputs from outside at all times: offsets, start values, constant external inputs."""
+    given = []
+    for name in system.units:
+        for inlet in system.inlets[name]:
+            outside = inlet.source.value if isinstance(inlet.source, Constant) else 0.0
+            given.append(inlet.link.connection.offset if inlet.link else outside if inlet.source else inlet.start)
+    return np.array(given, dtype=float)
+
+
+def _backwards(whole: Array) -> Array:
+    """The inverse of [F f; 0 1], for what happened before; refused where the target forgets it."""
+    F = whole[:-1, :-1]
+    if not np.isfinite(whole).all():
         raise ConfigurationError("the target overflows double precision within one step; shorten the step.")
     if np.linalg.cond(F) > 1 / SMALL:
         raise ConfigurationError(
             "the target loses part of its state within one step, so earlier samples do not determine it; shorten the "
             "step."
         )
-    back: Array = np.linalg.inv(F).astype(float)
+    back: Array = np.eye(len(whole))
+    back[:-1, :-1] = np.linalg.inv(F)
+    back[:-1, -1] = -back[:-1, :-1] @ whole[:-1, -1]
     return back
 
 
@@ -311,8 +418,8 @@ def require_linear(system: System) -> dict[str, LinearUnit]:
     for name, unit in system.units.items():
         if not isinstance(unit, LinearUnit):
             raise ConfigurationError(
-                f"unit '{name}' is a {type(unit).__name__}; compensation needs linear units. Design it on linear "
-                "units with the same names, inputs and outputs, and run the resulting master on this system."
+                f"unit '{name}' is a {type(unit).__name__}, whose equations are not known; of identified units, "
+                "Compensation.verdicts has the errors."
             )
         units[name] = unit
     return units

@@ -50,13 +50,14 @@ class CouplingMatrices:
 class Mixer:
     """All connected inputs of one unit at once, from all outputs of the system (glumac2018, Eq. 18 as it stands):
 
-        w' = F^ww w + F^wy y,        u = F^uw w'
+        w' = F^ww w + F^wy y,        u = F^uw w' + k
 
     It takes the place of the couplings of these inputs. ww (d, d), wy (d, all outputs), uw (connected inputs, d); the
-    memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x. Inputs of a
-    `degree` above 0 are polynomials in time: below the rows of uw for c_0 are those for c_1, … A unit that is coupled
-    several times in a macro step may use another uw each time: `later` has them by the unit's local time. `outputs` and
-    `inputs` name the columns of wy and the rows of uw, so that it fits systems whose variables stand in another order.
+    memory starts as `start` (d,), which for other initial states x of linear units is `start_map` x + `start_rest`.
+    Inputs of a `degree` above 0 are polynomials in time: below the rows of uw for c_0 are those for c_1, … A unit that
+    is coupled several times in a macro step may use another uw each time: `later` has them by the unit's local time, as
+    `constants` has k (none: 0). `outputs` and `inputs` name the columns of wy and the rows of uw, so that it fits
+    systems whose variables stand in another order.
     """
 
     ww: Array
@@ -68,6 +69,8 @@ class Mixer:
     later: Mapping[Fraction, Array] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    constants: Mapping[Fraction, Array] = field(default_factory=dict)
+    start_rest: Array | None = None
 
     def placed(self, outputs: tuple[str, ...], inputs: tuple[str, ...]) -> Mixer:
         """The same mixer for all `outputs` of a system and the connected `inputs` of its unit, as they stand there."""
@@ -83,7 +86,20 @@ class Mixer:
         order = [own_inputs.index(name) for name in inputs]
         rows = [power * len(inputs) + place for power in range(self.degree + 1) for place in order]
         later = {time: uw[rows] for time, uw in self.later.items()}
-        return replace(self, wy=wy, uw=self.uw[rows], later=later, outputs=outputs, inputs=inputs)
+        constants = {time: constant[rows] for time, constant in self.constants.items()}
+        return replace(self, wy=wy, uw=self.uw[rows], later=later, constants=constants, outputs=outputs, inputs=inputs)
+
+    def shifted(self, outputs: Array, held: Array) -> Mixer:
+        """The same where all outputs are larger by the constants `outputs`, and inputs that are just held by `held`.
+
+        Where y → y + e, the memory is larger by ω = F^ww ω + F^wy e; then k loses F^uw ω and gains what is held.
+        """
+        memory: Array = np.linalg.solve(np.eye(len(self.ww)) - self.ww, self.wy @ outputs).astype(float)
+        more = np.concatenate([held, np.zeros(self.degree * len(held))])
+        times = (Fraction(0), *self.later)
+        constants = {time: self.constant_at(time) + more - self.uw_at(time) @ memory for time in times}
+        rest: Array = memory if self.start_rest is None else self.start_rest + memory
+        return replace(self, start=self.start + memory, start_rest=rest, constants=constants)
 
     def _fits(self, outputs: int, inputs: int) -> bool:
         return self.wy.shape[1] == outputs and len(self.uw) == (self.degree + 1) * inputs
@@ -91,6 +107,10 @@ class Mixer:
     def uw_at(self, time: Fraction) -> Array:
         """F^uw of the coupling at local `time`."""
         return self.later.get(time, self.uw)
+
+    def constant_at(self, time: Fraction) -> Array:
+        """k of the coupling at local `time`, (rows of uw,)."""
+        return self.constants.get(time, np.zeros(len(self.uw)))
 
 
 class Coupling(ABC):

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from cosimo.core.arguments import checked
+from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Repeat, Schedule
@@ -128,6 +131,13 @@ def mixer_of(system: System, master: Master, unit: str) -> Mixer | None:
     if mixer is None:
         return None
     return mixer.placed(system.outputs, tuple(link.connection.target for link in system.incoming(unit)))
+
+
+def mixer_offsets(system: System, unit: str, mixer: Mixer, time: Fraction) -> Array:
+    """What is added to F^uw w' at a coupling: the mixer's own constants and the offsets of the connections."""
+    links = system.incoming(unit)
+    offsets = np.array([link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links)))
+    return offsets + mixer.constant_at(time) if mixer.constants else offsets
 
 
 # ---- couplings that look at all signals between two units at once, and learn while the run goes on -------------------

@@ -13,7 +13,7 @@ import numpy as np
 
 from cosimo.core.arrays import Array, external_fit, output_values, product, shift_matrix
 from cosimo.core.coupling import Sampling
-from cosimo.core.master import Joint, Segment, input_degree, mixer_of, segment
+from cosimo.core.master import Joint, Segment, input_degree, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.system import Inlet
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, time_rounding
@@ -157,7 +157,7 @@ class Interpreter:
         links = self.system.incoming(name)
         targets = [link.target.index for link in links]
         powers = mixer.degree + 1
-        offsets = np.array([link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links)))
+        offsets = mixer_offsets(self.system, name, mixer, operation.time)
         update, uw = np.hstack([mixer.ww, mixer.wy]), mixer.uw_at(operation.time)
 
         def act(c: Array) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import Coupling, Sampling, settled
 from cosimo.core.errors import RunError, UnitError
-from cosimo.core.master import Joint, Segment, mixer_of, segment
+from cosimo.core.master import Joint, Segment, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save, flatten
 from cosimo.core.system import Link, Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
@@ -254,7 +254,7 @@ class Lowering:
         m = len(self.system.units[name].inputs)
         targets = [self.c[name] + power * m + link.target.index for power in range(mixer.degree + 1) for link in links]
         update, uw = np.hstack([mixer.ww, mixer.wy]).ravel().tolist(), mixer.uw_at(operation.time).ravel().tolist()
-        offsets = [link.connection.offset for link in links] + [0.0] * (mixer.degree * len(links))
+        offsets = mixer_offsets(self.system, name, mixer, operation.time).tolist()
         self.program.mix(targets, self.m[name], len(mixer.ww), update, uw, offsets)
         # Signs of zeros, which the short form may change, are lost in the sum with any offset but −0.
         if (short := settled(mixer)) is not None and not any(o == 0 and copysign(1.0, o) < 0 for o in offsets):

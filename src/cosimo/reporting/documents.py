@@ -54,8 +54,10 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
 # ---- compensate ------------------------------------------------------------------------------------------------------
 
 
-def compensation_document(design: Compensation, compared: Comparison) -> Document:
-    """The document of the design with one column per run."""
+def compensation_document(design: Compensation, compared: Comparison | None) -> Document:
+    """The document of the design with one column per run, where equations are known."""
+    if compared is None:
+        return design.document
     figures = (
         Figure("stop_time", "", compared.stop),
         Figure("energy_start", "", compared.energy_start),

@@ -17,6 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -415,14 +416,20 @@ class Finish:
         return pairs[:, 1], pairs[:, 0]
 
     def _compensated(self) -> list[Point]:
-        """Jacobi corrected by `compensate` with the target "exact", where there is a design that follows it."""
+        """Jacobi corrected by `compensate`, where there is a design that follows the target.
+
+        That is "exact", or the converged iteration where units were identified.
+        """
         steps = self.resolved.steps
         tried = np.geomspace(steps.low, steps.high, COMPENSATED).tolist() if isinstance(steps, Range) else list(steps)
         found, refusal = [], ""
         for step in tried:
             try:
-                corrected = compensate(self.problem.system, jacobi(self.problem.system, step), target="exact")
-                if not corrected.stable:
+                plain = jacobi(self.model.system, step)
+                target: Any = "exact" if self.model.known else "converged"
+                corrected = compensate(self.model.system, plain, target=target, model=self.model)
+                if not corrected.stable or corrected.refusal:
+                    refusal = corrected.refusal
                     continue
                 point = self._judged(corrected.master)
             except CosimoError as error:

@@ -48,7 +48,7 @@ class Asked:
     space: Space | None = None
     evaluations: int = 600
     compensate: bool = False
-    aim: Literal["monolithic", "exact"] = "monolithic"
+    aim: Literal["monolithic", "exact", "converged"] = "monolithic"
     target: float = TARGET
     run: bool | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def prepare(asked: Asked, *, progress: Callable[[Standing], None] | None = None)
     if asked.compensate:
         from cosimo.compensation import compensate
 
-        things.append(compensate(asked.system, asked.master, target=asked.aim))
+        things.append(compensate(asked.system, asked.master, target=asked.aim, model=model))
         masters["compensated"] = things[-1].master
     if asked.run is False:
         return Prepared(things, model)

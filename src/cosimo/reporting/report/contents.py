@@ -146,7 +146,7 @@ def collect(
     system, master = found.get("System"), found.get("Master")
     compensation = found.get("Compensation")
     if compensation is not None:
-        system, master = system or compensation.path.system, master or compensation.path.master
+        system, master = system or compensation.system, master or compensation.path.master
     verdict = found.get("Verdict")
     if verdict is None and system is not None and master is not None:
         options = AnalysisOptions(horizon, start, target)
@@ -158,7 +158,7 @@ def collect(
     corrected = None
     if compensation is not None and verdict is not None:
         asked: dict[str, Any] = {"horizon": verdict.horizon, "start": start, "target": verdict.target}
-        corrected = analyse(compensation.path.system, compensation.master, details=False, **asked)
+        corrected = analyse(compensation.system, compensation.master, details=False, model=compensation.model, **asked)
     wanted = None if reference is None else _run(reference, "reference")
     return Contents(
         title=title or _title(system, verdict, found.get("Tuned"), runs),
