@@ -975,7 +975,7 @@ def test_steps_next_to_both_ends_are_parted(
     [
         ({1: True, 2: True}, "no run grows and one decays at 2 s"),
         ({1: None, 2: True, 4: False}, "a run grows at 4 s and none is seen to decay below"),
-        ({1: None, 2: None}, "no run grows and none is seen to decay below, within 10 s, at steps from 1 s to 2 s"),
+        ({1: None, 2: None}, "no run grows and none is seen to decay below, until 10 s, at steps from 1 s to 2 s"),
         ({1: False, 2: True}, "a run grows at 1 s and none"),
     ],
 )
@@ -1092,3 +1092,50 @@ def test_runs_that_wander_are_as_uncertain_as_they_wander() -> None:
     runs = [start + place * shape for place in places]
     truth, _ = limit(runs)
     assert truth.own_error == pytest.approx(0.04 * shape.max() / np.abs(runs[-1]).max(), rel=1e-6)
+
+
+class Fall:
+    inputs, outputs = {"q": 0.0}, ("x",)
+
+    def __init__(self) -> None:
+        self.x, self.q = 1.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.x = math.exp(-(time + duration))
+
+
+class Pass:
+    inputs, outputs = {"x": 0.0}, ("p",)
+
+    def __init__(self) -> None:
+        self.p, self.x = 0.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.p = self.x
+
+
+class Difference:
+    """2 x − p, which is x as soon as p has been passed on."""
+
+    inputs, outputs = {"x": 0.0, "p": 0.0}, ("q",)
+
+    def __init__(self) -> None:
+        self.q, self.x, self.p = 0.0, 0.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.q = 2 * self.x - self.p
+
+
+def test_the_first_exchanges_are_no_part_of_the_size_of_an_output() -> None:
+    """q is 2 for one step, until p is there, and at most 1 from then on: the error is 115 % of that, not 55 %."""
+    units = {"fall": PythonUnit(Fall), "pass": PythonUnit(Pass), "difference": PythonUnit(Difference)}
+    links = [("fall.x", "pass.x"), ("fall.x", "difference.x"), ("pass.p", "difference.p"), ("difference.q", "fall.q")]
+    system = System(units, links)
+    pilots = Pilots(system, start=0.0, horizon=2.0, budget=Budget(math.inf, math.inf))
+    pilot = pilots.of(jacobi(system, 0.1))
+    assert pilot.truth is not None
+    place = system.outputs.index("difference.q")
+    assert math.exp(-0.1) <= pilot.truth.sizes[place] <= 1.0
+    assert pilot.errors is not None
+    first = 2.0 - math.exp(-0.1)
+    assert pilot.errors.outputs["difference.q"] == pytest.approx(first / pilot.truth.sizes[place], rel=0.05)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import cosimo as co
 from cosimo.analysis.pilots import limit
 from cosimo.cli import app
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, Interrupted
 from cosimo.formats.export import export_ssp
 from cosimo.problems import find
 from cosimo.tuning import Settings, Space, tune
@@ -142,3 +142,45 @@ def test_what_runs_with_halved_steps_tend_to(order: int) -> None:
     assert observed == pytest.approx(order)
     # Of the change that the limit adds a tenth is in doubt, however alike the changes are.
     assert truth.own_error == pytest.approx(0.1 * 0.1 / 32**order, rel=0.01)
+
+
+class Cubic:
+    inputs, outputs = {"u": 0.0}, ("x",)
+
+    def __init__(self) -> None:
+        self.u, self.x = 0.0, 1.0
+
+    def step(self, now: float, duration: float) -> None:
+        self.x += duration * (self.u - self.x**3)
+
+
+def test_ctrl_c_while_masters_are_measured_keeps_those_that_were() -> None:
+    """The first master takes some runs; then three masters per step are run, until the interrupt."""
+    links = [co.Connection("b.x", "a.u", gain=-1.0), co.Connection("a.x", "b.u")]
+    system = co.System({"a": co.PythonUnit(Cubic), "b": co.PythonUnit(Cubic)}, links)
+    whole = tune(system, horizon=2.0, present=co.masters.jacobi(system, 0.1), settings=Settings(identify_at=0.1))
+    assert whole.fields()["evidence"] == "measured"
+    runs: list[int] = []
+
+    def interrupt(now: Any) -> None:
+        runs.append(now.runs)
+        if now.runs >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(
+        Interrupted, match=r"interrupted after measuring \d+ masters; the best of these are shown"
+    ) as caught:
+        tune(
+            system,
+            horizon=2.0,
+            present=co.masters.jacobi(system, 0.1),
+            settings=Settings(identify_at=0.1),
+            progress=interrupt,
+        )
+    found: Any = caught.value.result
+    assert max(runs) == 12, "nothing was run after the interrupt"
+    assert 0 < found.evaluations < whole.evaluations
+    measured = {(point.master.name, point.step): point.error for point in whole.front}
+    known = [point for point in found.front if (point.master.name, point.step) in measured]
+    assert all(point.error == measured[point.master.name, point.step] for point in known)
+    assert found.front

@@ -434,7 +434,9 @@ class Pilots:
             levels = [*levels, fine] if failed is None else []
             if len(levels) > 1:
                 found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
-                found = over_all(found, self._finest.get(_key(finer), (0.0, fine))[1], fine)
+                # Units without states pass values on one by one: until all have, outputs are no part of the solution.
+                every_row = self._finest.get(_key(finer), (0.0, fine))[1]
+                found = over_all(found, every_row[1 + len(self.system.units) :], fine)
                 truth = found if truth is None else better(truth, found)
                 every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
                 share = SHARP if spent * steps <= SHORT // 4 else SHARE
@@ -579,7 +581,7 @@ def over_all(truth: Truth, rows: Array, points: Array) -> Truth:
     The rows themselves are no measure: a run may still be far larger than what it tends to.
     """
     assert truth.own is not None
-    sizes = truth.sizes + np.maximum(np.abs(rows).max(axis=0) - np.abs(points).max(axis=0), 0.0)
+    sizes = truth.sizes + np.maximum(np.abs(rows).max(axis=0, initial=0.0) - np.abs(points).max(axis=0), 0.0)
     return Truth(truth.rows, sizes, truth.own * np.where(sizes > 0, truth.sizes, 1.0) / np.where(sizes > 0, sizes, 1.0))
 
 

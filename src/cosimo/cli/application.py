@@ -117,6 +117,12 @@ class _Verbs(TyperGroup):
         _convert_plainly(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for one in self.get_params(ctx):
+            if getattr(one, "is_flag", False):
+                vars(one)["metavar"] = ""  # a flag takes no value
+        super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             with signals_raised():

@@ -184,7 +184,7 @@ def tune(
     try:
         found = _tuned(scenario, searched, search, shown=not json_)
     except Interrupted as error:  # what was found until then is shown, and nothing more is computed
-        interrupted, found = error, cast(Any, error.result)
+        interrupted, found = error, error.result
     found = replace(found, verified=found.verify(verify)) if verify and not interrupted else found
     drawn = str(draw_front(found, figure)) if figure else None
     if json_:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -148,22 +148,26 @@ class Result:
 
     def plot(self, names: Sequence[str] | None = None) -> Any:
         """A matplotlib figure of the signals over time, one panel per physical unit (needs the extra `plot`)."""
-        from matplotlib.figure import Figure
+        units = self.physical_units
+        return draw_by_unit((name, units.get(name, ""), self.time, self[name]) for name in names or self.names)
 
-        panels: dict[str, list[str]] = {}
-        for name in names or self.names:
-            panels.setdefault(self.physical_units.get(name, ""), []).append(name)
-        figure = Figure(figsize=(8, 1.5 + 2.5 * len(panels)), layout="constrained")
-        for axes, (unit, shown) in zip(
-            figure.subplots(len(panels), sharex=True, squeeze=False).flat, panels.items(), strict=True
-        ):
-            for name in shown:
-                axes.plot(self.time, self[name], label=name)
-            axes.set_ylabel(unit)
-            axes.legend()
-            axes.grid(alpha=0.3)
-        figure.axes[-1].set_xlabel("time / s")
-        return figure
+
+def draw_by_unit(curves: Iterable[tuple[str, str, Array, Array]]) -> Any:
+    """A matplotlib figure of curves (name, physical unit, x, y) over time: one panel per physical unit."""
+    from matplotlib.figure import Figure
+
+    drawn = list(curves)
+    units = list(dict.fromkeys(unit for _, unit, _, _ in drawn))
+    figure = Figure(figsize=(7.6, 1.7 + 2.5 * len(units)), layout="constrained")
+    panels = dict(zip(units, figure.subplots(len(units), sharex=True, squeeze=False).flat, strict=True))
+    for name, unit, x, y in drawn:
+        panels[unit].plot(x, y, label=name, linewidth=1.1)
+    for unit, axes in panels.items():
+        axes.set(ylabel=unit)
+        axes.legend(fontsize=8)
+        axes.grid(True)
+    figure.axes[-1].set_xlabel("time / s")
+    return figure
 
 
 def quote_cell(name: str) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, Table, table_lines
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.result import Result, decimate
+from cosimo.core.result import Result, decimate, draw_by_unit
 from cosimo.core.storage import writing
 from cosimo.execution.recording import choose
 from cosimo.reporting.terminal import colourful, paint
@@ -133,17 +133,10 @@ def draw_figure(curves: Sequence[Curve], path: Path, title: str) -> Path:
         raise ConfigurationError(f"'{path}' is not a figure format; use {', '.join((*DRAWN, '.html'))}.")
     from cosimo.reporting import pictures
 
-    units = by_unit(curves)
     pictures.require()
     with pictures.look():
-        figure, panels = pictures.panels(len(units), 1, size=(7.6, 1.7 + 2.5 * len(units)), sharex=True)
-        for axes, (unit, shown) in zip(panels, units.items(), strict=True):
-            for curve in shown:
-                axes.plot(*curve.thinned(POINTS), label=curve.name, linewidth=1.1)
-            axes.set(ylabel=unit)
-            axes.legend(fontsize=8)
-        panels[0].set(title=title)
-        panels[-1].set(xlabel="time / s")
+        figure = draw_by_unit((curve.name, curve.unit, *curve.thinned(POINTS)) for curve in curves)
+        figure.axes[0].set_title(title)
         pictures.write(figure, path, "choose another file")
     return path
 

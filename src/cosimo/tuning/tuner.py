@@ -111,14 +111,15 @@ def tune(
     points = min(settings.points, FEW) if stopped else settings.points
     found = Finish(pool, space, settings.wanted, points, present).result(time.perf_counter() - begin)
     if stopped:
-        raise _interrupted(found, evaluations, settings.resume)
+        kept = f"the same search continues from '{settings.resume}'" if settings.resume else ""
+        done = f"{found.evaluations} of {evaluations} candidates"
+        raise _interrupted(found, done, kept or "use --resume FILE to keep the evaluations")
     return found
 
 
-def _interrupted(found: Tuned, evaluations: int, resume: Path | None) -> Interrupted:
+def _interrupted(found: Tuned, done: str, kept: str) -> Interrupted:
     """The error of a search that was interrupted, with what it had found."""
-    goes_on = f"the same search continues from '{resume}'" if resume else "use --resume FILE to keep the evaluations"
-    error = Interrupted(f"interrupted after {found.evaluations} of {evaluations} candidates; {goes_on}.")
+    error = Interrupted(f"interrupted after {done}; {kept}.")
     error.result = found
     return error
 
@@ -145,8 +146,10 @@ def run_front(
         )
     steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
     most = space.max_cost or math.inf
-    points, tried = list[Point](), 0
-    for step in steps:
+    points, tried, stopped = list[Point](), 0, False
+
+    def measure(step: float) -> None:
+        nonlocal tried
         masters = [
             master
             for master in usual_masters(model.system, step)
@@ -156,11 +159,20 @@ def run_front(
         ]
         model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
         for master in masters:
-            tried += 1
             with suppress(CosimoError):
-                points.append(judge_point(model, master, cost))
-    points = [point for point in points if point.errors is not None and math.isfinite(point.error)]
-    points += usual_points(model, wanted, cost, first) if space == Space() else []
+                point = judge_point(model, master, cost)
+                if point.errors is not None and math.isfinite(point.error):
+                    points.append(point)
+            tried += 1
+
+    try:
+        for step in steps:
+            measure(step)
+        points += usual_points(model, wanted, cost, first) if space == Space() else []
+    except KeyboardInterrupt:  # what was measured until then counts
+        if not points:
+            raise
+        stopped = True
     if not tried:
         raise too_costly(most)
     if not points:
@@ -169,7 +181,7 @@ def run_front(
     kept = nondominated(goal_values(points, known))
     here = judge_point(model, present, cost) if present is not None else None
     note = f"{model.doubt[:1].upper()}{model.doubt[1:]}: every point shown was run, and its error measured."
-    return Tuned.of(
+    found = Tuned.of(
         model,
         tuple(known),
         [point for point, keep in zip(points, kept, strict=True) if keep],
@@ -181,6 +193,9 @@ def run_front(
         values=np.array([[getattr(p, goal.name) for goal in known] for p in points]),
         priced=bool(cost.weights),
     )
+    if stopped:
+        raise _interrupted(found, f"measuring {tried} masters", "the best of these are shown")
+    return found
 
 
 # ---- what a search has evaluated, in a file, so that it can be resumed -----------------------------------------------
