@@ -41,6 +41,7 @@ def one_by_one(system: System, builder: Callable[..., Master], others: Any) -> l
 
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("hold", [0, 1])
+@pytest.mark.one_in(5)
 def test_radius_and_consistency_equal_those_one_by_one(make_system: Any, name: str, hold: int) -> None:
     system, builder = make_system(), BUILDERS[name]
     others = {"a.u2": Hold(hold), "b.u1": Hold(hold), "c.u1": Hold(hold)}

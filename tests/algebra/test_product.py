@@ -234,6 +234,7 @@ def test_an_iteration_without_fixed_point_is_refused(sparse_from: int, monkeypat
 # ---- sparse --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 def test_sparse_equals_dense(make_system: Any, make_master: MakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     system = make_system()
     master = make_master(system)

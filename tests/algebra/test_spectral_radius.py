@@ -48,6 +48,7 @@ def turned(rng, blocks):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 12, 16])
+@pytest.mark.one_in(3)
 def test_random_matrices_have_the_right_value_and_label(n, backend):
     rng = np.random.default_rng(n)
     count = examples(20_000 if n <= 8 else 8_000)
@@ -71,6 +72,7 @@ def test_most_matrices_need_no_eigenvalues():
 
 @pytest.mark.parametrize("n", [3, 6, 12])
 @pytest.mark.parametrize("excess", [-1e-12, 1e-12, -1e-10, 1e-10, -1e-7, 1e-7, -1e-3, 1e-3])
+@pytest.mark.one_in(5)
 def test_radius_a_hair_from_one(n, excess, backend):
     """Normal matrices with a real, a negative or a complex dominant eigenvalue of modulus 1 + excess, known exactly."""
     rng = np.random.default_rng(n)
@@ -87,6 +89,7 @@ def test_radius_a_hair_from_one(n, excess, backend):
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("radius", [0.5, 0.9, 0.99, 1.01, 1.1])
+@pytest.mark.one_in(4)
 def test_defective_matrices(size, radius, backend):
     """One Jordan block: eigenvalues move by the size-th root of rounding, labels must not."""
     rng = np.random.default_rng(size)

@@ -157,6 +157,7 @@ def test_no_exception_of_pythons_own_leaves(kinds: list[type[Base]], step: float
 
 
 @pytest.mark.parametrize("kind", [Base, Constant, Sink, Wave, Gain, Delay, Integrator])
+@pytest.mark.one_in(3)
 def test_peculiar_units_beside_a_usual_one_are_judged(kind: type[Base]) -> None:
     system = coupled(kind, Lag)
     verdict = co.analyse(system, co.masters.jacobi(system, 0.01), horizon=1.0, budget=BUDGET)

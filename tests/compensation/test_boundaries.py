@@ -100,6 +100,7 @@ def test_monolithic_target(make: Callable[[], System], build: Build) -> None:
 
 @pytest.mark.parametrize("build", MASTERS)
 @pytest.mark.parametrize("make", SYSTEMS)
+@pytest.mark.one_in(4)
 def test_exact_target(make: Callable[[], System], build: Build) -> None:
     """Followed, or refused where no connected input can move what would have to move."""
     system = make()

@@ -80,6 +80,7 @@ def ring() -> System:
 
 @pytest.mark.parametrize("build", MASTERS)
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.one_in(4)
 def test_compensated_equals_monolithic_over_10000_steps(case: str, build: Build) -> None:
     make, h, names = CASES[case]
     system = make()

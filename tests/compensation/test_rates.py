@@ -67,6 +67,7 @@ def positions(step: Array, count: int, every: int) -> Array:
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("integrator", [SymplecticEuler(), Exact(), RungeKutta4()], ids=lambda i: type(i).__name__)
+@pytest.mark.one_in(5)
 def test_at_every_rate_the_run_follows_the_whole_at_the_base_step(integrator: Integrator, rate: str) -> None:
     system = two_mass(integrator=integrator)
     master = RATES[rate](system)
@@ -110,6 +111,7 @@ def test_executed_equals_multiplied_and_the_kernel_the_interpreter(integrator: I
         (lambda: four_mass(integrator=Exact()), 3e-3, ("right.x3", "right.x4")),
     ],
 )
+@pytest.mark.one_in(4)
 def test_exact_integrators_are_given_slopes(
     make: Callable[[], System], h: float, names: tuple[str, ...], build: Callable[[System, float], Master]
 ) -> None:

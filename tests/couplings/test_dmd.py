@@ -150,6 +150,7 @@ def test_a_million_steps(window: int) -> None:
         ("robust", 100, 3000, 1e-6),
     ],
 )
+@pytest.mark.one_in(3)
 def test_rest_is_survived(method: str, window: int, settling: int, tolerance: float, place: float) -> None:
     rng = np.random.default_rng(5)
     force = 500 * place  # holds the oscillator where it rests

@@ -50,6 +50,7 @@ def both(system: System, master: Master, stop: float) -> Result:
     ],
 )
 @pytest.mark.parametrize("build", [masters.jacobi, masters.jacobi_early_read, masters.gauss_seidel])
+@pytest.mark.one_in(5)
 def test_engines_agree(build: object, coupling: Dmd) -> None:
     system = oscillator_linear()
     both(system, build(system, 0.01, coupling=coupling), 1.0)  # type: ignore[operator]

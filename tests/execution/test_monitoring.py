@@ -434,6 +434,7 @@ def _solution(system: System, step: float, stop: float, linear: bool) -> Result:
 
 
 @pytest.mark.parametrize("name", mostly_slow(CATALOGUE, [name for name in CATALOGUE if name != "pendula"]))
+@pytest.mark.one_in(3)
 def test_problems_at_their_usual_step_are_silent_unless_wrong(name: str) -> None:
     problem = CATALOGUE[name]
     system = problem.system()

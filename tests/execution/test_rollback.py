@@ -101,6 +101,7 @@ def test_a_compensated_master_keeps_its_step() -> None:
 
 @pytest.mark.parametrize("hold", [0, 1, 2])
 @pytest.mark.parametrize("build", [masters.jacobi, masters.gauss_seidel, masters.multirate, masters.iterative])
+@pytest.mark.one_in(5)
 def test_both_engines_make_the_same_shorter_parts(build: Callable[..., Any], hold: int) -> None:
     units = ring(longest=0.03, since=0.45)
     system = System(

@@ -42,6 +42,7 @@ def assert_same_run(unit, live: Exported, durations) -> None:
 @BOTH
 @pytest.mark.parametrize("micro_steps", [1, 2, 7])
 @pytest.mark.parametrize("integrator", [Exact(), ForwardEuler(), RungeKutta4()])
+@pytest.mark.one_in(5)
 def test_state_space_runs_alike(tmp_path, fmi, integrator, micro_steps):
     unit = many_sided(integrator, micro_steps)
     live = Exported(unit, tmp_path, fmi=fmi)

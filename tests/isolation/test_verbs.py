@@ -133,6 +133,7 @@ def test_a_unit_that_hangs_while_it_is_loaded_is_ended_alone(
 
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("where", ["load", "instantiate", "identify", "step"])
+@pytest.mark.one_in(3)
 def test_an_isolated_unit_that_hangs_can_be_interrupted_anywhere(
     where: str, ends: signal.Signals, fmu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

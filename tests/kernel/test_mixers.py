@@ -66,6 +66,7 @@ def mixing(mixers: dict[str, Mixer], coupled: System) -> Master:
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.one_in(4)
 def test_registers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     mixers = {"a": register(rng, 2), "c": register(rng, 1)}

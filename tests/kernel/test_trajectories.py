@@ -85,6 +85,7 @@ def test_linear_units_and_their_fmus(fmi: int, problem: str, kind: str, tmp_path
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.one_in(2)
 def test_input_derivatives_reach_fmus(problem: str, tmp_path: Path) -> None:
     """With Hold(1), FMI 2.0 FMUs move along the same lines as the units themselves; FMI 3.0 has no such function.
 

@@ -43,6 +43,7 @@ def same(one: Result, two: Result, tolerance: float) -> None:
 
 @pytest.mark.parametrize("engine", ["kernel", "reference"])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(3)
 def test_the_papers_master_with_plain_hold_is_jacobi(name: str, engine: str) -> None:
     system, through, step, count = CASES[name]
     ours = run(system, masters.jacobi(system, step), stop=count * step, engine=EngineOptions(engine))  # type: ignore[arg-type]
@@ -51,6 +52,7 @@ def test_the_papers_master_with_plain_hold_is_jacobi(name: str, engine: str) -> 
 
 @pytest.mark.parametrize("engine", ["kernel", "reference"])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(3)
 def test_a_line_to_the_predicted_value_is_followed_to_its_end(name: str, engine: str) -> None:
     # Hold(1) yields x_k + σ (x_k − x_{k−1}): the same polynomial that a prediction gives, with another end.
     system, through, step, count = CASES[name]

@@ -82,7 +82,7 @@ COMPUTED = {"glumac2018": 3, "gomes2018": 9, "tamellin2022": 6, "pikulinski2025"
 """How many rows have nothing printed to compare with."""
 
 
-@pytest.mark.parametrize("paper", mostly_slow(PAPERS, set(PAPERS) - {"pikulinski2025"}))
+@pytest.mark.parametrize("paper", mostly_slow(PAPERS, set(PAPERS) - {"pikulinski2025", "tamellin2022"}))
 def test_only_known_misprints_fail(paper: str, reproduced: Callable[[str], list[Item]]) -> None:
     items = reproduced(paper)
     assert len(items) >= 9

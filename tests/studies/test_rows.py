@@ -54,6 +54,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.one_in(3)
 def test_every_format_reads_back(suffix: str, whole: Outcome, tmp_path: Path) -> None:
     path = tmp_path / f"study{suffix}"
     made = run_study(STUDY, workers=1, output=path)
@@ -69,6 +70,7 @@ def test_every_format_reads_back(suffix: str, whole: Outcome, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.one_in(3)
 def test_an_interrupted_study_is_resumed(suffix: str, whole: Outcome, tmp_path: Path) -> None:
     path = tmp_path / f"study{suffix}"
     with pytest.raises(Interrupted, match=r"after 7 of 60 runs.*--resume"):

@@ -70,6 +70,7 @@ def test_there_are_at_least_six_systems_of_fmus_only(full: Systems) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(3)
 def test_versions_and_capabilities_do_not_change_the_run(
     name: str, full: Systems, bare: Systems, third: Systems
 ) -> None:
@@ -85,6 +86,7 @@ def test_versions_and_capabilities_do_not_change_the_run(
 
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1)], ids=["hold", "slope"])
+@pytest.mark.one_in(3)
 def test_linear_fmus_run_as_the_units_they_were_exported_from(name: str, coupling: Hold, full: Systems) -> None:
     case = CASES[name]
     system = case.linear()  # type: ignore[misc]
@@ -97,6 +99,7 @@ def test_linear_fmus_run_as_the_units_they_were_exported_from(name: str, couplin
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("build", [jacobi, gauss_seidel])
+@pytest.mark.one_in(3)
 def test_fine_runs_tend_to_the_reference_with_order_one(name: str, build: Builder, full: Systems) -> None:
     # The undivided equations share nothing with the coupling: half the step must leave half the error.
     step = CASES[name].step
@@ -206,6 +209,7 @@ def test_the_limited_tank_reaches_its_limit_and_leaves_it(full: Systems) -> None
 
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("build", mostly_slow([jacobi, gauss_seidel, backwards], [backwards]))
+@pytest.mark.one_in(2)
 def test_runs_diverge_where_the_algebra_says(name: str, build: Builder, full: Systems) -> None:
     case = CASES[name]
     whole = case.linear()  # type: ignore[misc]

@@ -46,6 +46,7 @@ def pair(**solver) -> System:
 
 @pytest.mark.parametrize("means", MEANS)
 @pytest.mark.parametrize("build", [co.masters.jacobi, co.masters.gauss_seidel])
+@pytest.mark.one_in(5)
 def test_the_coupled_map_is_that_of_the_true_units(tmp_path, means, build):
     system = co.problems.two_mass()
     paths = export_system(system, tmp_path, fmi=3)

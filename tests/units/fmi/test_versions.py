@@ -147,6 +147,7 @@ FIXED = {'canHandleVariableCommunicationStepSize="true"': ""}
         (("ANNOUNCE",), FIXED, (0.01, 0.05, 0.125)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_events_at_ends_of_steps_that_are_rounded(
     tmp_path: Path, isolate: bool, defines: tuple[str, ...], changes: dict[str, str], steps: tuple[float, ...]
 ) -> None:
