@@ -405,4 +405,56 @@ int Builder::add(std::unique_ptr<Unit> unit) {
     return static_cast<int>(program.units.size()) - 1;
 }
 
+Exchanged exchanged(const Signal &one) {
+    const auto &[source, gain, offset, first, stride, weights, counts] = one;
+    return {source, gain, offset, first, stride, weights, counts};
+}
+
+void Builder::go_back_to(int unit, std::uint32_t first, std::size_t width) {
+    auto &stepper = dynamic_cast<RestoringStepper &>(*program.stepper);
+    for (bool put_back : {false, true}) {
+        open.push_back(put_back ? &stepper.restoring : &stepper.saving);
+        keep(unit, put_back, first, width);
+        open.pop_back();
+    }
+}
+
+void Builder::ask(int unit, std::uint32_t output, bool early, std::size_t width, const std::vector<Signal> &inputs) {
+    auto &stepper = dynamic_cast<DoublingStepper &>(*program.stepper);
+    DoublingStepper::Asked made{at(unit), unit, output, !inputs.empty(), early, {}, Numbers(width), Numbers(width)};
+    for (const Signal &one : inputs) made.inputs.push_back(exchanged(one));
+    stepper.asked.push_back(std::move(made));
+}
+
+void Builder::set_steps(long long made, int level, long long rejected) {
+    auto &stepper = dynamic_cast<CarefulStepper &>(*program.stepper);
+    stepper.place = made << stepper.halvings;
+    stepper.level = level;
+    stepper.rejected = rejected;
+}
+
+int Builder::level() const { return dynamic_cast<const CarefulStepper &>(*program.stepper).level; }
+
+std::pair<bool, int> Builder::retry() {
+    int outcome = ok;
+    const bool goes_on = program.stepper->retry(program, outcome);
+    return {goes_on, told(outcome)};
+}
+
+void Builder::forget_lengths() {
+    program.lengths.clear();
+    for (auto &unit : program.units) unit->forget_maps();
+}
+
+Tally Builder::tally() const {
+    const Stepper &s = *program.stepper;
+    std::vector<std::pair<double, double>> energies;
+    if (const auto *energy = dynamic_cast<const EnergyStepper *>(&s))
+        for (const auto &bond : energy->bonds) energies.push_back({bond.residual, bond.exchanged});
+    return {s.place,     s.accepted, {s.least, s.most}, s.made, s.rejected, s.forced,
+            s.forced_at, {s.first_forced.error, s.first_forced.worst}, energies};
+}
+
+Where Builder::judged() const { return {program.stepper->judged.error, program.stepper->judged.worst}; }
+
 }  // namespace cosimo

@@ -18,6 +18,12 @@ using Sources = std::vector<std::tuple<std::uint32_t, double, double>>;
 using Inputs = std::vector<std::tuple<std::uint32_t, std::uint32_t, Numbers>>;
 using Bonds = std::vector<std::tuple<std::uint32_t, std::uint32_t, double>>;
 using Taps = std::vector<std::vector<std::pair<std::uint32_t, double>>>;
+using Signal = std::tuple<std::uint32_t, double, double, std::uint32_t, std::uint32_t, Numbers, bool>;  // Exchanged
+using Where = std::pair<double, long long>;  // an error, and the place of the signal
+using Tally = std::tuple<long long, long long, std::pair<long long, long long>, long long, long long, long long, long long, Where,
+                         std::vector<std::pair<double, double>>>;
+
+struct Exchanged exchanged(const Signal &);
 
 class Builder {
 public:
@@ -95,6 +101,22 @@ public:
     bool shared() const;
     // FMUs whose steps gave a last successful time before their beginning: number, that beginning, the time given.
     std::vector<std::tuple<std::size_t, double, double>> went_back() const;
+
+    // Of macro steps that vary, or are made in parts. What is saved to go back to: a unit, and where its `width` numbers of c begin.
+    void go_back_to(int unit, std::uint32_t first, std::size_t width);
+    // A unit whose outputs, from `output` on, are asked for at the end of both ways; `inputs`: its inputs where it feeds
+    // them through, else none.
+    void ask(int unit, std::uint32_t output, bool early, std::size_t width, const std::vector<Signal> &inputs);
+    // How far equal steps are, and in how many parts, 2^level, they are made; for a checkpoint.
+    void set_steps(long long made, int level, long long rejected);
+    int level() const;
+    // Whether a shorter step can be tried after a failure, and the outcome of going back.
+    std::pair<bool, int> retry();
+    // The constants of all lengths are given up.
+    void forget_lengths();
+    // As Tally in execution/adaptive.
+    Tally tally() const;
+    Where judged() const;
 
     // The outcome of a call, after what it means for the unit that failed; what the unit threw is thrown again.
     int told(int outcome);

@@ -18,12 +18,6 @@ using namespace cosimo;
 namespace {
 
 using Options = nb::typed<nb::dict, nb::str, nb::any>;
-using Signal = std::tuple<std::uint32_t, double, double, std::uint32_t, std::uint32_t, Numbers, bool>;
-
-Exchanged exchanged_of(const Signal &one) {
-    const auto &[source, gain, offset, first, stride, weights, counts] = one;
-    return {source, gain, offset, first, stride, weights, counts};
-}
 
 void take(const nb::object &found, double *to) {
     for (nb::handle value : found) *to++ = nb::cast<double>(value);
@@ -58,7 +52,7 @@ void set_up(Stepper &stepper, const Options &plan) {
                        number("least_error"), number("exponent"), whole("settling"), whole("stuck")};
     stepper.lengths = {whole("first"), whole("shortest"), whole("longest")};
     stepper.tolerances = {number("relative"), number("absolute")};
-    for (const Signal &one : nb::cast<std::vector<Signal>>(plan["exchanged"])) stepper.exchanged.push_back(exchanged_of(one));
+    for (const Signal &one : nb::cast<std::vector<Signal>>(plan["exchanged"])) stepper.exchanged.push_back(exchanged(one));
     stepper.given = nb::cast<Numbers>(plan["given"]);
     stepper.external = nb::cast<Numbers>(plan["external"]);
     stepper.links = stepper.exchanged.size() - stepper.external.size();
@@ -100,72 +94,11 @@ void carefully(Builder &builder, int halvings, const Pairs &holds, std::size_t s
     builder.program.stepper = std::move(made);
 }
 
-// How far equal steps are, and in how many parts, 2^level, they are made; for a checkpoint.
-void set_steps(Builder &builder, long long made, int level, long long rejected) {
-    auto &stepper = dynamic_cast<CarefulStepper &>(*builder.program.stepper);
-    stepper.place = made << stepper.halvings;
-    stepper.level = level;
-    stepper.rejected = rejected;
-}
-
-int level(const Builder &builder) { return dynamic_cast<const CarefulStepper &>(*builder.program.stepper).level; }
-
-// What is saved to go back to: a unit, and where its `width` numbers of c begin.
-void kept(Builder &builder, int unit, std::uint32_t first, std::size_t width) {
-    auto &stepper = dynamic_cast<RestoringStepper &>(*builder.program.stepper);
-    for (bool put_back : {false, true}) {
-        builder.open.push_back(put_back ? &stepper.restoring : &stepper.saving);
-        builder.keep(unit, put_back, first, width);
-        builder.open.pop_back();
-    }
-}
-
-// A unit whose outputs, from `output` on, are asked for at the end of both ways; `inputs`: its inputs where it feeds
-// them through, else none.
-void asked(Builder &builder, int unit, std::uint32_t output, bool early, std::size_t width, const std::vector<Signal> &inputs) {
-    auto &stepper = dynamic_cast<DoublingStepper &>(*builder.program.stepper);
-    DoublingStepper::Asked made{};
-    made.unit = builder.at(unit);
-    made.number = unit;
-    made.output = output;
-    made.early = early;
-    made.through = !inputs.empty();
-    for (const Signal &one : inputs) made.inputs.push_back(exchanged_of(one));
-    made.given.resize(width);
-    made.own.resize(width);
-    stepper.asked.push_back(std::move(made));
-}
-
-using Pair = std::pair<double, double>;
-using Where = std::pair<double, long long>;  // an error, and the place of the signal
-
-// As Tally in execution/adaptive.
-std::tuple<long long, long long, std::pair<long long, long long>, long long, long long, long long, long long, Where, std::vector<Pair>>
-tally(const Builder &builder) {
-    const Stepper &s = *builder.program.stepper;
-    std::vector<Pair> energies;
-    if (const auto *energy = dynamic_cast<const EnergyStepper *>(&s))
-        for (const auto &bond : energy->bonds) energies.push_back({bond.residual, bond.exchanged});
-    return {s.place,     s.accepted, {s.least, s.most}, s.made, s.rejected, s.forced,
-            s.forced_at, {s.first_forced.error, s.first_forced.worst}, energies};
-}
-
-Where judged(const Builder &builder) {
-    const Judged &last = builder.program.stepper->judged;
-    return {last.error, last.worst};
-}
-
 void prepare_with(Builder &builder, nb::object prepare) {
     builder.program.prepare = [prepare = std::move(prepare)](long long parts) {
         nb::gil_scoped_acquire lock;
         return nb::cast<int>(prepare(parts));
     };
-}
-
-// The constants of all lengths are given up.
-void forget_lengths(Builder &builder) {
-    builder.program.lengths.clear();
-    for (auto &unit : builder.program.units) unit->forget_maps();
 }
 
 }  // namespace
@@ -177,17 +110,13 @@ void cosimo::bind_steppers(nb::class_<Builder> &program) {
         .def("by_energy", &by_energy)
         .def("by_doubling", &by_doubling)
         .def("carefully", &carefully, nb::arg("halvings"), nb::arg("holds"), nb::arg("samples"), nb::arg("given").none())
-        .def("set_steps", &set_steps)
-        .def_prop_ro("level", &level)
-        .def("kept", &kept)
-        .def("asked", &asked)
-        .def("retry", [](Builder &builder) {
-            int outcome = ok;
-            const bool goes_on = builder.program.stepper->retry(builder.program, outcome);
-            return std::pair(goes_on, builder.told(outcome));
-        })
+        .def("set_steps", &Builder::set_steps)
+        .def_prop_ro("level", &Builder::level)
+        .def("kept", &Builder::go_back_to)
+        .def("asked", &Builder::ask)
+        .def("retry", &Builder::retry)
         .def("prepare_with", &prepare_with)
-        .def("forget_lengths", &forget_lengths)
-        .def_prop_ro("tally", &tally)
-        .def_prop_ro("judged", &judged);
+        .def("forget_lengths", &Builder::forget_lengths)
+        .def_prop_ro("tally", &Builder::tally)
+        .def_prop_ro("judged", &Builder::judged);
 }
