@@ -116,12 +116,12 @@ int Builder::fmi2(std::uintptr_t component, const std::vector<std::uintptr_t> &f
     return add(std::move(unit));
 }
 
-void Builder::fmi2_derivatives(int number, std::uintptr_t derive, std::size_t powers, std::vector<int> orders, Numbers scale,
-                          Numbers c) {
-    auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
-    unit.derive = function<Fmi2::Derive>(derive);
-    unit.powers = powers;
-    for (std::size_t j = 1; j < powers; ++j) unit.derived.insert(unit.derived.end(), unit.in.begin(), unit.in.end());
+void Builder::input_derivatives(int number, std::uintptr_t derive, Indices references, std::vector<int> orders, Numbers scale,
+                                Numbers c) {
+    auto &unit = static_cast<Following &>(*program.units[static_cast<std::size_t>(number)]);
+    unit.derive = function<Following::Derive>(derive);
+    unit.powers = static_cast<std::size_t>(orders.back()) + 1;
+    unit.derived = std::move(references);
     unit.orders = std::move(orders);
     unit.scale = std::move(scale);
     unit.derivatives.resize(unit.scale.size());
@@ -129,8 +129,8 @@ void Builder::fmi2_derivatives(int number, std::uintptr_t derive, std::size_t po
     unit.moved.resize(unit.c.size());
 }
 
-int Builder::fmi2_map(int number, Numbers along) {
-    auto &unit = static_cast<Fmi2 &>(*program.units[static_cast<std::size_t>(number)]);
+int Builder::input_map(int number, Numbers along) {
+    auto &unit = static_cast<Following &>(*program.units[static_cast<std::size_t>(number)]);
     unit.along.insert(unit.along.end(), along.begin(), along.end());
     return static_cast<int>(unit.along.size() / (unit.powers * unit.powers)) - 1;
 }

@@ -45,9 +45,8 @@ public:
     int compiled(std::uintptr_t step, std::uintptr_t output, Numbers x, Numbers u, Numbers y);
     int fmi2(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out);
     // `scale` holds j! / h^j for every derivative, in the order of `orders`.
-    void fmi2_derivatives(int number, std::uintptr_t derive, std::size_t powers, std::vector<int> orders, Numbers scale,
-                          Numbers c);
-    int fmi2_map(int number, Numbers along);
+    void input_derivatives(int number, std::uintptr_t derive, Indices references, std::vector<int> orders, Numbers scale, Numbers c);
+    int input_map(int number, Numbers along);
     int fmi3(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out, std::size_t inputs,
              std::size_t outputs);
     // The last unit lives in another process, to which steps can be sent ahead.

@@ -37,41 +37,19 @@ inline int stepped(int status) {
     return bad(status);
 }
 
-struct Fmi2 final : Unit {
-    using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *);
-    using Get = int (*)(void *, const std::uint32_t *, std::size_t, double *);
+// Inputs that are polynomials within a step: derivatives of the coefficients are handed over before each step, and the
+// polynomial is moved along after it.
+struct Following : Unit {
     using Derive = int (*)(void *, const std::uint32_t *, std::size_t, const int *, const double *);
-    using Step = int (*)(void *, double, double, int);
-    using State = int (*)(void *, void **);
-    using PutState = int (*)(void *, void *);
-    using RealStatus = int (*)(void *, int, double *);
-    using BooleanStatus = int (*)(void *, int, int *);
-    void *component;
-    Set set_values;
-    Get get_values;
-    Step do_step;
     Derive derive = nullptr;
-    State get_state = nullptr, free_state = nullptr;
-    PutState set_state = nullptr;
-    PostStep post_step = nullptr;
-    RealStatus real_status = nullptr;        // optional, as is
-    BooleanStatus boolean_status = nullptr;  // this one
-    std::vector<std::uint32_t> in, out, derived;
+    std::vector<std::uint32_t> derived;
     std::vector<int> orders;
     std::vector<double> scale, derivatives, along, c, moved, saved_c;
     std::size_t powers = 1;
-    int final_step = 1;
     bool shifted = false, saved_shifted = false;
-    void *state = nullptr;
 
-    ~Fmi2() override {
-        if (state && free_state) free_state(component, &state);
-    }
-    void abandon() override { state = nullptr; }
-    // Whether its functions can be called without a detour.
-    bool plain() const { return powers == 1 && !in.empty() && !out.empty(); }
-    bool posts() const override { return post_step && powers == 1; }
-    void post(double time, double duration) override { post_step(component, time, duration, final_step); }
+    virtual int set_now(const double *) = 0;
+    virtual int step_now(double time, double duration) = 0;
     std::size_t maps() const override { return along.size() / (powers * powers); }
     void forget_maps() override { along.clear(); }
     // d^j u / dt^j = j! c_j / h^j
@@ -88,25 +66,20 @@ struct Fmi2 final : Unit {
         bytes.value(shifted);
         leave_out(bytes.count(derivatives.size()));
     }
-    int set(const double *given) override {
-        if (powers > 1) {
-            c.assign(given, given + powers * inputs);
-            shifted = false;
-        }
-        return inputs ? bad(set_values(component, in.data(), inputs, given)) : 0;
+    void begin(const double *given) {
+        if (powers == 1) return;
+        c.assign(given, given + powers * inputs);
+        shifted = false;
     }
-    int step(double time, double duration, int map) override {
-        if (powers == 1) return told(stepped(do_step(component, time, duration, final_step)), time, duration);
-        return step_along(time, duration, map);
+    void keep() {
+        if (powers == 1) return;
+        saved_c = c;
+        saved_shifted = shifted;
     }
-    // A discarded step may mean that the unit wants the run to end.
-    int told(int status, double time, double duration) {
-        int terminated = 0;
-        if (status != fmi_discard || !boolean_status || bad(boolean_status(component, fmi2_terminated, &terminated)) || !terminated)
-            return status;
-        double last = time;
-        if (!real_status || bad(real_status(component, fmi2_last_successful_time, &last)) || !(last >= time)) last = time;
-        return ends_at(std::min(last, time + duration));
+    void put_back() {
+        if (powers == 1) return;
+        c = saved_c;
+        shifted = saved_shifted;
     }
     void leave_out(std::size_t kept) {
         for (; derivatives.size() > kept; derivatives.pop_back()) {
@@ -115,7 +88,7 @@ struct Fmi2 final : Unit {
         }
     }
     // What a unit refuses is given it in lower orders, and in the end not at all; never an empty list, which some refuse.
-    int give_derivatives() {
+    int give_derivatives(void *component) {
         for (std::size_t i = 0; i < derivatives.size(); ++i) derivatives[i] = c[inputs + i] * scale[i];
         while (!derivatives.empty()) {
             const int status = bad(derive(component, derived.data(), derived.size(), orders.data(), derivatives.data()));
@@ -124,12 +97,11 @@ struct Fmi2 final : Unit {
         }
         return 0;
     }
-    // With input derivatives: d^j u / dt^j = j! c_j / h^j, given before each step; afterwards the polynomial has moved.
-    int step_along(double time, double duration, int map) {
+    int step_along(void *component, double time, double duration, int map) {
         if (shifted)
-            if (int status = bad(set_values(component, in.data(), inputs, c.data()))) return status;
-        if (int status = give_derivatives()) return status;
-        if (int status = told(stepped(do_step(component, time, duration, final_step)), time, duration)) return status;
+            if (int status = set_now(c.data())) return status;
+        if (int status = give_derivatives(component)) return status;
+        if (int status = step_now(time, duration)) return status;
         const double *T = along.data() + static_cast<std::size_t>(map) * powers * powers;
         for (std::size_t i = 0; i < powers; ++i)
             for (std::size_t input = 0; input < inputs; ++input) {
@@ -141,25 +113,70 @@ struct Fmi2 final : Unit {
         shifted = true;
         return 0;
     }
+};
+
+struct Fmi2 final : Following {
+    using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *);
+    using Get = int (*)(void *, const std::uint32_t *, std::size_t, double *);
+    using Step = int (*)(void *, double, double, int);
+    using State = int (*)(void *, void **);
+    using PutState = int (*)(void *, void *);
+    using RealStatus = int (*)(void *, int, double *);
+    using BooleanStatus = int (*)(void *, int, int *);
+    void *component;
+    Set set_values;
+    Get get_values;
+    Step do_step;
+    State get_state = nullptr, free_state = nullptr;
+    PutState set_state = nullptr;
+    PostStep post_step = nullptr;
+    RealStatus real_status = nullptr;        // optional, as is
+    BooleanStatus boolean_status = nullptr;  // this one
+    std::vector<std::uint32_t> in, out;
+    int final_step = 1;
+    void *state = nullptr;
+
+    ~Fmi2() override {
+        if (state && free_state) free_state(component, &state);
+    }
+    void abandon() override { state = nullptr; }
+    // Whether its functions can be called without a detour.
+    bool plain() const { return powers == 1 && !in.empty() && !out.empty(); }
+    bool posts() const override { return post_step && powers == 1; }
+    void post(double time, double duration) override { post_step(component, time, duration, final_step); }
+    int set(const double *given) override {
+        begin(given);
+        return set_now(given);
+    }
+    int set_now(const double *given) override { return inputs ? bad(set_values(component, in.data(), inputs, given)) : 0; }
+    int step(double time, double duration, int map) override {
+        return powers == 1 ? step_now(time, duration) : step_along(component, time, duration, map);
+    }
+    int step_now(double time, double duration) override {
+        return told(stepped(do_step(component, time, duration, final_step)), time, duration);
+    }
+    // A discarded step may mean that the unit wants the run to end.
+    int told(int status, double time, double duration) {
+        int terminated = 0;
+        if (status != fmi_discard || !boolean_status || bad(boolean_status(component, fmi2_terminated, &terminated)) || !terminated)
+            return status;
+        double last = time;
+        if (!real_status || bad(real_status(component, fmi2_last_successful_time, &last)) || !(last >= time)) last = time;
+        return ends_at(std::min(last, time + duration));
+    }
     int get(double *y) override { return outputs ? bad(get_values(component, out.data(), outputs, y)) : 0; }
     int save() override {
         final_step = 0;
-        if (powers > 1) {
-            saved_c = c;
-            saved_shifted = shifted;
-        }
+        keep();
         return bad(get_state(component, &state));
     }
     int restore() override {
-        if (powers > 1) {
-            c = saved_c;
-            shifted = saved_shifted;
-        }
+        put_back();
         return bad(set_state(component, state));
     }
 };
 
-struct Fmi3 final : Unit {
+struct Fmi3 final : Following {
     using Set = int (*)(void *, const std::uint32_t *, std::size_t, const double *, std::size_t);
     using Get = int (*)(void *, const std::uint32_t *, std::size_t, double *, std::size_t);
     using Step = int (*)(void *, double, double, bool, bool *, bool *, bool *, double *);
@@ -182,17 +199,22 @@ struct Fmi3 final : Unit {
         if (state && free_state) free_state(component, &state);
     }
     void abandon() override { state = nullptr; }
-    bool posts() const override { return post_step != nullptr; }
+    bool posts() const override { return post_step && powers == 1; }
     void post(double time, double duration) override { post_step(component, time, duration, final_step); }
     int set(const double *given) override {
-        return inputs ? bad(set_values(component, in.data(), in.size(), given, inputs)) : 0;
+        begin(given);
+        return set_now(given);
     }
+    int set_now(const double *given) override { return inputs ? bad(set_values(component, in.data(), in.size(), given, inputs)) : 0; }
     // What a step says of itself; units may leave `reached` alone.
     struct Said {
         bool event = false, terminate = false, early = false;
         double reached = NAN;
     };
-    int step(double time, double duration, int) override {
+    int step(double time, double duration, int map) override {
+        return powers == 1 ? step_now(time, duration) : step_along(component, time, duration, map);
+    }
+    int step_now(double time, double duration) override {
         Said said;
         return told(stepped(do_step(component, time, duration, final_step, &said.event, &said.terminate, &said.early, &said.reached)),
                     said, time, duration);
@@ -208,13 +230,17 @@ struct Fmi3 final : Unit {
         return said.event || said.early ? fmi3_returned_early : 0;
     }
     // Whether its functions can be called without a detour.
-    bool plain() const { return !in.empty() && !out.empty(); }
+    bool plain() const { return powers == 1 && !in.empty() && !out.empty(); }
     int get(double *y) override { return outputs ? bad(get_values(component, out.data(), out.size(), y, outputs)) : 0; }
     int save() override {
         final_step = false;
+        keep();
         return bad(get_state(component, &state));
     }
-    int restore() override { return bad(set_state(component, state)); }
+    int restore() override {
+        put_back();
+        return bad(set_state(component, state));
+    }
 };
 
 }  // namespace cosimo

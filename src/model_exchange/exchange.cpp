@@ -84,9 +84,16 @@ int Exchange::before_change() { return running_ ? enter_events() : 0; }
 
 int Exchange::set_inputs(const std::uint32_t *references, std::size_t count, const double *values, std::size_t size) {
     if (!running_) return model.set_doubles(references, count, values, size);
-    const bool all = count == references_.size() && size == value_.size() &&
-                     std::memcmp(references, references_.data(), count * sizeof *references) == 0;
-    if (!all) {
+    auto are = [&](const std::vector<std::uint32_t> &known, std::size_t values_of) {
+        return count == known.size() && size == values_of && std::memcmp(references, known.data(), count * sizeof *references) == 0;
+    };
+    if (count > 0 && are(settings.references, nx_)) {
+        // States are set as a solver sets them: in continuous time.
+        if (events_)
+            if (int status = settle(); bad(status)) return status;
+        return model.set_states(values, size);
+    }
+    if (!are(references_, value_.size())) {
         if (int status = enter_events(); bad(status)) return status;
         const int status = model.set_doubles(references, count, values, size);
         if (!bad(status) && !references_.empty()) return model.get_doubles(references_.data(), references_.size(), value_.data(), value_.size());
@@ -107,13 +114,12 @@ int Exchange::set_inputs(const std::uint32_t *references, std::size_t count, con
 }
 
 int Exchange::set_derivatives(const std::uint32_t *references, std::size_t count, const int *orders, const double *values) {
-    std::size_t place = 0;
     std::vector<std::uint8_t> used(2 * value_.size(), 0);
     for (std::size_t i = 0; i < count; ++i) {
         if (orders[i] < 1 || orders[i] > 2) return fail(status_error, "input derivatives of orders 1 and 2 are taken, not of order " + std::to_string(orders[i]));
         // The next value of this variable and order: arrays are given element by element.
         bool found = false;
-        place = 0;
+        std::size_t place = 0;
         for (const InputVariable &input : settings.inputs) {
             for (std::size_t k = 0; k < input.size && !found && input.reference == references[i]; ++k) {
                 const std::size_t slot = place + k, mark = 2 * slot + static_cast<std::size_t>(orders[i]) - 1;

@@ -75,11 +75,6 @@ EXPORT const char *cosimoModelExchangeUse(void *library, const char *settings) {
     return problem.empty() ? nullptr : problem.c_str();
 }
 
-// Input derivatives for the next step, alike for both versions; those of an array element by element.
-EXPORT int cosimoSetInputDerivatives(void *c, References r, std::size_t n, const int *orders, const double *v) {
-    return at(c).set_derivatives(r, n, orders, v);
-}
-
 // ---- FMI 2.0 --------------------------------------------------------------------------------------------------------
 
 struct Callbacks2 {
@@ -138,6 +133,7 @@ EXPORT int fmi2GetDirectionalDerivative(void *c, References unknowns, std::size_
                                         double *v) {
     return PASS("fmi2GetDirectionalDerivative", unknowns, n, knowns, m, seed, v);
 }
+// Also of units of FMI 3.0, which has no such function: derivatives of an array come element by element.
 EXPORT int fmi2SetRealInputDerivatives(void *c, References r, std::size_t n, const int *orders, const double *v) {
     return at(c).set_derivatives(r, n, orders, v);
 }

@@ -36,6 +36,7 @@ Settings read_settings(const char *text) {
         if (key == "core") found.core = value;
         if (key == "cvode") found.cvode = value;
         if (key == "state") found.names.push_back(value);
+        if (key == "state-reference") found.references.push_back(static_cast<std::uint32_t>(whole()));
         if (key == "input") {
             char *rest = nullptr;
             const auto reference = static_cast<std::uint32_t>(std::strtoul(value.c_str(), &rest, 10));

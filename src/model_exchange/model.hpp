@@ -30,6 +30,7 @@ struct Settings {
     bool completed = true;  // the unit wants to hear of every step of the integrator
     std::string core, cvode;  // the libraries of SUNDIALS
     std::vector<std::string> names;  // of states
+    std::vector<std::uint32_t> references;  // of the variables that have the states, in order
     std::vector<InputVariable> inputs;
 };
 Settings read_settings(const char *text);

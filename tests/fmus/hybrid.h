@@ -7,8 +7,8 @@
 
 #define MOST 16
 typedef struct {
-    double time, value[MOST], next;
-    int count, timed, finished, events;
+    double time, value[MOST], next, past;
+    int count, timed, finished;
 } Unit;
 
 #if defined BALL /* bounces with restitution e until it is too slow, then rests */
@@ -58,20 +58,26 @@ static int event(Unit *u) {
     return 1;
 }
 static int completed(const Unit *u) { return u->value[X] >= 1.0; }
-#else /* LINEAR: x'' = u - k x - c x', y = x + d u; derivatives fail, or are no numbers, from some time on */
-enum { X, V, DX, DV, U, Y, K, C, D, FAIL_AT, NAN_AT, STATES = 2, INDICATORS = 0 };
+#else /* LINEAR: x'' = u - k x - c x', y = x + d u; derivatives fail, or are no numbers, from some time on
+
+   Not quite linear where asked: with a `square` of x, a `drift` of k in time, or a force of the input some steps before (`late`). */
+enum { X, V, DX, DV, U, Y, K, C, D, FAIL_AT, NAN_AT, SQUARE, DRIFT, LATE, STATES = 2, INDICATORS = 0 };
 static void start(Unit *u) {
     u->value[K] = 4.0, u->value[C] = 0.4;
     u->value[FAIL_AT] = u->value[NAN_AT] = 1e300;
 }
 static void evaluate(Unit *u) {
     double *v = u->value;
-    v[DX] = v[V], v[DV] = u->time > v[NAN_AT] ? NAN : v[U] - v[K] * v[X] - v[C] * v[V];
+    const double more = v[SQUARE] * v[X] * v[X] + v[DRIFT] * u->time * v[X] + v[LATE] * u->past;
+    v[DX] = v[V], v[DV] = u->time > v[NAN_AT] ? NAN : v[U] - v[K] * v[X] - v[C] * v[V] - more;
     v[Y] = v[X] + v[D] * v[U];
 }
 static void indicate(const Unit *u, double *z) {}
 static int event(Unit *u) { return 0; }
-static int completed(const Unit *u) { return 0; }
+static int completed(Unit *u) {
+    u->past = u->value[U];
+    return 0;
+}
 #define FAILS(u) ((u)->time > (u)->value[FAIL_AT])
 /* d unknown / d known */
 static double partial(const Unit *u, unsigned unknown, unsigned known) {

@@ -169,13 +169,15 @@ class Lowering:
                     )
                     self.program.typed_group(number, input_, kind, group.references, group.positions, function)
         elif powers > 1:
-            m, h = len(references[0]), self.master.step
+            m, h = len(unit.inputs), self.master.step
             orders = [j for j in range(1, powers) for _ in range(m)]
             scale = [factorial(j) / h**j for j in orders]
             c = np.zeros((powers, m))
             c[0] = self.live.c[name][0]
             derive = symbol("fmi2SetRealInputDerivatives")
-            self.program.fmi2_derivatives(number, derive, powers, orders, scale, c.ravel().tolist())
+            each = [info.value_reference for group in native.inputs for info in group.infos] * (powers - 1)
+            if m:
+                self.program.input_derivatives(number, derive, each, orders, scale, c.ravel().tolist())
 
     def _kept(self, name: str) -> bool:
         """Whether states of the unit are saved."""
@@ -301,7 +303,7 @@ class Lowering:
             parts = instance.step_map(duration, powers - 1, h)
             return int(self.program.linear_map(number, *(part.ravel().tolist() for part in parts)))
         if powers > 1 and instance.native(powers) is not None:
-            return int(self.program.fmi2_map(number, shift_matrix(powers - 1, duration / h).ravel().tolist()))
+            return int(self.program.input_map(number, shift_matrix(powers - 1, duration / h).ravel().tolist()))
         return -1  # it needs nothing
 
     def _repeat(self, operation: TimedRepeat) -> None:

@@ -127,9 +127,13 @@ def exact_step(x: np.ndarray, coefficients: list[float], h: float) -> np.ndarray
     return (expm(whole * h) @ [*x, *derivatives])[:2]
 
 
+@versions
+@pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("coefficients", [[1.0], [1.0, 0.5], [1.0, 0.5, -0.7]])
-def test_inputs_are_polynomials_within_the_step(tmp_path: Path, coefficients: list[float]) -> None:
-    unit = exchanged(build_model(tmp_path, "LINEAR"), Solver(relative_tolerance=1e-9))
+def test_inputs_are_polynomials_within_the_step(
+    tmp_path: Path, version: int, isolate: bool, coefficients: list[float]
+) -> None:
+    unit = exchanged(build_model(tmp_path, "LINEAR", version), Solver(relative_tolerance=1e-9), isolate=isolate)
     instance = unit.instantiate(0.0)
     x = np.zeros(2)
     for k in range(5):
@@ -204,12 +208,13 @@ def test_a_repeated_step_has_the_same_bits(tmp_path: Path, version: int, isolate
 
 @versions
 @pytest.mark.parametrize("isolate", [False, True])
-def test_both_engines_and_a_process_of_its_own_agree(tmp_path: Path, version: int, isolate: bool) -> None:
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_both_engines_and_a_process_of_its_own_agree(tmp_path: Path, version: int, isolate: bool, order: int) -> None:
     """Two oscillators push each other; the kernel and the interpreter give the same bits."""
     path = build_model(tmp_path, "LINEAR", version)
     units = {name: exchanged(path, isolate=isolate, name=name, start={"x": x}) for name, x in (("a", 1.0), ("b", 0.0))}
     system = co.System(units, [("a.y", "b.u"), ("b.y", "a.u")])
-    master = co.masters.gauss_seidel(system, step=0.05)
+    master = co.masters.gauss_seidel(system, step=0.05, coupling=co.couplings.Hold(order))
     rows = [co.run(system, master, stop=2.0, engine=EngineOptions(kind)) for kind in ("kernel", "reference")]
     assert np.array_equal(rows[0].values, rows[1].values)
 

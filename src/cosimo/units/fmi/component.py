@@ -133,6 +133,8 @@ class FMU3Library(FMU3Slave):  # type: ignore[misc]  # FMPy is not typed
     """FMPy's FMI 3.0 instance without the look-up of all functions; `environment` is what its logger is given."""
 
     environment: int | None = None
+    # FMI 3.0 has no such function; our solver of model-exchange units takes that of FMI 2.0.
+    fmi2SetRealInputDerivatives = FMU2Slave.fmi2SetRealInputDerivatives
 
     def _loadFunctions(self) -> None:
         self._functions = LazyFunctions(self)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosimo.core.arguments import checked
-from cosimo.core.arrays import BoolArray
+from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
 from cosimo.core.guarding import unwatched
-from cosimo.core.unit import Conversion, Unit, UnitOfMeasure
+from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import find_library, platforms, read_description
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
-from cosimo.units.fmi.model_exchange import CO_SIMULATION, KINDS, MODEL_EXCHANGE, Solver
+from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver
 from cosimo.units.fmi.variables import (
     SETTABLE,
     Value,
@@ -31,6 +31,7 @@ from cosimo.units.fmi.variables import (
     parse_value,
     read_variables,
 )
+from cosimo.units.linear import Exact, ForwardEuler, Integrator, RungeKutta4, discretise
 
 if TYPE_CHECKING:
     from cosimo.units.fmi.instance import FmuInstance, Reserve
@@ -83,6 +84,10 @@ class Capabilities:
     early_return: bool
 
 
+_INTEGRATORS: Mapping[str, type[Integrator]] = {CVODE: Exact, "euler": ForwardEuler, "rk4": RungeKutta4}
+"""What the solvers make of linear equations."""
+
+
 @checked
 class Fmu(Unit):
     """An FMI 2.0 or 3.0 FMU, for co-simulation or with a `solver` of ours for model exchange.
@@ -93,6 +98,10 @@ class Fmu(Unit):
     the process of the master (False, "none"), or there only after a first trial in a separate one ("auto", see
     `first_trial.py`); an FMU that allows one instance per process is always isolated, where the platform permits.
     """
+
+    equations: LinearModel | None = None
+    """Of a model-exchange FMU that is known to be linear (`analysis/equations.py`)."""
+    state_at_start: Array = np.zeros(0)
 
     reserve: Reserve | None = None
     """Where instances come from and go back to, in studies of many runs (`with_values`)."""
@@ -127,7 +136,7 @@ class Fmu(Unit):
         self.generation_tool: str | None = description.generationTool
         self.model_identifier: str = declared.modelIdentifier or ""
         self.token: str = description.guid or ""
-        self.capabilities = _capabilities(declared, element, self.major_version)
+        self.capabilities = _capabilities(declared, element)
         self.event_indicators = int(description.numberOfEventIndicators or 0)
         self.needs_completed_steps = _flag(element, "needsCompletedIntegratorStep") or (
             self.fmi_version == "2.0" and not _flag(element, "completedIntegratorStepNotNeeded")
@@ -231,8 +240,32 @@ class Fmu(Unit):
             return Conversion()
         return check_connection(self.output_infos[output], taker.input_infos[variable])
 
+    def linear(self) -> LinearModel | None:
+        return self.equations
+
+    def discrete(self, duration: float | Array) -> DiscreteModel:
+        if self.equations is None:
+            return super().discrete(duration)
+        return self.step_map(self.equations, duration)
+
+    def step_map(self, model: LinearModel, duration: float | Array) -> DiscreteModel:
+        """What its solver makes of linear equations in one step; CVODE their exact solution, to its tolerance."""
+        assert self.solver is not None
+        integrator = _INTEGRATORS[self.solver.name]()
+        if self.solver.micro_step is None or np.ndim(duration) == 0:
+            count = self.solver.micro_steps_in(float(np.max(duration)))
+            return discretise(model, integrator, count, duration)
+        maps = [self.step_map(model, one) for one in np.ravel(duration).tolist()]
+        return DiscreteModel(np.array([one.A for one in maps]), np.array([one.B for one in maps]))
+
+    @property
+    def initial_state(self) -> Array:
+        return self.state_at_start
+
     def feedthrough(self) -> BoolArray:
         """As the model structure declares; an output without declared dependencies may depend on every input."""
+        if self.equations is not None:
+            return np.asarray(self.equations.D != 0)
         through = np.ones((len(self.outputs), len(self.inputs)), dtype=bool)
         columns: dict[str, list[int]] = {}
         for column, name in enumerate(self.inputs):
@@ -440,7 +473,7 @@ def _flag(element: Any, name: str) -> bool:
     return element.get(name) in ("true", "1")
 
 
-def _capabilities(declared: Any, element: Any, version: int) -> Capabilities:
+def _capabilities(declared: Any, element: Any) -> Capabilities:
     # In model exchange, steps and inputs are our solver's. FMPy knows the name of derivatives in FMI 2.0 only.
     ours = element.tag == "ModelExchange"
     names = ("providesDirectionalDerivatives", "providesDirectionalDerivative")
@@ -448,7 +481,7 @@ def _capabilities(declared: Any, element: Any, version: int) -> Capabilities:
         restore=declared.canGetAndSetFMUstate,
         serialise=declared.canGetAndSetFMUstate and declared.canSerializeFMUstate,
         directional_derivatives=any(_flag(element, name) for name in names),
-        interpolate_inputs=version == 2 if ours else declared.canInterpolateInputs,
+        interpolate_inputs=ours or declared.canInterpolateInputs,
         variable_step=ours or declared.canHandleVariableCommunicationStepSize,
         single_instance=declared.canBeInstantiatedOnlyOncePerProcess,
         event_mode=not ours and declared.hasEventMode,

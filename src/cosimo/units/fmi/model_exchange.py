@@ -13,6 +13,7 @@ import importlib.util
 import math
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,9 +71,19 @@ class Solver:
                 f"'{self.name}' has fixed steps and no tolerance; leave the relative tolerance out, or choose cvode."
             )
 
+    def tolerance(self, usual: float | None = None) -> float:
+        """The relative tolerance: its own, the `usual` one of an experiment, or ours."""
+        return self.relative_tolerance or usual or TOLERANCE
+
+    def micro_steps_in(self, duration: float) -> int:
+        """How many steps a fixed-step solver makes in a macro step; as compiled code counts them."""
+        if self.micro_step is None:
+            return self.micro_steps or 1
+        return max(1, math.ceil(duration / self.micro_step * (1.0 - 1e-12)))
+
     def __str__(self) -> str:
         if self.name == CVODE:
-            return f"cvode, relative tolerance {self.relative_tolerance or TOLERANCE:g}"
+            return f"cvode, relative tolerance {self.tolerance():g}"
         if self.micro_step is not None:
             return f"{self.name}, micro step {self.micro_step:g} s"
         return f"{self.name}, {self.micro_steps or 1} micro steps per macro step"
@@ -92,12 +103,11 @@ def sundials() -> tuple[Path, Path]:
 def settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
     """What our library must know of a unit, as lines."""
     core, cvode = sundials()
-    relative = solver.relative_tolerance or tolerance or TOLERANCE
     states, _ = unit.continuous_states()
     lines = [
         f"version={unit.major_version}",
         f"solver={solver.name}",
-        f"tolerance={relative!r}",
+        f"tolerance={solver.tolerance(tolerance)!r}",
         f"micro-steps={solver.micro_steps or 1}",
         f"micro-step={solver.micro_step or 0.0!r}",
         f"states={unit.state_count}",
@@ -106,12 +116,18 @@ def settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
         f"core={core}",
         f"cvode={cvode}",
         *(f"state={name}" for name in states),
+        *(f"state-reference={unit.variables[name].value_reference}" for name in _scalars(unit, states)),
     ]
     for owner in dict.fromkeys(unit.owners[info.name] for info in unit.input_infos if info.type in ("Real", "Float64")):
         elements = unit.elements_of(owner)
         first = unit.variables[elements[0]]
         lines.append(f"input={first.value_reference}:{len(elements)}:{'c' if first.continuous else 'd'}")
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+
+def _scalars(unit: Fmu, states: Sequence[str]) -> list[str]:
+    """One name of each variable that has states; none where states are only some elements of an array."""
+    return [name for name in states if not unit.variables[name].element]
 
 
 def path() -> Path:
