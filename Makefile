@@ -64,13 +64,13 @@ sanitize: $(READY)
 	$(BIN)/python -m sanitize
 
 # Installed once, and again only when the requirements or the compiled sources change.
-$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/*)
+$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/* src/model_exchange/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(READY)
 
 # What the demo needs, where nothing is installed yet: the package without any extra.
-$(FEW): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/*)
+$(FEW): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/* src/model_exchange/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $(FEW)

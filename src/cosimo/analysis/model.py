@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem, dense
+from cosimo.analysis.equations import with_equations
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.large import LargePoles, LargeSpectrum
@@ -142,6 +143,9 @@ class Model:
         self.known = all(unit.linear() is not None for unit in system.units.values())
         self.step = self._first_step(step)
         with decided_isolation(system.units, start, dict.fromkeys(system.units, self.step)):
+            if identify and asked.means is None:
+                self.system = system = with_equations(system, start, horizon or STEPS * self.step)
+            self.known = all(unit.linear() is not None for unit in system.units.values())
             self.notes = [f"unit '{name}' {unit.notice}" for name, unit in system.units.items() if unit.notice]
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: LocalSystem | None = None
