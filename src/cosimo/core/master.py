@@ -15,7 +15,7 @@ from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.schedule import Repeat, Schedule
+from cosimo.core.schedule import Repeat, Save, Schedule, Step, flatten
 from cosimo.core.system import Inlet, Link, System
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ class Master:
     def coupling_of(self, target: str) -> Coupling:
         """The coupling of the input written `"unit.variable"`."""
         return self.couplings.get(target, self.coupling)
+
+    @property
+    def saved(self) -> list[str]:
+        """The units that the schedule saves and restores."""
+        return list(dict.fromkeys(op.unit for op in flatten(self.schedule.operations) if isinstance(op, Save)))
+
+    @property
+    def durations(self) -> dict[str, float]:
+        """How far each unit steps at a time, in seconds."""
+        steps = (op for op in flatten(self.schedule.operations) if isinstance(op, Step))
+        return dict.fromkeys(self.schedule.units, self.step) | {op.unit: float(op.fraction) * self.step for op in steps}
 
     def with_step(self, step: float) -> Master:
         """The same master with another macro step."""

@@ -20,7 +20,7 @@ from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import Coupling, Sampling, settled
 from cosimo.core.errors import RunError, UnitError
 from cosimo.core.master import Joint, Segment, mixer_of, mixer_offsets, segment
-from cosimo.core.schedule import Convergence, Restore, Save, flatten
+from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.system import Link, Source
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
 from cosimo.execution.live import Live, Signals
@@ -181,7 +181,7 @@ class Lowering:
 
     def _kept(self, name: str) -> bool:
         """Whether states of the unit are saved."""
-        return any(isinstance(op, Save) and op.unit == name for op in flatten(self.master.schedule.operations))
+        return name in self.master.saved
 
     # ---- operations ----------------------------------------------------------------------------------------------
 

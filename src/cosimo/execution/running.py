@@ -20,7 +20,7 @@ from cosimo.core.system import System
 from cosimo.execution.adaptive import run_adaptive
 from cosimo.execution.checkpoints import CheckpointWriter, beside
 from cosimo.execution.checkpoints.fingerprints import fingerprint
-from cosimo.execution.checkpoints.self_test import require_states, saved_units, step_sizes
+from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder
 from cosimo.execution.session import EqualSteps, recorded_names, watch_of
@@ -64,7 +64,7 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
     With `saved`, nothing on disk is touched before the macro step after it was made again and gave the same signals.
     """
     system = observed(system, options)
-    with guarded(options.path), decided_isolation(system.units, options.start, step_sizes(system, master)):
+    with guarded(options.path), decided_isolation(system.units, options.start, master.durations):
         if options.adaptive is None:
             return _run_equal_steps(system, master, options, saved)
         if options.adaptive.kind == "doubling":
@@ -76,8 +76,8 @@ def _run_equal_steps(system: System, master: Master, options: RunOptions, saved:
     steps, warnings = _count(options.start, options.stop, master.step)
     warnings += _known_before(system, master, options)
     watch = watch_of(system, options)
-    if saved is None:
-        require_states(system, master, options.start, saved_units(master), as_bytes=False)
+    if saved is None and master.saved:
+        require_states(system, master, options.start, master.saved, as_bytes=False)
     writer = _checkpoint_writer(system, master, options, saved)
     info = {} if writer is None else {"run": writer.run}
     with ExitStack() as stack:

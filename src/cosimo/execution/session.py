@@ -31,7 +31,7 @@ from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.checkpoints import CheckpointWriter
-from cosimo.execution.checkpoints.self_test import require_states, saved_units
+from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.engines import CarefulEngine, CarefulKernelEngine, Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch
@@ -309,7 +309,7 @@ class EqualSteps(Session):
         writer.take({**entries, "after": engine.signals()._asdict()}, reached, recorder.sync())
 
     def _make(self, careful: bool) -> Engine:
-        if careful and (self.options.engine.kind == "reference" or saved_units(self.master)):
+        if careful and (self.options.engine.kind == "reference" or self.master.saved):
             return CarefulEngine(self.live, self.names, self.watch)
         if careful:
             return CarefulKernelEngine(self.live, self.names, self.options.engine, self.watch)

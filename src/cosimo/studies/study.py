@@ -26,7 +26,6 @@ from cosimo.core.master import Master
 from cosimo.core.storage import file_digest
 from cosimo.core.system import System
 from cosimo.execution.checkpoints.fingerprints import system_fingerprint
-from cosimo.execution.checkpoints.self_test import step_sizes
 from cosimo.execution.recording import choose
 from cosimo.formats.scenario import SUFFIXES, Scenario, load
 from cosimo.masters.words import MasterOptions, build_master
@@ -252,7 +251,7 @@ class Recipe:
             system, master = self.build(self._study.table.values[0].tolist())
         except ConfigurationError:  # the row of this point says so, and each run decides
             return self._study
-        with decided_isolation(system.units, self.start, step_sizes(system, master)):
+        with decided_isolation(system.units, self.start, master.durations):
             decided = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
         limit = time_limit()
         for name, unit in decided.items():

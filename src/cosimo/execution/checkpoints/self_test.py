@@ -19,7 +19,6 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.guarding import enter, go_back, here, leave
 from cosimo.core.master import Master
-from cosimo.core.schedule import Save, Step, flatten
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
 
@@ -32,20 +31,9 @@ Found = tuple[Array, Array] | str
 _passed: weakref.WeakKeyDictionary[Unit, set[bool]] = weakref.WeakKeyDictionary()
 
 
-def saved_units(master: Master) -> list[str]:
-    """The units that a schedule saves and restores."""
-    return list(dict.fromkeys(op.unit for op in flatten(master.schedule.operations) if isinstance(op, Save)))
-
-
-def step_sizes(system: System, master: Master) -> dict[str, float]:
-    """How far each unit steps at a time, in seconds."""
-    steps = (op for op in flatten(master.schedule.operations) if isinstance(op, Step))
-    return dict.fromkeys(system.units, master.step) | {op.unit: float(op.fraction) * master.step for op in steps}
-
-
 def require_states(system: System, master: Master, start: float, names: Iterable[str], *, as_bytes: bool) -> None:
     """Refuse units that restore something else than they saved; `as_bytes`: those that cannot be written, too."""
-    durations = step_sizes(system, master)
+    durations = master.durations
     mute: dict[str, str] = {}
     for name in names:
         unit = system.units[name]
