@@ -95,7 +95,7 @@ def test_what_was_searched_in_vain_is_said() -> None:
     """A step so long that six halvings are not enough, with units that have no error of their own to blame."""
     predator = next(pair for pair in PAIRS if "predator" in pair.name)
     system = predator.system()
-    advice = co.analyse(system, co.masters.jacobi(system, 2.0), horizon=30.0, budget=BUDGET).recommendation
+    advice = co.analyse(system, co.masters.jacobi(system, 2.0), horizon=14.0, budget=BUDGET).recommendation
     assert advice is not None
     assert advice.master is None
     assert "at steps from 31.25 ms to 2 s (shorter ones were not tried)" in advice.text
