@@ -172,7 +172,7 @@ def test_iterative_and_multirate_options() -> None:
         ),
         (["analyse", "two-mass", "--master", "gauss-seidel", "--order", "one"], "exactly once"),
         (["run", "two-mass", "--stop-time", "-1"], "stop time"),
-        (["run", "two-mass", "--output-file", "rows.xyz"], "use .arrow, .arrows, .csv, .mat or .parquet"),
+        (["run", "two-mass", "--output-file", "rows.xyz"], "use .parquet, .csv, .arrow, .arrows, .mat, .h5 or .mf4"),
         (["run", "two-mass", "--anyway"], "--anyway belongs to --check"),
         (["run", "two-mass", "--check", "--adaptive", "energy"], "leave out --adaptive or --check"),
         (

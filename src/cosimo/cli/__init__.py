@@ -19,7 +19,7 @@ __all__ = ["app", "main"]
 
 _MODULES = {
     "analyse": ("analyse", "analyze"),
-    "files": ("new", "info", "validate", "export"),
+    "files": ("new", "info", "validate", "check-fmu", "export"),
     "papers": ("problems", "reproduce"),
     "plot": ("plot",),
     "report": ("report",),
@@ -83,7 +83,7 @@ def _load(word: str = "") -> Any:
         import_module(f"cosimo.cli.{name}")
     application: Any = import_module("cosimo.cli.application")
     order = list(application.EXAMPLES)
-    application.app.registered_commands.sort(key=lambda command: order.index(command.callback.__name__))
+    application.app.registered_commands.sort(key=lambda command: order.index(application.word_of(command.callback)))
     return application
 
 

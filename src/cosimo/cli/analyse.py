@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,13 @@ def analyse(
     with show_on_terminal(PilotProgress(), shown=not json_) as progress:
         times = numbers("--at", at, form="times in seconds separated by commas", kind=seconds) if at else ()
         verdict = scenario.analyse(at=times, along=along, pilots=pilots, budget=allowed, progress=progress)
-    present(verdict.document, as_fields=json_, details=details)
+    document = verdict.document
+    if scenario.source is not None and scenario.source.suffix.lower() == ".fmu":  # what it is by itself says more
+        from cosimo.analysis.fmu_check import check_fmu
+
+        alone = check_fmu(scenario.source, verdict.step_size).section
+        document = replace(document, sections=(*document.sections, alone))
+    present(document, as_fields=json_, details=details)
     advice = verdict.recommendation
     if write:
         write_advice(scenario, advice)

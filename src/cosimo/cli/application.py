@@ -39,11 +39,18 @@ EXAMPLES = {
     "report": ("two-mass --step-size 4ms --tune -o report.html", "system.toml rows.parquet -o report.html"),
     "info": ("motor.fmu", "system.toml"),
     "validate": ("motor.fmu", "system.toml --json"),
+    "check-fmu": ("motor.fmu", "motor.fmu --step-size 1ms --json"),
     "export": ("two-mass --ssp -o two-mass.ssp", "two-mass -o fmus --fmi 3"),
     "problems": ("", "--json"),
     "reproduce": ("gomes2018", "tamellin2022 --figures figures"),
 }
 """The verbs in the order of the help, and what follows 'cosimo VERB' in their examples."""
+
+
+def word_of(verb: Any) -> str:
+    """What the command line calls the verb that a function is."""
+    name: str = verb.__name__
+    return name.replace("_", "-")
 
 
 class _Converter:
@@ -146,7 +153,8 @@ class _Application(typer.Typer):
         """As typer's, with examples at the end of the help; the function itself stays as it was."""
 
         def join(verb: Any) -> Any:
-            told = "\n\n".join(["Examples:", *(f"cosimo {verb.__name__} {words}" for words in EXAMPLES[verb.__name__])])
+            word = word_of(verb)
+            told = "\n\n".join(["Examples:", *(f"cosimo {word} {words}" for words in EXAMPLES[word])])
             register = super(_Application, self).command(*names, cls=_Verb, epilog=told, **options)
             register(add_completion(compose(verb, Loudness)))
             return verb

@@ -1,4 +1,4 @@
-"""The verbs that look at files and write them: `new`, `info`, `validate`, `export`."""
+"""The verbs that look at files and write them: `new`, `info`, `validate`, `check-fmu`, `export`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from cosimo.cli.application import app
-from cosimo.cli.console_output import say, warn
-from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option
+from cosimo.cli.console_output import present, say, warn
+from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option, time_option
 from cosimo.cli.system_options import SystemChoice
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.storage import writing
@@ -105,6 +105,29 @@ def validate(target: FileName, changes: SystemChoice, json_: Json = False) -> No
     else:
         print("\n".join(problems) or f"{target}: no problems found")
     raise typer.Exit(max((problem.exit_code for problem in found), default=0))
+
+
+@app.command("check-fmu")
+def check_fmu(
+    target: FileName,
+    changes: SystemChoice,
+    step_size: Annotated[float | None, time_option("Communication step size; default: what the FMU suggests.")] = None,
+    json_: Json = False,
+) -> None:
+    """Try one FMU in a process of its own: does it keep what it declares? One row per check; exit code 3 if one fails.
+
+    For the automated tests of whoever exports FMUs. 'cosimo analyse FMU' shows the same beside its verdict.
+    """
+    from cosimo.analysis.fmu_check import check_fmu
+    from cosimo.units.fmi.fmu import FmuOptions
+
+    if changes.input_file is not None:
+        raise ConfigurationError("inputs are held in these checks; leave out --input-file, or give values with --set.")
+    given, own = changes.changes, f"{Path(target).stem}."
+    values = {name.removeprefix(own): value for name, value in given["settings"].items()}
+    found = check_fmu(target, step_size, values=values, options=FmuOptions(solver=given["solver"]))
+    present(found.document, as_fields=json_)
+    raise typer.Exit(0 if found.passed else 3)
 
 
 @app.command()

@@ -52,6 +52,14 @@ def require_states(system: System, master: Master, start: float, names: Iterable
         raise ConfigurationError(_cannot(mute))
 
 
+def restoring_fault(unit: Unit, start: float, h: float, *, as_bytes: bool) -> str:
+    """What is wrong with saving and restoring a unit, also as bytes; empty where nothing is."""
+    found = _found(unit.name, unit, start, h, as_bytes)
+    if isinstance(found, ConfigurationError):
+        return f"its state cannot be written: {found}"
+    return "" if found is None else f"it {_difference(unit, found)}."
+
+
 def _found(name: str, unit: Unit, start: float, h: float, as_bytes: bool) -> Found | ConfigurationError | None:
     """What is wrong with restoring; why the state cannot be written; None when all is well.
 
@@ -160,13 +168,17 @@ def _nudged(unit: Unit, u: Array) -> Array:
 
 def _wrong(name: str, unit: Unit, found: Found, as_bytes: bool) -> str:
     remedy = "run without checkpoints" if as_bytes else "use a master that does not iterate, or equal steps"
+    return f"unit '{name}' {_difference(unit, found)}; {remedy}."
+
+
+def _difference(unit: Unit, found: Found) -> str:
     if isinstance(found, str):
-        return f"unit '{name}' does not restore its state: {found}; {remedy}."
+        return f"does not restore its state: {found}"
     before, after = found
     place = next(i for i in range(len(before)) if before[i].tobytes() != after[i].tobytes())
     return (
-        f"unit '{name}' does not restore its state: saved, stepped, restored and stepped again, its output "
-        f"'{unit.outputs[place]}' is {after[place].tolist()!r:.40} instead of {before[place].tolist()!r:.40}; {remedy}."
+        "does not restore its state: saved, stepped, restored and stepped again, its output "
+        f"'{unit.outputs[place]}' is {after[place].tolist()!r:.40} instead of {before[place].tolist()!r:.40}"
     )
 
 
