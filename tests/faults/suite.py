@@ -31,49 +31,51 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 ROUNDS = 20
 INTRO = """# Reliability
 
-What happens when a unit crashes, hangs, lies or attacks, when the disk is full or somebody kills the run: this page
-is a measurement. `make faults` provokes every fault below again and again, 20 times unless told otherwise
-(`FAULTS=3 make faults`), and writes the table. Its quick part is in `make test`. This table is of {rounds} trials per
-row where it does not say more.
+What happens when a unit crashes, hangs, returns nonsense or attacks the system, when the disk is full, or when
+somebody kills the run? This page is a measurement: `make faults` provokes every fault below 20 times (`FAULTS=3 make
+faults`: three times) and writes the table. `make test` includes its quick part. The table shows {rounds} trials per
+row unless the row says otherwise.
 
 ## What is promised
 
-- **One line** on standard error, `unit · phase · simulated time · variable · cause · log path`, and the same fields
+- **One line** on standard error, `unit · phase · simulated time · variable · cause · log path`, with the same fields
   in the document of `--json`. A field that does not apply is "–".
-- **The rows** up to the last completed macro step are readable by the ordinary reader and marked incomplete. A unit
-  in the master's own process that takes it along keeps the rows that were flushed, at most about a second before.
+- **The rows** up to the last completed macro step can be read as usual and are marked incomplete. If a unit in the
+  master's own process takes that process down, the rows that were flushed remain: at most about the last second is
+  lost.
 - **The exit code**: 2 wrong input, 3 a unit returned an error, 4 a unit crashed, 5 a unit exceeded its time limit, 6
   a non-finite value, 7 results could not be written, 8 an input was refused as unsafe, 129, 130 and 143 interrupted.
-- **Nothing stays**: no process, no temporary folder; one that nobody is left to remove, the next start removes.
-- **Soon**: the command has ended at most 2 s after the fault; where a time limit is given, at most 1 s after it;
-  after Ctrl-C, termination or hang-up within 1 s. A cluster's scheduler counts as gone after 10 s without an answer.
+- **Nothing is left behind**: no process and no temporary folder. What a killed process could not remove, the next
+  start removes.
+- **A prompt end**: within 2 s of the fault; within 1 s of a time limit; within 1 s of Ctrl-C, termination or hang-up.
+  A cluster's scheduler counts as lost after 10 s without an answer.
 
-## What is not promised of a unit in the master's process
+## What is not promised for a unit in the master's process
 
-An FMU that fails a first trial is isolated ([My FMU crashes](isolation.md)). What goes wrong later, with
-`--trust-units`, or in a unit written in Python, happens in the master's process.
+An FMU that fails its first trial is isolated ([My FMU crashes](isolation.md)). Faults that occur later, faults under
+`--trust-units`, and faults of a unit written in Python happen in the master's process.
 
-A unit that is not isolated shares all of the process, and what it does there can only be noticed where it asks the C
-library for it. `_exit`, `quick_exit`, `exec`, signal handlers and copies of the process (`fork`) are noticed when the
-libraries in the FMU's archive call them by name. Not noticed are system calls of their own, the same calls made by
-libraries of the system on behalf of the FMU, SIGKILL, and daemons that the unit leaves.
+A unit that is not isolated shares the whole process, and cosimo notices what it does there only if it calls the C
+library. `_exit`, `quick_exit`, `exec`, signal handlers and `fork` are noticed if the libraries in the FMU's archive
+call them by name. Direct system calls, the same calls made by system libraries on behalf of the FMU, SIGKILL, and
+daemons that the unit leaves behind are not noticed.
 
-Of a unit in Python, `sys.exit`, copies of the process and handlers set by `signal.signal` are noticed. `os._exit` and
-`os.exec…` are not: the command ends with the exit code that the unit chose, and the rows that were flushed are in
-`.partial`. `--isolate`, which is for FMUs, has none of these limits; only the daemon of a unit that kills its own
-worker with SIGKILL stays.
+In a unit written in Python, `sys.exit`, `fork` and handlers set by `signal.signal` are noticed. `os._exit` and
+`os.exec…` are not: the command ends with the exit code that the unit chose, and the flushed rows are in `.partial`.
+`--isolate`, which is for FMUs, has none of these limits, with one exception: a daemon survives if its unit kills its
+own worker with SIGKILL.
 
 ## How it is measured
 
-Each trial is a `cosimo` command in a process and a folder of its own. Units are one FMU written for it
-(`tests/faults/faulty.c`), which has all faults and notes the moment at which one happens; beside it runs a sound one.
-A trial counts as reached when all of the promises hold, and what else the row says. *Longest report* is the time from
-the fault to the end of the command, on the clock on the wall, the longest of all trials; where there is none, the
-fault has no moment, or the run goes to its end. After a kill −9 nobody is left to remove the extracted FMU; the next
-process that extracts one removes it, and that is what is judged there. *In-process* units live in the master's
-process, *isolated* ones in their own ([My FMU crashes](isolation.md)), those in a *sandbox* also without network and
-files ([Security](security.md)). In-process rows are measured with `--trust-units`; *auto* is what happens without an
-option, a first trial ([My FMU crashes](isolation.md#the-first-trial)).
+Each trial is one `cosimo` command in its own process and folder. One unit is an FMU written for this purpose
+(`tests/faults/faulty.c`), which has all the faults and records when one happens; the other unit is sound. A trial
+counts as reached if it keeps all the promises and does what its row says. *Longest report* is the wall-clock time
+from the fault to the end of the command, the longest of all trials; it is empty if the fault has no single moment or
+the run continues to its end. After a kill −9 no process is left to remove the extracted FMU; the trial checks that
+the next process which extracts one does it. *In-process* units run in the master's process, *isolated* ones in their
+own ([My FMU crashes](isolation.md)), those in a *sandbox* also without network and files ([Security](security.md)).
+In-process rows are measured with `--trust-units`; *auto* is what happens without an option: a first trial ([My FMU
+crashes](isolation.md#the-first-trial)).
 
 Measured on {machine}; load while measuring {load}. {summary}
 

@@ -189,7 +189,7 @@ def test_inputs_from_a_table(tmp_path: Path) -> None:
         ("t,valve", "column 'valve' of .* fits first.valve and second.valve; write which one"),
         ("t,inflw", "unknown open input .* 'inflw'; did you mean 'inflow'"),
         ("t,second.inflow", "unknown open input .* 'second.inflow'"),
-        ("t", "no column beside the time"),
+        ("t", "has only a time column"),
         ("t,inflow,first.inflow", "two columns for first.inflow"),
     ],
 )

@@ -28,10 +28,10 @@ class SystemChoice(OptionGroup):
 
     title: ClassVar[str | None] = "System"
     set_: Annotated[
-        Texts, many("NAME=VALUE: UNIT.PARAMETER, an input at rest UNIT.INPUT, or a parameter of a problem.", "--set")
+        Texts, many("UNIT.PARAMETER=VALUE, the same of an unconnected input, or a parameter of a problem.", "--set")
     ] = None
     input_file: Annotated[
-        Path | None, option("Inputs over time: a column of times, others named after inputs.", metavar="CSV")
+        Path | None, option("Inputs over time: a time column, and one column per input with its name.", metavar="CSV")
     ] = None
     solver: Annotated[str | None, option("{solvers}: integrates the FMUs used for model exchange.")] = None
     relative_tolerance: Annotated[float | None, option("cvode: the relative tolerance (1e-6).")] = None

@@ -240,7 +240,7 @@ class Unit(ABC):
 
     def with_outputs(self, names: Sequence[str]) -> Unit:
         """The same unit with these `observable` variables after its outputs."""
-        raise ConfigurationError(f"unit '{self.name}' has no variables beside its inputs and outputs.")
+        raise ConfigurationError(f"unit '{self.name}' has no variables besides its inputs and outputs; record those.")
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
         """The physical unit of an input or output; None when not known."""

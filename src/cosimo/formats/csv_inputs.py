@@ -95,5 +95,5 @@ def inputs_from_csv(system: System, path: str | Path) -> dict[str, Source]:
         if found.setdefault(f"{unit}.{variable}", source) is not source:
             raise ConfigurationError(f"'{path}' has two columns for {unit}.{variable}; remove one of them.")
     if not found:
-        raise ConfigurationError(f"'{path}' has no column beside the time; add one named after an open input.")
+        raise ConfigurationError(f"'{path}' has only a time column; add one named after an open input.")
     return found

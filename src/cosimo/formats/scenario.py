@@ -154,7 +154,7 @@ class Scenario:
         if master is None or isinstance(master, Master):
             return master or self.master
         if master.master is None:
-            raise ConfigurationError(f"there is no master to use: {master.text}")
+            raise ConfigurationError(f"no master is recommended: {master.text}")
         return master.master
 
     def _present(self) -> Master | None:

@@ -181,7 +181,7 @@ class Force:
         left = tuple(signal for signal in self.sees if str(signal.coordinate) != coordinate)
         if len(left) == len(self.sees):
             seen = ", ".join(str(signal.coordinate) for signal in self.sees)
-            raise ConfigurationError(f"the {self} does not use {coordinate}; it sees {seen}.")
+            raise ConfigurationError(f"the {self} does not use {coordinate}; it uses {seen}.")
         return replace(self, sees=left)
 
 

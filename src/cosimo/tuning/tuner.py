@@ -12,8 +12,8 @@ import json
 import math
 import time
 import zipfile
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -145,36 +145,18 @@ def run_front(
             f"give a smaller --step-size or a shorter --stop-time."
         )
     steps = space.given or tuple(first.step / 2**halving for halving in range(HALVINGS))
-    most = space.max_cost or math.inf
     points, tried, stopped = list[Point](), 0, False
-
-    def measure(step: float) -> None:
-        nonlocal tried
-        masters = [
-            master
-            for master in usual_masters(model.system, step)
-            if master.name.partition("(")[0] in space.families
-            and master.coupling.degree in space.kinds
-            and master_cost(model, master, cost) <= most
-        ]
-        model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
-        for master in masters:
-            with suppress(CosimoError):
-                point = judge_point(model, master, cost)
-                if point.errors is not None and math.isfinite(point.error):
-                    points.append(point)
-            tried += 1
-
     try:
-        for step in steps:
-            measure(step)
+        for point in _measured(model, space, steps, cost):
+            tried += 1
+            points += [point] if math.isfinite(point.error) else []
         points += usual_points(model, wanted, cost, first) if space == Space() else []
     except KeyboardInterrupt:  # what was measured until then counts
         if not points:
             raise
         stopped = True
     if not tried:
-        raise too_costly(most)
+        raise too_costly(space.max_cost or math.inf)
     if not points:
         raise ConfigurationError(f"no master could be measured: {model.doubt}; give a smaller --step-size.")
     known = [goal for goal in goals if goal.name in ("error", "cost")] or [GOALS["error"], GOALS["cost"]]
@@ -196,6 +178,24 @@ def run_front(
     if stopped:
         raise _interrupted(found, f"measuring {tried} masters", "the best of these are shown")
     return found
+
+
+def _measured(model: Model, space: Space, steps: Sequence[float], cost: Cost) -> Iterator[Point]:
+    """The usual masters of the space at some steps, run; without an error where they could not be."""
+    for step in steps:
+        masters = [
+            master
+            for master in usual_masters(model.system, step)
+            if master.name.partition("(")[0] in space.families
+            and master.coupling.degree in space.kinds
+            and master_cost(model, master, cost) <= (space.max_cost or math.inf)
+        ]
+        model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
+        for master in masters:
+            try:
+                yield judge_point(model, master, cost)
+            except CosimoError:
+                yield Point(master, None)
 
 
 # ---- what a search has evaluated, in a file, so that it can be resumed -----------------------------------------------

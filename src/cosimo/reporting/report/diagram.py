@@ -15,6 +15,9 @@ MOST_PAIRS = 16
 """Units with more pairs of feedthrough only say that they have it."""
 LETTER, ROW, HEAD, GAP, ACROSS, LANE = 7.0, 20.0, 38.0, 30.0, 96.0, 11.0
 
+KINDS = {"Fmu": "FMU", "PythonUnit": "Python class", "StateSpace": "state space", "Mechanical": "mechanical"}
+"""What a reader calls a class of units."""
+
 
 @dataclass(frozen=True)
 class Box:
@@ -124,7 +127,8 @@ def _make(system: System, name: str) -> Box:
         for row, column in zip(*(part.tolist() for part in matrix.nonzero()), strict=True)
         if unit.inputs[column] in inputs and unit.outputs[row] in outputs
     )
-    kind = type(unit).__name__ + (", feedthrough" if matrix.any() else "")
+    of = type(unit).__name__
+    kind = KINDS.get(of, of) + (", feedthrough" if matrix.any() else "")
     return Box(name, kind, inputs, outputs, pairs)
 
 

@@ -156,7 +156,7 @@ def _system(contents: Contents) -> dict[str, Any] | None:
     worst = verdict.worst_connection.connection if verdict and verdict.worst_connection else None
     looped = diagram.loop_links(system)
     couplings = {
-        link.number: repr(contents.master.coupling_of(link.connection.target)) if contents.master else ""
+        link.number: contents.master.coupling_of(link.connection.target).word if contents.master else ""
         for link in system.links
     }
     return {
@@ -213,7 +213,10 @@ def _steps(contents: Contents) -> dict[str, Any] | None:
         step = contents.verdict.step_size
         drawn.append(charts.along([m.time for m in shown], [m.critical_step for m in shown], step))
     identified = contents.linear is not contents.system
-    return {"figures": drawn, "section": section, "identified": identified} if drawn or section else None
+    if not (drawn or section):
+        return None
+    compensated = contents.compensation is not None
+    return {"figures": drawn, "section": section, "identified": identified, "compensated": compensated}
 
 
 def _map(contents: Contents) -> Figure:
