@@ -73,6 +73,14 @@ NB_MODULE(_kernel, m) {
         .def("link", &Builder::link)
         .def("mix", &Builder::mix)
         .def("settle", &Builder::settle)
+        .def("hold", &Builder::hold)
+        .def("check_models", &Builder::check_models)
+        .def("check_model", &Builder::check_model)
+        .def_prop_ro("switches", [](const Builder &b) {
+            std::vector<std::pair<long long, long long>> found;
+            for (const auto &one : b.program.machine.switches) found.emplace_back(one.k, one.number);
+            return found;
+        })
         .def("predict", &Builder::predict)
         .def("external", &Builder::external)
         .def("couple", &Builder::couple)

@@ -247,6 +247,39 @@ void Builder::settle(long long startup, const Pairs &shifts, const Pairs &sample
     }
 }
 
+void Builder::hold(const Sources &sources) {
+    Mix &mix = couple_stage().mixes.back();
+    for (auto [source, gain, offset] : sources) mix.holds.push_back({mix.targets[mix.holds.size()], source, gain, offset});
+}
+
+void Builder::check_models(double fading, double tolerated, double again, std::uint32_t state) {
+    Checks &made = last<Checks>();
+    made.fading = fading;
+    made.tolerated = tolerated;
+    made.again = again;
+    made.state = state;
+}
+
+void Builder::check_model(Indices outputs, std::uint32_t first, std::uint32_t width,
+                          std::pair<std::uint32_t, std::uint32_t> samples_and_memory, Numbers own, Numbers driven, Numbers share,
+                          Numbers noise) {
+    Checks::Check check{};
+    const std::size_t p = outputs.size();
+    check.outputs = std::move(outputs);
+    check.first = first;
+    check.width = width;
+    std::tie(check.samples, check.memory) = samples_and_memory;
+    check.own = std::move(own);
+    check.driven = std::move(driven);
+    check.share = std::move(share);
+    check.noise = std::move(noise);
+    check.change.resize(p);
+    check.foreseen.resize(p);
+    check.brought.resize(p);
+    check.drive.resize((check.samples + std::size_t{1}) * width);
+    last<Checks>().checks.push_back(std::move(check));
+}
+
 void Builder::predict(dmd::Predictor &predictor, const Sources &samples, Indices actions, Indices targets, std::uint32_t stride,
                  std::uint32_t memory, std::pair<int, bool> node_and_fresh, double phase, double period) {
     Predict made{};

@@ -70,6 +70,12 @@ public:
     void mix(Indices targets, std::uint32_t memory, std::uint32_t size, Numbers update, Numbers input, Numbers offsets);
     // What becomes of the last mix after its start-up.
     void settle(long long startup, const Pairs &shifts, const Pairs &samples, const Taps &taps);
+    // What the last mix gives while a model does not fit: source, gain and offset of each of its first targets.
+    void hold(const Sources &sources);
+    // Check models at the beginning of each macro step: the constants of ModelCheck, and where the decision is kept.
+    void check_models(double fading, double tolerated, double again, std::uint32_t state);
+    void check_model(Indices outputs, std::uint32_t first, std::uint32_t width, std::pair<std::uint32_t, std::uint32_t> samples_and_memory,
+                     Numbers own, Numbers driven, Numbers share, Numbers noise);
     // One joint coupling at one operation; the predictor must outlive the program (Python keeps it).
     void predict(dmd::Predictor &predictor, const Sources &samples, Indices actions, Indices targets, std::uint32_t stride,
                  std::uint32_t memory, std::pair<int, bool> node_and_fresh, double phase, double period);

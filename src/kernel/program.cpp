@@ -64,9 +64,74 @@ int with_calls(const DirectCalls &calls, const Members &members, Work work) {
 
 }  // namespace
 
+bool Checks::Check::fits(const Checks &all, Machine &m) {
+    const std::size_t p = outputs.size(), n = samples;
+    double *count = m.w.data() + memory, *last_y = count + 1, *last_c = last_y + p, *dy = last_c + width, *dc = dy + n * p;
+    double *r2 = dc + n * width, *q2 = r2 + p, *d2 = q2 + p, *peak = d2 + p;
+    const double *c = m.c.data() + first;
+    for (std::size_t i = 0; i < p; ++i) {
+        const double y = m.y[outputs[i]], size = std::fabs(y);
+        change[i] = y - last_y[i];
+        // As NumPy's maximum: what is not a number stays so.
+        if (!(peak[i] >= size) && peak[i] == peak[i]) peak[i] = size;
+        last_y[i] = y;
+    }
+    for (std::size_t i = 0; i < width; ++i) {
+        drive[i] = c[i] - last_c[i];
+        last_c[i] = c[i];
+    }
+    std::copy_n(dc, n * width, drive.begin() + width);
+    bool good = true;
+    if (*count > static_cast<double>(n)) {
+        multiply(own.data(), p, dy, n * p, nullptr, 0, foreseen.data());
+        multiply(driven.data(), p, drive.data(), drive.size(), nullptr, 0, brought.data());
+        for (std::size_t i = 0; i < p; ++i) {
+            const double r = change[i] - foreseen[i] - brought[i], floor = noise[i] * peak[i];
+            r2[i] = all.fading * r2[i] + r * r;
+            q2[i] = all.fading * q2[i] + brought[i] * brought[i];
+            d2[i] = all.fading * d2[i] + change[i] * change[i];
+            const double room = all.tolerated * all.tolerated * q2[i] + share[i] * share[i] * d2[i];
+            if (!(r2[i] <= room + floor * floor)) good = false;
+        }
+    }
+    std::copy_backward(dy, dy + (n - 1) * p, dy + n * p);
+    std::copy_n(change.begin(), p, dy);
+    std::copy_n(drive.begin(), n * width, dc);
+    *count += 1.0;
+    return good;
+}
+
+int Checks::run(Machine &m) {
+    double *now = m.w.data() + state;
+    if (m.k > 0) {
+        long long wrong = -1;
+        for (std::size_t i = 0; i < checks.size(); ++i)
+            if (!checks[i].fits(*this, m) && wrong < 0) wrong = static_cast<long long>(i);
+        now[1] = wrong < 0 ? now[1] + 1.0 : 0.0;
+        if (wrong >= 0 && now[0] == 0.0) {
+            now[0] = 1.0;
+            m.switches.push_back({m.k, wrong});
+        } else if (now[0] != 0.0 && now[1] >= again) {
+            now[0] = 0.0;
+            m.switches.push_back({m.k, -1});
+        }
+    }
+    m.held = now[0] != 0.0;
+    return ok;
+}
+
 void Mix::run(Machine &m) {
     if (startup != 0) [[unlikely]]
-        return whole(m);
+        whole(m);
+    else
+        settled(m);
+    if (m.held && !holds.empty()) [[unlikely]] {
+        for (std::uint32_t target : targets) m.c[target] = 0.0;
+        for (const Scaled &hold : holds) m.c[hold.target] = hold.gain * m.y[hold.source] + hold.offset;
+    }
+}
+
+void Mix::settled(Machine &m) {
     double *w = m.w.data() + memory, *c = m.c.data();
     const double *y = m.y.data();
     for (const Copy &shift : shifts) w[shift.target] = w[shift.source];
@@ -485,6 +550,7 @@ void Program::remember(StateBytes &bytes) {
     machine.noted.resize(machine.y.size());
     bytes.array(machine.noted);
     bytes.list(machine.not_finite, machine.y.size());
+    bytes.list(machine.switches, std::size_t{1} << 40);
     for (auto &instruction : instructions) instruction->remember(bytes);
     for (auto &unit : units) unit->remember(bytes);
     if (monitor) monitor->remember(bytes);

@@ -55,6 +55,13 @@ struct Machine {
     Phase phase = setting;
     double at = 0.0, duration = 0.0, value = 0.0;
     int ending = -1;  // the unit that wants the run to end with this macro step
+    // Whether a model does not fit, so that plain holds take the place of mixers; and since which macro steps it was so, with
+    // the number of the model, or not so any more, with −1.
+    struct Switch {
+        long long k, number;
+    };
+    bool held = false;
+    std::vector<Switch> switches;
     // Values that are not finite end the run, or are noted once per output (place in y) where they are tolerated.
     struct NotFinite {
         std::uint64_t place;
@@ -192,10 +199,28 @@ struct Mix {
     std::vector<Copy> shifts, samples;
     std::vector<Tap> taps;
     std::vector<std::uint32_t> ends;  // of the taps of each input
+    std::vector<Scaled> holds;        // where models are checked: what is given while one does not fit
     void run(Machine &);
 
 private:
     void whole(Machine &);
+    void settled(Machine &);
+};
+
+// Models of units against the units, at the beginning of each macro step but the first (core/coupling.py: ModelCheck). In w
+// from `memory` on: how many samples there were; the last y and c; N changes of y, then of c, newest first; sums of r², q² and
+// Δy², and the largest |y|, for each output. In w at `state`: whether inputs are held, and for how long all models fit.
+struct Checks final : Instruction {
+    struct Check {
+        std::vector<std::uint32_t> outputs;  // in y
+        std::uint32_t first, width, samples, memory;
+        std::vector<double> own, driven, share, noise, change, drive, foreseen, brought;
+        bool fits(const Checks &, Machine &);
+    };
+    std::vector<Check> checks;
+    std::uint32_t state = 0;
+    double fading = 0.0, tolerated = 0.0, again = 0.0;
+    int run(Machine &) override;
 };
 
 // Inputs predicted together (core/master.py). In w from `memory` on: the nodes X_-1, X_0 and X_1 (n each), then which

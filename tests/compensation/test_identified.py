@@ -71,8 +71,9 @@ def test_models_found_by_experiments_alone_suffice(tmp_path: Path) -> None:
 class Spring:
     """An affine unit: a mass on a spring with a preload, which sees the position of the other one."""
 
-    def __init__(self, *, load: float, at: float) -> None:
-        self.x, self.v, self.load, self.u = at, 0.0, load, 0.0
+    def __init__(self, *, load: float, at: float, gain: float = 1.0, since: float = 0.0, until: float = 1e9) -> None:
+        self.x, self.v, self.load, self.u, self.time = at, 0.0, load, 0.0, 0.0
+        self.gain, self.since, self.until = gain, since, until
 
     inputs, outputs = ("u",), ("y",)
 
@@ -82,20 +83,22 @@ class Spring:
 
     def step(self, time: float, duration: float) -> None:
         """Heun's method, in 20 micro steps."""
-        h = duration / 20
+        h, self.time = duration / 20, time
         for _ in range(20):
             a = self._acceleration(self.x, self.v)
             b = self._acceleration(self.x + h * self.v, self.v + h * a)
             self.x, self.v = self.x + h * (self.v + h * a / 2), self.v + h * (a + b) / 2
 
     def _acceleration(self, x: float, v: float) -> float:
-        return -30 * x - v + 12 * (self.u - 5.0) + self.load
+        gain = self.gain if self.since <= self.time < self.until else 1.0
+        return -30 * x - v + gain * 12 * (self.u - 5.0) + self.load
 
 
-def springs() -> System:
+def springs(**changes: float) -> System:
+    """Two of them; `changes` are of the second: how much more than its model says it feels of its input, and when."""
     units: dict[str, Any] = {
         "a": PythonUnit(Spring, load=3.0, at=1.0),
-        "b": PythonUnit(Spring, load=-1.0, at=0.0),
+        "b": PythonUnit(Spring, load=-1.0, at=0.0, **changes),
     }
     return System(units, [Connection("a.y", "b.u", 0.9, 0.4), ("b.y", "a.u")], name="springs")
 
@@ -225,3 +228,107 @@ def test_a_worse_target_is_not_offered(tmp_path: Path) -> None:
     assert not found.stable
     assert "with it and" in found.refusal
     assert found.document.headline == f"Not offered: {found.refusal}"
+
+
+# ---- while running: models against units -----------------------------------------------------------------------------
+
+
+def switched(result: Any) -> list[tuple[float, str]]:
+    """When inputs were held, and for which unit, and when they were compensated again."""
+    found = []
+    for warning in result.warnings:
+        if "no longer responds as its model" in str(warning):
+            found.append((warning.time, str(warning).split("'")[1]))
+        elif "all models fit again" in str(warning):
+            found.append((warning.time, ""))
+    return found
+
+
+@pytest.fixture(scope="module")
+def designed() -> Any:
+    system = springs()
+    return compensate(system, masters.jacobi(system, 0.02, coupling=Hold(1)), target="converged", horizon=4.0).master
+
+
+@pytest.mark.parametrize("gain", [0.9, 1.1, 1.5, -1.0])
+def test_a_wrong_model_is_noticed_within_20_macro_steps(gain: float, designed: Any) -> None:
+    """The unit feels its input by so much more, or with the wrong sign: from then on the run is that of the hold."""
+    system = springs(gain=gain)
+    result = run(system, designed, stop=4.0)
+    ((time, unit),) = switched(result)
+    assert time <= 20 * 0.02
+    assert unit == "b"
+    assert len(result) == 201
+    assert result.complete
+    assert result.info["held"] == 200 - round(time / 0.02)
+    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    plain = run(system, masters.jacobi(system, 0.02), stop=4.0).values
+    assert worst(result.values, exact) <= 1.1 * worst(plain, exact)
+
+
+@pytest.mark.parametrize("gain", [1.0, 1.03])
+def test_a_model_that_is_nearly_right_is_kept(gain: float, designed: Any) -> None:
+    system = springs(gain=gain)
+    result = run(system, designed, stop=4.0)
+    assert switched(result) == []
+    assert result.info["held"] == 0
+    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    assert worst(result.values, exact) < 0.1 * worst(run(system, masters.jacobi(system, 0.02), stop=4.0).values, exact)
+
+
+def test_inputs_are_compensated_again_where_the_model_fits_again(designed: Any) -> None:
+    """Both engines, to the bit: the unit is another one from 1 s to 2 s."""
+    system = springs(gain=3.0, since=1.0, until=2.0)
+    plain, compiled = (run(system, designed, stop=4.0, engine=EngineOptions(kind)) for kind in ("reference", "kernel"))
+    assert np.array_equal(plain.values, compiled.values)
+    for result in (plain, compiled):
+        (begin, unit), (end, none) = switched(result)
+        assert (unit, none) == ("b", "")
+        assert 1.0 < begin <= 1.4
+        assert 2.0 < end <= 3.0
+        assert result.info["held"] == round((end - begin) / 0.02)
+
+
+class Stop(Spring):
+    """The same before a stop: below x = −0.05 another spring, twenty times as stiff."""
+
+    def _acceleration(self, x: float, v: float) -> float:
+        return super()._acceleration(x, v) - 600 * min(0.0, x + 0.05)
+
+
+def test_a_stop_that_identification_has_not_met_is_noticed() -> None:
+    units: dict[str, Any] = {"a": PythonUnit(Spring, load=3.0, at=1.0), "b": PythonUnit(Stop, load=-1.0, at=0.0)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")], name="stop")
+    master = masters.jacobi(system, 0.02, coupling=Hold(1))
+    found = compensate(system, master, target="converged", horizon=4.0)
+    result = run(system, found.master, stop=4.0)
+    assert found.model is not None
+    assert found.model.away == ("b",)
+    assert switched(result)[0][1] == "b"
+    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    assert worst(result.values, exact) <= 1.1 * worst(run(system, master, stop=4.0).values, exact)
+
+
+def test_a_drifting_operating_point_does_not_matter() -> None:
+    """Constants drop out of the check: an external input that moves the rest position slowly."""
+
+    class Driven(Spring):
+        inputs = ("u", "push")
+        push = 0.0
+
+        def _acceleration(self, x: float, v: float) -> float:
+            return super()._acceleration(x, v) + self.push
+
+    units: dict[str, Any] = {"a": PythonUnit(Driven, load=3.0, at=1.0), "b": PythonUnit(Spring, load=-1.0, at=0.0)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")], inputs={"a.push": lambda t: 50.0 * np.sin(0.3 * t)})
+    found = compensate(system, masters.jacobi(system, 0.02, coupling=Hold(1)), target="converged", horizon=4.0)
+    result = run(system, found.master, stop=8.0)
+    assert switched(result) == []
+    exact = run(system, masters.strang(system, 0.02 / 64), stop=8.0).values[::64]
+    assert worst(result.values, exact) < 0.3 * worst(run(system, masters.jacobi(system, 0.02), stop=8.0).values, exact)
+
+
+def test_masters_with_several_rates_are_refused_for_identified_units() -> None:
+    system = springs()
+    with pytest.raises(ConfigurationError, match="at which identified models cannot be checked; use jacobi"):
+        compensate(system, masters.multirate(system, 0.01, multiples={"a": 2}))

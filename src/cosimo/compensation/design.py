@@ -13,6 +13,7 @@ from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
+from cosimo.compensation.checks import model_checks
 from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion, tick_pattern
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, value_row
@@ -48,15 +49,22 @@ def compensate(
     it.
     """
     _require_room(system)
-    tick_pattern(system, timeline(system, master).operations)
+    pattern = tick_pattern(system, timeline(system, master).operations)
     if all(isinstance(unit, LinearUnit) for unit in system.units.values()):
         return _best(system, TargetMotion(system, master, target), target)
     _require_continuous(system)
+    if pattern.ticks > 1:
+        raise ConfigurationError(
+            f"master {master.name} steps units several times in a macro step, at which identified models cannot be "
+            "checked; use jacobi, gauss_seidel or groups."
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         model = model or Model(system, step=master.step, start=start, horizon=horizon)
     local = _identified(model, master.step, target)
-    found = _best(system, TargetMotion(local.linear, master, target), target)
-    return replace(found, master=local.inside(found.master, -1.0), model=model)
+    path = TargetMotion(local.linear, master, target)
+    found = _best(system, path, target)
+    checked = replace(found.master, checks=model_checks(local, path, found.master))
+    return replace(found, master=local.inside(checked, -1.0), model=model)
 
 
 def _require_continuous(system: System) -> None:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -111,6 +112,45 @@ class Mixer:
     def constant_at(self, time: Fraction) -> Array:
         """k of the coupling at local `time`, (rows of uw,)."""
         return self.constants.get(time, np.zeros(len(self.uw)))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """The identified model of a `unit` against the unit itself, in every macro step; mixers rely on it.
+
+    With Δ the changes from one macro step to the next, of p of its outputs (`places`) and of its input polynomials
+    (`width` numbers, all powers it takes), N = `samples` earlier ones determine the next:
+
+        Δy_k = Σ_{j=1…N} a_j Δy_{k−j} + Σ_{j=0…N} b_j Δc_{k−j} + r_k
+
+    Constants drop out, so that a drifting operating point is followed. `own` (p, N p) and `driven` (p, (N + 1) width)
+    hold a and b, newest first. The innovation r is compared with what inputs bring (q, the second sum) and with Δy,
+    over some macro steps (sums Σ with the weight `FADING` per step). The model fits as long as, for every output,
+
+        Σ r² ≤ TOLERATED² Σ q² + share² Σ Δy² + (noise max |y|)²
+
+    with `share` (p,) and `noise` (p,) what identification left open, and rounding.
+    """
+
+    FADING: ClassVar[float] = 0.8
+    TOLERATED: ClassVar[float] = 0.05
+    AGAIN: ClassVar[int] = 10
+    """Macro steps in a row in which all models must fit before inputs are compensated again."""
+
+    unit: str
+    places: tuple[int, ...]
+    width: int
+    samples: int
+    own: Array
+    driven: Array
+    share: Array
+    noise: Array
+
+    @property
+    def size(self) -> int:
+        """Numbers remembered: how many samples there were; y, c; Δy, Δc; three sums and the largest |y|."""
+        p, n = len(self.places), self.samples
+        return 1 + p + self.width + n * (p + self.width) + 4 * p
 
 
 class Coupling(ABC):

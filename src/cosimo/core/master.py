@@ -13,7 +13,7 @@ import numpy as np
 
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
-from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, Sampling
+from cosimo.core.coupling import Coupling, CouplingMatrices, Mixer, ModelCheck, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Repeat, Save, Schedule, Step, flatten
 from cosimo.core.system import Inlet, Link, System
@@ -28,7 +28,8 @@ class Master:
     """How a system is run: `schedule`, macro step `step`, and a coupling per connection.
 
     `couplings` maps a target input `"unit.variable"` to its coupling; every other input uses `coupling`. A unit in
-    `mixers` gets all its connected inputs from its mixer instead.
+    `mixers` gets all its connected inputs from its mixer instead; while one of the `checks` finds that a model does not
+    fit, from plain holds.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Master:
     coupling: Coupling
     couplings: Mapping[str, Coupling] = field(default_factory=dict)
     mixers: Mapping[str, Mixer] = field(default_factory=dict)
+    checks: tuple[ModelCheck, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.step, int | float) or not (math.isfinite(self.step) and self.step > 0):

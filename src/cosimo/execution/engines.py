@@ -68,6 +68,10 @@ class Engine(ABC):
         """Outputs that are not finite, where that is allowed: the first time, and the value."""
 
     @abstractmethod
+    def switches(self) -> Sequence[tuple[int, int]]:
+        """Macro steps from which inputs are held, with the number of the check that failed; −1: compensated again."""
+
+    @abstractmethod
     def signals(self) -> Signals:
         """All signals between units as they are now."""
 
@@ -125,6 +129,9 @@ class ReferenceEngine(Engine):
         taken = counted.sweeps, counted.residuals
         counted.sweeps, counted.residuals = [], []
         return taken
+
+    def switches(self) -> Sequence[tuple[int, int]]:
+        return self._interpreter.switches
 
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
         return self._live.not_finite
@@ -296,6 +303,9 @@ class KernelEngine(Engine):
 
     def findings(self, final: bool = True) -> Findings | None:
         return Findings.told(self._program.findings(final)) if self._watched else None
+
+    def switches(self) -> Sequence[tuple[int, int]]:
+        return self._program.switches
 
     def busy(self) -> str | None:
         number = self._program.busy

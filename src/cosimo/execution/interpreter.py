@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array, external_fit, output_values, product, shift_matrix
-from cosimo.core.coupling import Sampling
+from cosimo.core.coupling import ModelCheck, Sampling
 from cosimo.core.master import Joint, Segment, input_degree, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.system import Inlet
@@ -42,6 +42,9 @@ class Interpreter:
     def __init__(self, live: Live) -> None:
         self.live, self.system, self.master, self.instances = live, live.system, live.master, live.instances
         self.y, self.c, self.w, self.mixed, self.nodes = live.y, live.c, live.w, live.mixed, live.nodes
+        self.checked = live.checked
+        self.switches: list[tuple[int, int]] = []
+        """Macro steps from which inputs are held, with the number of the check; −1: compensated again."""
         self.ends: dict[str, float] = {}
         """Units that want the run to end with this macro step, and how far they got; they are given no more inputs."""
         self.sweeps: list[int] = []
@@ -62,8 +65,25 @@ class Interpreter:
 
     def macro_step(self, k: int) -> None:
         """From t_k to t_{k+1}."""
+        if self.checked and k > 0:
+            self._check(k)
         for action in self._actions:
             action(k)
+
+    def _check(self, k: int) -> None:
+        """Compare the models with the last macro step, and decide whether inputs are compensated in the next."""
+        state, wrong = self.checked[-1], -1
+        for number, check in enumerate(self.master.checks):
+            y = self.y[check.unit][list(check.places)]
+            if not fits(check, self.checked[number], y, np.ravel(self.c[check.unit])[: check.width]) and wrong < 0:
+                wrong = number
+        state[1] = state[1] + 1.0 if wrong < 0 else 0.0
+        if wrong >= 0 and not state[0]:
+            state[0] = 1.0
+            self.switches.append((k, wrong))
+        elif state[0] and state[1] >= ModelCheck.AGAIN:
+            state[0] = 0.0
+            self.switches.append((k, -1))
 
     def save(self, k: int) -> Saved:
         """All that `restore` needs to make macro step `k` again."""
@@ -85,7 +105,7 @@ class Interpreter:
 
     def signals(self) -> Signals:
         """All signals between units as they are now."""
-        memories = [*self.w, *self.mixed.values(), *(np.ravel(nodes) for nodes in self.nodes)]
+        memories = [*self.w, *self.mixed.values(), *(np.ravel(nodes) for nodes in self.nodes), *self.checked]
         outputs, inputs = ({name: np.array(values) for name, values in found.items()} for found in (self.y, self.c))
         return Signals(outputs, inputs, np.concatenate([*memories, np.zeros(0)]))
 
@@ -93,15 +113,17 @@ class Interpreter:
         """All that is remembered between macro steps outside of the units, as plain data."""
         live = self.live
         signals = {name: {k: np.array(v) for k, v in getattr(live, name).items()} for name in ("y", "c", "mixed")}
-        lists = {name: [np.array(part) for part in getattr(live, name)] for name in ("w", "nodes")}
+        lists = {name: [np.array(part) for part in getattr(live, name)] for name in ("w", "nodes", "checked")}
+        lists["switches"] = [np.array(self.switches)]
         return {**signals, **lists, "predictors": live.predictor_states(), "not_finite": dict(live.not_finite)}
 
     def load(self, memory: dict[str, Any]) -> None:
         """Go on from what `memory` gave; finer interpreters of the same signals see it too."""
         for name in ("y", "c", "mixed", "not_finite"):
             getattr(self.live, name).update(memory[name])
-        for name in ("w", "nodes"):
+        for name in ("w", "nodes", "checked"):
             getattr(self.live, name)[:] = memory[name]
+        self.switches[:] = [(int(k), int(number)) for k, number in memory["switches"][0].reshape(-1, 2)]
         self.live.load_predictors(memory["predictors"])
 
     def time(self, k: int, fraction: float) -> float:
@@ -162,7 +184,12 @@ class Interpreter:
 
         def act(c: Array) -> None:
             self.mixed[name] = product(update, np.concatenate([self.mixed[name], self._join()]))
-            c[:powers, targets] = (product(uw, self.mixed[name]) + offsets).reshape(powers, -1)
+            if self.checked and self.checked[-1][0]:
+                for link in links:
+                    sample = self.y[link.source.unit][link.source.index]
+                    c[0, link.target.index] = link.connection.gain * sample + link.connection.offset
+            else:
+                c[:powers, targets] = (product(uw, self.mixed[name]) + offsets).reshape(powers, -1)
 
         return act
 
@@ -326,6 +353,30 @@ class Interpreter:
         for name, y in self.y.items():
             self.y[name] = joined[start : start + len(y)]
             start += len(y)
+
+
+def fits(check: ModelCheck, memory: Array, y: Array, c: Array) -> bool:
+    """Whether the model foresaw the outputs `y` that the inputs `c` led to; too early to tell counts as yes."""
+    p, n, m = len(check.places), check.samples, check.width
+    last_y, last_c, dy, dc, sums = np.split(memory[1:], np.cumsum([p, m, n * p, n * m]))
+    before = (*dy, *dc)
+    change, drive = y - last_y, np.concatenate([c - last_c, dc])
+    r2, q2, d2, peak = sums.reshape(4, p)
+    peak[:] = np.maximum(peak, np.abs(y))
+    good = True
+    if memory[0] > n:
+        driven = product(check.driven, drive) if m else np.zeros(p)
+        r = change - product(check.own, dy) - driven
+        fading, tolerated = check.FADING, check.TOLERATED
+        r2[:], q2[:], d2[:] = fading * r2 + r * r, fading * q2 + driven * driven, fading * d2 + change * change
+        room = tolerated * tolerated * q2 + check.share * check.share * d2
+        floor = check.noise * peak
+        good = bool((r2 <= room + floor * floor).all())
+    dy[p:], dy[:p] = before[: (n - 1) * p], change
+    dc[m:], dc[:m] = before[n * p : n * p + (n - 1) * m], drive[:m]
+    last_y[:], last_c[:] = y, c
+    memory[0] += 1.0
+    return good
 
 
 class Anderson:

@@ -70,6 +70,7 @@ class Live:
         self.c: dict[str, Array] = {}
         self.w: list[Array] = []
         self.mixed: dict[str, Array] = {}
+        self.checked: list[Array] = []
         self.nodes: list[Array] = []
         self.joints = joints(system, master)
         self.predictors = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
@@ -98,6 +99,8 @@ class Live:
             self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
             self.c[name][0] = self._connected(name, self.y)
         self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
+        self.checked += [np.zeros(check.size) for check in self.master.checks]
+        self.checked += [np.zeros(2)] if self.master.checks else []  # whether inputs are held, and for how long all fit
         for joint in self.joints:
             now = self.c[joint.unit][0, [link.target.index for link in joint.links]]
             self.nodes.append(np.tile(now, (3, 1)))

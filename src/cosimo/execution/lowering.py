@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
-from cosimo.core.coupling import Coupling, Sampling, settled
+from cosimo.core.coupling import Coupling, ModelCheck, Sampling, settled
 from cosimo.core.errors import RunError, UnitError
 from cosimo.core.master import Joint, Segment, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
@@ -60,6 +60,7 @@ class Lowering:
         starts = list(accumulate((len(mixer.start) for mixer in self.master.mixers.values()), initial=self.w[-1]))
         self.m = dict(zip(self.master.mixers, starts, strict=False))
         self.j = list(accumulate((nodes.size + 2 for nodes in live.nodes), initial=starts[-1]))
+        self.k = list(accumulate((part.size for part in live.checked), initial=self.j[-1]))
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
@@ -67,6 +68,7 @@ class Lowering:
         self.program.name_units(list(units))
         for name in units:
             self._add(name)
+        self._check()
         self._lower(live.timeline.operations)
         self._columns(names)
 
@@ -74,7 +76,8 @@ class Lowering:
         names, i = self.system.units, self.live
         # Of a predictor: the nodes, which expert is in charge, the last error.
         learned = [np.append(nodes, [0.0, 0.0]) for nodes in i.nodes]
-        return [i.y[name] for name in names], [i.c[name] for name in names], [*i.w, *i.mixed.values(), *learned]
+        memories = [*i.w, *i.mixed.values(), *learned, *i.checked]
+        return [i.y[name] for name in names], [i.c[name] for name in names], memories
 
     def given(self, first: int, count: int) -> Array:
         """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
@@ -183,6 +186,16 @@ class Lowering:
         """Whether states of the unit are saved."""
         return name in self.master.saved
 
+    def _check(self) -> None:
+        checks = self.master.checks
+        if checks:
+            constants = (ModelCheck.FADING, ModelCheck.TOLERATED, float(ModelCheck.AGAIN))
+            self.program.check_models(*constants, self.k[len(checks)])
+        for check, memory in zip(checks, self.k, strict=False):
+            outputs = [self.y[check.unit] + place for place in check.places]
+            parts = [part.ravel().tolist() for part in (check.own, check.driven, check.share, check.noise)]
+            self.program.check_model(outputs, self.c[check.unit], check.width, (check.samples, memory), *parts)
+
     # ---- operations ----------------------------------------------------------------------------------------------
 
     def _lower(self, operations: Sequence[TimedOperation]) -> None:
@@ -261,6 +274,11 @@ class Lowering:
         # Signs of zeros, which the short form may change, are lost in the sum with any offset but −0.
         if (short := settled(mixer)) is not None and not any(o == 0 and copysign(1.0, o) < 0 for o in offsets):
             self.program.settle(short.startup, short.shifts, short.samples, short.taps)
+        if self.master.checks:
+            sources = [self.y[link.source.unit] + link.source.index for link in links]
+            self.program.hold(
+                [(y, link.connection.gain, link.connection.offset) for y, link in zip(sources, links, strict=True)]
+            )
 
     def _predict(self, number: int, joint: Joint, place: Segment) -> None:
         y, connections = self.y[joint.source], [(link, link.connection) for link in joint.links]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
+from cosimo.core.coupling import ModelCheck
 from cosimo.core.master import Master
 from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence, Repeat
@@ -436,3 +437,35 @@ def _show(limits: tuple[float, float]) -> str:
     low, high = limits
     left = "(−∞" if low == -math.inf else f"[{low:g}"
     return f"{left}, {'∞)' if high == math.inf else f'{high:g}]'}"
+
+
+# ---- identified models that do not fit any more: compensated inputs are held meanwhile -------------------------------
+
+SWITCHES = 10
+"""Changes between compensated and held inputs that are told one by one."""
+
+
+def switch_warnings(
+    checks: Sequence[ModelCheck], switches: Sequence[tuple[int, int]], time: Callable[[int, float], float]
+) -> list[Warned]:
+    """When inputs were held because a model did not fit, and when they were compensated again."""
+    found = []
+    for k, number in switches[:SWITCHES]:
+        message = "all models fit again: inputs are compensated"
+        if number >= 0:
+            message = (
+                f"unit '{checks[number].unit}' no longer responds as its model: inputs are held instead of "
+                "compensated until it does; design the compensation again there, or use another master"
+            )
+        found.append(Warned(message, time(k, 0.0)))
+    if len(switches) > SWITCHES:
+        more, last = len(switches) - SWITCHES, switches[-1][0]
+        message = f"inputs changed {more} more times between held and compensated; use a master that needs no models"
+        found.append(Warned(message, time(last, 0.0)))
+    return found
+
+
+def held_steps(switches: Sequence[tuple[int, int]], made: int) -> int:
+    """How many macro steps were made with held inputs."""
+    ends = [*(k for k, _ in switches), *([made] if len(switches) % 2 else [])]
+    return sum(end - begin for begin, end in zip(ends[::2], ends[1::2], strict=True))

@@ -34,7 +34,7 @@ from cosimo.execution.checkpoints import CheckpointWriter
 from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.engines import CarefulEngine, CarefulKernelEngine, Engine, KernelEngine, ReferenceEngine
 from cosimo.execution.live import Live, Signals
-from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch
+from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch, held_steps, switch_warnings
 from cosimo.execution.options import RunOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder
@@ -368,6 +368,9 @@ class EqualSteps(Session):
         if self.engine is not None:
             met = self.engine.not_finite().items()
             warned += [Warned(f"{name} became {v}; the run continued, as requested", at) for name, (at, v) in met]
+            switches = self.engine.switches()
+            warned += switch_warnings(self.master.checks, switches, self.live.time)
+            info |= {"held": held_steps(switches, self.made)} if self.master.checks else {}
         warned += self.ranges.warnings()
         warned += self.live.notices(self.reached)
         if self.resumed_at:

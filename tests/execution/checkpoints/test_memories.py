@@ -14,7 +14,7 @@ from native_units import exported, lag, mixed
 from random_systems import cases, couplings, systems
 
 from cosimo import masters
-from cosimo.core.coupling import Mixer
+from cosimo.core.coupling import Mixer, ModelCheck
 from cosimo.core.master import Master
 from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.schedule import Convergence
@@ -113,6 +113,14 @@ def test_mixers_also_while_they_start_up(k: int, kind: str) -> None:
     wy = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     mixer = Mixer(ww, wy, np.array([[0.5, 0.3, 0.2]]), np.full(3, 0.7), np.zeros((1, 1)))
     require_continued(system, replace(masters.jacobi(system, 0.05), mixers={"b": mixer}), kind, k, 12)
+    # A model of another unit: it does not fit from the third step on, until hardly anything moves.
+    model = [np.array([[0.5]]), np.zeros((1, 2)), np.zeros(1), np.array([1e-3])]
+    checked = replace(masters.jacobi(system, 0.05), mixers={"b": mixer}, checks=(ModelCheck("a", (0,), 1, 1, *model),))
+    require_continued(system, checked, kind, k, 12)
+    result = run(system, checked, stop=20.0, engine=EngineOptions(kind))
+    assert 50 < result.info["held"] < 390
+    assert [text for text in map(str, result.warnings) if "unit 'a' no longer responds as its model" in text]
+    assert [text for text in map(str, result.warnings) if "all models fit again" in text]
 
 
 class Plain:

@@ -23,7 +23,8 @@ def fingerprint(system: System, master: Master, start: float) -> dict[str, Any]:
     """Hashes of the units, the external inputs, the connections and the master."""
     couplings = {target: repr(coupling) for target, coupling in master.couplings.items()}
     mixers = {name: _matrices(mixer) for name, mixer in master.mixers.items()}
-    steps = [master.schedule.to_dict(), _exact(master.step, start), repr(master.coupling), couplings, mixers]
+    steps: list[Any] = [master.schedule.to_dict(), _exact(master.step, start), repr(master.coupling), couplings, mixers]
+    steps += [[check.unit, check.places, _matrices(check)] for check in master.checks]
     return {**system_fingerprint(system), "master": _hash(steps)}
 
 
@@ -83,9 +84,10 @@ def _sorted(values: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _matrices(of: Any) -> list[str]:
-    return [
-        f"{name} {part.shape} {part.tobytes().hex()}" for name, part in vars(of).items() if hasattr(part, "tobytes")
-    ]
+    parts = dict(vars(of))
+    for name in ("later", "constants"):
+        parts |= {f"{name} {time}": part for time, part in parts.pop(name, {}).items()}
+    return [f"{name} {part.shape} {part.tobytes().hex()}" for name, part in parts.items() if hasattr(part, "tobytes")]
 
 
 def _exact(*numbers: float) -> str:
