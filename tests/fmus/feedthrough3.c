@@ -30,7 +30,7 @@ typedef struct {
 
 EXPORT const char *fmi3GetVersion(void) { return "3.0"; }
 EXPORT void *fmi3InstantiateCoSimulation(INSTANTIATE_ARGUMENTS) {
-    if (strcmp(token, "feedthrough3") != 0) return NULL;
+    if (strcmp(token, "feedthrough3") != 0 || event_mode) return NULL;  // it has no events
     Unit *unit = calloc(1, sizeof *unit);
     unit->log = log;
     unit->environment = environment;

@@ -189,3 +189,13 @@ def test_an_fmu_that_needs_event_mode_gets_it_only_when_declared(tmp_path: Path)
     fmu = Fmu(build(tmp_path, "events3", changes={'hasEventMode="true"': ""}))
     with pytest.raises(UnitError, match="event mode is required"):
         fmu.instantiate()
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_an_fmu_that_refuses_the_event_mode_it_declares_runs_without(tmp_path: Path, isolate: bool) -> None:
+    changes = {"<CoSimulation ": '<CoSimulation hasEventMode="true" '}
+    system = System({"f": Fmu(build(tmp_path, "feedthrough3", changes=changes), isolate=isolate)})
+    plain = System({"f": Fmu(build(tmp_path, "feedthrough3", file="plain.fmu"))})
+    result = run(system, jacobi(system, 0.1), stop=1.0)
+    assert np.array_equal(result.values, run(plain, jacobi(plain, 0.1), stop=1.0).values)
+    assert any("declares event mode but refuses it; it runs without" in str(warned) for warned in result.warnings)

@@ -169,12 +169,16 @@ class Fmi3(Version):
         self._time = ctypes.c_double()
 
     def instantiate(self, logging: bool) -> None:
-        self.component.instantiate(
-            visible=False,
-            loggingOn=logging,
-            eventModeUsed=self.event_mode,
-            earlyReturnAllowed=self.capabilities.early_return,
-        )
+        options = {"visible": False, "loggingOn": logging, "earlyReturnAllowed": self.capabilities.early_return}
+        try:
+            self.component.instantiate(**options, eventModeUsed=self.event_mode)
+        except UnitError:
+            if not self.event_mode:
+                raise
+            # Some declare event mode and refuse it; without it, they handle their events themselves.
+            self.component.instantiate(**options, eventModeUsed=False)
+            self.event_mode = False
+            self.component.tell("event mode", "declares event mode but refuses it; it runs without")
 
     def enter_initialisation(self) -> None:
         self.component.call("fmi3EnterInitializationMode", *self._times())
