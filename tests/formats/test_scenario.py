@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
+from hybrid import build_model
 
 from cosimo import masters, run
 from cosimo.core.errors import ConfigurationError, FileError
@@ -25,6 +26,7 @@ from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import find
 from cosimo.units import Exact, ForwardEuler, Mechanical, PythonUnit, StateSpace, SymplecticEuler
 from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.model_exchange import Solver
 
 ROOT = Path(__file__).parents[2]
 TANK = '[units.tank]\nkind = "state-space"\nA = -0.5\nB = 1\nC = 1.0\ninputs = ["inflow"]\noutputs = ["level"]\n'
@@ -98,6 +100,33 @@ def test_a_system_by_hand_is_the_built_in_one(tmp_path: Path) -> None:
     assert "options" in loaded.specified
     ours, theirs = (run(s, build_master(s, 0.01, loaded.options), stop=0.5) for s in (loaded.system, problem))
     assert np.array_equal(ours.values, theirs.values)
+
+
+def test_fmus_for_model_exchange(tmp_path: Path) -> None:
+    build_model(tmp_path, "LINEAR")
+    text = """
+[units.a]
+fmu = "linear2.fmu"
+kind = "model-exchange"
+relative-tolerance = 1e-8
+[units.b]
+fmu = "linear2.fmu"
+solver = "rk4"
+micro-step = 0.01
+[units.c]
+fmu = "linear2.fmu"
+"""
+    units = load_scenario(write(tmp_path, text)).system.units
+    solvers = [unit.solver for unit in units.values() if isinstance(unit, Fmu)]
+    assert solvers == [Solver(relative_tolerance=1e-8), Solver("rk4", micro_step=0.01), Solver()]
+    for wrong, said in (
+        ('solver = "rk45"', "scenario.toml:3: units.a.solver: must be 'cvode'"),
+        ("relative-tolerance = -1e-6", "is -1e-06; give a number between 0 and 1"),
+        ('kind = "co-simulation"', "is for model-exchange only, not for co-simulation"),
+        ('kind = "model exchange"', "did you mean 'model-exchange'"),
+    ):
+        with pytest.raises(FileError, match=said):
+            load_scenario(write(tmp_path, f'[units.a]\nfmu = "linear2.fmu"\n{wrong}\n'))
 
 
 def test_fmus_with_parameters_and_start_values(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cosimo.core.errors import UnknownNameError, nearest, require_regular
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario_tables import ScenarioTable, check_scenario, known_keys
 from cosimo.units.archives import ArchiveLimits, read_text
+from cosimo.units.fmi.model_exchange import KINDS
 
 _WANTED = {
     "bool_type": "true or false",
@@ -123,8 +124,10 @@ def _locate(problem: dict[str, Any], data: Any) -> _Located:
     """The place in the file: what is not in the data was added by the checker, to name the branch of a choice."""
     key: Key = ()
     choice: tuple[Key, str] = ((), "")
-    for part in problem["loc"]:
-        found = _member(data, part)
+    for place, part in enumerate(problem["loc"]):
+        # The kind of a unit is such a branch, and may be named like a key: 'fmu'.
+        kind = place == 2 and problem["loc"][0] == "units"
+        found = None if kind else _member(data, part)
         if found is None:
             choice = (key, str(part))
         else:
@@ -144,7 +147,8 @@ def _member(data: Any, part: str | int) -> str | int | None:
 def _sentence(problems: list[dict[str, Any]]) -> str:
     kind, context, given = problems[0]["type"], problems[0].get("ctx", {}), problems[0]["input"]
     if kind == "union_tag_invalid":
-        return str(UnknownNameError("kind of unit", context["tag"], ScenarioTable.kinds))
+        fmu = isinstance(given, dict) and "fmu" in given
+        return str(UnknownNameError("kind of unit", context["tag"], KINDS if fmu else ScenarioTable.kinds))
     if kind == "union_tag_not_found":
         return f"a unit is a table with 'fmu' (a path) or 'kind' ({', '.join(ScenarioTable.kinds)})."
     if kind == "extra_forbidden":
