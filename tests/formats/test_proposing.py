@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
+from hybrid import build_model
 
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.unit import UnitOfMeasure
@@ -191,3 +195,9 @@ def test_fmus_are_described_not_loaded(tmp_path: Path) -> None:
     made = scaffold(tmp_path / "system.toml", [file])
     assert isinstance(made.units["one"], Fmu)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.fmu"]
+
+
+def test_the_solver_of_a_model_exchange_fmu_is_shown(tmp_path: Path) -> None:
+    path = build_model(tmp_path, "BALL")
+    text = scaffold(tmp_path / "new.toml", [path]).text
+    assert '# solver = "cvode"  # for model exchange: cvode, euler, rk4\n' in text

@@ -11,6 +11,7 @@ import pytest
 from fmpy.ssp.ssd import read_ssd
 
 sys.path.insert(0, str(Path(__file__).parent))
+from hybrid import build_model
 from ssp_builder import (
     NAMES,
     UNITS,
@@ -40,6 +41,7 @@ from cosimo.problems import find
 from cosimo.units.archives import ArchiveLimits, check_archive
 from cosimo.units.fmi import archive as fmu_archive
 from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.model_exchange import Solver
 
 PAIR = component("a") + component("b")
 A_TO_B = wire("a.real_out", "b.real_in")
@@ -480,3 +482,14 @@ def test_backslashes_in_a_package(tmp_path: Path) -> None:
     fmu = build(tmp_path, "feedthrough2", file="f.fmu").read_bytes()
     text = document(system(component("a", source="resources/g.fmu")))
     assert load_ssp(pack(tmp_path, text, {"resources\\g.fmu": fmu})).system.names == ("a",)
+
+
+def test_components_for_model_exchange(tmp_path: Path) -> None:
+    build_model(tmp_path, "LINEAR", file="l.fmu")
+    asked = [component(n, source="l.fmu", more=m) for n, m in (("a", 'implementation="ModelExchange"'), ("b", ""))]
+    text = document(system("".join(asked), wire("a.y", "b.u")))
+    units = load_ssp(write(tmp_path, text)).system.units
+    assert [unit.solver for unit in units.values() if isinstance(unit, Fmu)] == [Solver(), Solver()]
+    other = document(system(component("a", source="l.fmu", more='implementation="CoSimulation"')))
+    with pytest.raises(ConfigurationError, match=r"s.ssd:5: .*l.fmu' is for model-exchange only, not for"):
+        load_ssp(write(tmp_path, other))

@@ -23,6 +23,7 @@ from cosimo.core.system import System
 from cosimo.formats.scenario_building import load_scenario
 from cosimo.masters.words import scenario_lines
 from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.model_exchange import SOLVERS
 from cosimo.units.fmi.variables import VariableInfo, check_connection
 
 HEADER = re.compile(r"""^\s*\[{1,2}\s*[\w"'-][^\[\]=,]*\]{1,2}\s*(#.*)?$""")
@@ -238,6 +239,8 @@ def _unit(path: Path, name: str, unit: Fmu) -> Iterator[str]:
     file = os.path.relpath(unit.path.resolve(), path.resolve().parent)
     yield f"[units.{_key(name)}]"
     yield f"fmu = {_quoted(Path(file).as_posix())}"
+    if unit.solver is not None:
+        yield f'# solver = "{unit.solver.name}"  # for model exchange: {", ".join(SOLVERS)}'
     shown = [
         f"{_key(info.name)} = {json.dumps(info.start, ensure_ascii=False)}"
         for info in unit.variables.values()

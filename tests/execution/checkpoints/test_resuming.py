@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fmu_builder import build
+from hybrid import build_model
 from interrupted import Choosy, interrupt, require_equal, wait_for_checkpoints, whole
 from native_units import exported
 
@@ -65,6 +66,20 @@ def test_fmus_go_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
         whole(system, master, tmp_path / "whole.parquet", stop=stop, record="all"),
     )
     assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["cut.parquet", "whole.parquet"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", ["hold0", "hold2", "iterative"])
+def test_model_exchange_goes_on_to_the_same_bits(name: str, version: int, tmp_path: Path) -> None:
+    """When checkpoints are written is for the clock to say: they must not change what solvers do."""
+    path = build_model(tmp_path, "LINEAR", version)
+    units = {n: Fmu(path, name=n, start={"x": x}, isolate=False) for n, x in (("one", 1.0), ("two", 0.0))}
+    system = System(units, [("one.y", "two.u"), ("two.y", "one.u")])
+    master = MASTERS[name](system)
+    stop = 60 * master.step
+    interrupt(system, master, tmp_path / "cut.parquet", at=0.6 * stop, stop=stop)
+    resume(tmp_path / "cut.parquet", system, master)
+    require_equal(read_result(tmp_path / "cut.parquet"), whole(system, master, tmp_path / "whole.parquet", stop=stop))
 
 
 def test_isolated_units_go_on_too(tmp_path: Path) -> None:

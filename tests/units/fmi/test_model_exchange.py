@@ -23,6 +23,7 @@ from cosimo.execution.options import EngineOptions
 from cosimo.units.fmi import model_exchange
 from cosimo.units.fmi.component import LazyFunctions
 from cosimo.units.fmi.fmu import Fmu, FmuOptions
+from cosimo.units.fmi.isolation import Isolation
 from cosimo.units.fmi.model_exchange import Solver
 
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -226,6 +227,14 @@ def test_the_end_that_a_unit_asks_for(tmp_path: Path, version: int) -> None:
     result = co.run(system, co.masters.jacobi(system, step=0.25), stop=5.0)
     assert (result.info["ended_by"], result["s.y"][-1]) == ("s", 7.0)
     assert result.info["ended_at"] == pytest.approx(0.7)
+
+
+@pytest.mark.sandbox
+@versions
+def test_a_sandbox_shows_the_solver(tmp_path: Path, version: int) -> None:
+    path = build_model(tmp_path, "BALL", version)
+    rows = [stepped(exchanged(path, isolate=how), 0.1, 10) for how in (Isolation(sandbox=True), False)]
+    assert np.array_equal(rows[0], rows[1])
 
 
 # ---- against FMPy ----------------------------------------------------------------------------------------------------
