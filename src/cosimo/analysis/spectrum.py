@@ -204,7 +204,8 @@ def pair_modes(
     mac /= np.maximum(np.outer(_squares(shapes), _squares(states)), 1e-300)
     # Both in units of one step's rotation: values decide, shapes break ties between nearly equal values.
     distance = np.abs(np.exp(poles * step)[:, None] - mu)
-    scale = np.median(np.abs(poles) * step) + 1e-300
+    sizes = np.sort(np.abs(poles) * step)  # the median; np.median loads masked arrays
+    scale = (sizes[[(len(sizes) - 1) // 2, len(sizes) // 2]].mean() if len(sizes) else 0.0) + 1e-300
     return *match(distance / scale + (1 - np.minimum(mac, 1))), mac
 
 

@@ -137,7 +137,7 @@ def _divide_out(matrices: Array, tolerance: Array, most: int) -> Iterator[tuple[
             continue
         sizes, rows = np.linalg.svd(matrices)[1:]
         null = np.minimum((sizes <= tolerance[places, None]).sum(axis=1), most)
-        for count in np.unique(null).tolist():
+        for count in sorted(set(null.tolist())):  # np.unique loads masked arrays
             which = null == count
             if not count:
                 yield places[which], matrices[which], spreads[which]

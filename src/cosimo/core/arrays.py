@@ -286,7 +286,7 @@ def external_fit(degree: int, span: Fraction) -> tuple[list[Fraction], Array]:
 def match(cost: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Rows and columns of the pairs, one to one, whose costs have the smallest sum; a ValueError where one is NaN."""
     nearest = cost.argmin(axis=1) if cost.size else np.zeros(len(cost), dtype=np.intp)
-    if len(np.unique(nearest)) == len(cost) and not np.isnan(cost).any():  # each at its own best
+    if len(set(nearest.tolist())) == len(cost) and not np.isnan(cost).any():  # each at its own best
         return np.arange(len(cost)), nearest
     from scipy.optimize import linear_sum_assignment
 
