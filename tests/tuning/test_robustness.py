@@ -15,7 +15,7 @@ from tests.tuning.networks import rescaled
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, critical_step
-from cosimo.analysis.robustness import RescaledRadii, _signs, search
+from cosimo.analysis.robustness import RescaledRadii, _selected, _signs, search
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.master import Master
@@ -407,6 +407,48 @@ def test_many_units_are_searched_along_selected_directions() -> None:
     weak = rescaled(system, gains=dict.fromkeys(system.names, 0.5))
     found = relative_radius(weak, masters.jacobi(weak, 0.5), changes=["gain"])
     assert found.change == pytest.approx(1 / 0.6 - 1, rel=1e-6)  # all gains together, up to a loop gain of 1
+
+
+def network(seed: int, count: int) -> System:
+    """Units of two states with two inputs each, fed by others at random."""
+    rng, units, links = np.random.default_rng(seed), {}, []
+    for number in range(count):
+        A = rng.normal(size=(2, 2))
+        A -= (np.linalg.eigvals(A).real.max() + rng.uniform(0.3, 2)) * np.eye(2)
+        B, C = rng.normal(size=(2, 2)), rng.normal(size=(1, 2))
+        units[f"u{number}"] = StateSpace(A, B, C, inputs=["a", "b"], outputs=["y"])
+    for number in range(count):
+        others = rng.choice([other for other in range(count) if other != number], 2, replace=False)
+        pairs = zip(others, "ab", strict=True)
+        links += [Connection(f"u{other}.y", f"u{number}.{name}", rng.normal() / 4) for other, name in pairs]
+    return System(units, links)
+
+
+@pytest.mark.parametrize("seed", mostly_slow([0, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15], [0, 5, 14]))
+def test_many_factors_cross_no_later_than_by_moving_one_after_the_other(seed: int) -> None:
+    """As from all directions and each factor alone at every size, with every component of the best one moved."""
+    system = network(seed, 4 + seed % 4)
+    master = (masters.jacobi, masters.gauss_seidel)[seed % 2](system, 0.3)
+    names = [(change, unit) for change in ("rate", "gain") for unit in system.names]
+    radii, labels = RescaledRadii(system, master, names), tuple(f"{unit} {change}" for change, unit in names)
+    k = len(names)
+    every = np.concatenate([np.eye(k), -np.eye(k), _selected(radii, names, 9.0)])
+    expected = search(radii, labels, every, limit=9.0, ahead=7)
+    found = relative_radius(system, master)
+    assert found.change <= expected.change * (1 + 1e-6)
+    assert radii(np.array([list(found.factors.values())]))[0] >= 1 - 1e-9
+    assert radii(np.array([list(found.factors.values())]) ** 0.99)[0] < 1
+
+
+def test_slopes_are_those_of_the_radius() -> None:
+    system = network(3, 4)
+    names = [(change, unit) for change in ("rate", "gain") for unit in system.names]
+    radii = RescaledRadii(system, masters.jacobi(system, 0.3), names)
+    point = np.exp(np.random.default_rng(1).uniform(-1, 1, len(names)))
+    shift = np.exp(1e-5 * np.eye(len(names)))
+    expected = np.log(radii(point * shift) / radii(point / shift)) / 2e-5
+    assert radii.slopes(point) == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert not radii.slopes(np.full(len(names), np.nan)).any()
 
 
 def test_relative_radius_refuses_wrong_names() -> None:

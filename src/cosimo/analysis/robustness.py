@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -36,6 +36,8 @@ ALL_SIGNS_UP_TO = 6
 """Number of factors up to which every combination of growing, staying and shrinking is searched."""
 WORK = 2_000_000
 """Numbers of Φ held at once while many changes are evaluated."""
+DIFFERENCE = 1e-4
+"""Change of the logarithm of a factor for derivatives of ρ and Φ, good to its square."""
 
 
 class RescaledRadii:
@@ -56,14 +58,40 @@ class RescaledRadii:
         parts = [factors[begin : begin + self.most] for begin in range(0, len(factors), self.most)]
         return np.concatenate([self._radii(part) for part in parts])
 
-    def _radii(self, factors: Array) -> Array:
+    def slopes(self, factors: Array) -> Array:
+        """d ln ρ / d ln f of every factor (k,) at one point, from the eigenvectors of the largest eigenvalue λ:
+
+            d ln ρ = Re(w dΦ v / λ),    Φ v = λ v,  w Φ = λ w,  w v = 1.
+
+        Zeros where there are none: Φ is not finite, or λ has no eigenvector of its own.
+        """
+        Phi = self._maps(factors[None])[:, :, 0]
+        if not np.isfinite(Phi).all() or not Phi.size:
+            return np.zeros(len(factors))
+        values, right = np.linalg.eig(Phi)
+        place = int(np.abs(values).argmax())
+        try:
+            left = np.linalg.inv(right)[place]
+        except np.linalg.LinAlgError:
+            return np.zeros(len(factors))
+        shift, found = np.exp(DIFFERENCE * np.eye(len(factors))), []
+        for begin in range(0, len(factors), self.most):
+            up, down = (self._maps(other[begin : begin + self.most]) for other in (factors * shift, factors / shift))
+            moved = np.einsum("i,ijk,j->k", left, up - down, right[:, place]) / (2 * DIFFERENCE)
+            found.append((moved / values[place]).real if values[place] else np.zeros(len(moved)))
+        slope = np.concatenate(found)
+        return np.where(np.isfinite(slope), slope, 0.0)
+
+    def _maps(self, factors: Array) -> Any:
         of: dict[Change, dict[str, Array]] = {"rate": {}, "gain": {}}
         for (change, unit), column in zip(self.names, factors.T, strict=True):
             of[change][unit] = column
-        steps = np.full(len(factors), self.step)
-        variation = MasterNumbers(steps, rates=of["rate"], strengths=of["gain"])
+        variation = MasterNumbers(np.full(len(factors), self.step), rates=of["rate"], strengths=of["gain"])
         with self.backend.quiet():
-            Phi = BatchedMap(self.schedule, variation, self.backend).cycle
+            return BatchedMap(self.schedule, variation, self.backend).cycle
+
+    def _radii(self, factors: Array) -> Array:
+        Phi, steps = self._maps(factors), np.full(len(factors), self.step)
         rho: Array = spectral_radii(Phi, self.backend, limit=LARGEST_STABLE).value
         if self.rest.count and (near := np.abs(rho - 1) < NEAR_ONE).any():
             rho[near] = moving_radii(np.moveaxis(Phi[:, :, near], -1, 0), self.rest, steps[near])
@@ -83,9 +111,10 @@ def relative_radius(
     """The smallest change s of the units' rates and gains (factors within 1/(1 + s) … 1 + s) at which ρ crosses 1.
 
     `changes` and `units` say what may change. Searched are, up to six factors, all combinations of growing, staying
-    and shrinking; beyond, each factor alone, all rates or gains together, and the signs of the gradient of ρ. The best
-    of these is improved. What is and is not guaranteed is that of `first_crossing`; in addition the result is never
-    above h*/h − 1, with h* the next unstable step of the same spacing, if all rates may change.
+    and shrinking, and the best of these is improved; beyond, all rates or gains together, the signs of the gradient of
+    ρ, there and where it crosses 1, and each factor alone that is unstable at the size found so. What is and is not
+    guaranteed is that of `first_crossing`; in addition the result is never above h*/h − 1, with h* the next unstable
+    step of the same spacing, if all rates may change.
 
     >>> from cosimo import masters
     >>> from cosimo.problems import two_mass_glumac
@@ -104,10 +133,16 @@ def relative_radius(
         raise ConfigurationError("a relative radius needs at least one unit and changes among 'rate' and 'gain'.")
     names: list[tuple[Change, str]] = [(change, unit) for change in changes for unit in units]
     radii = RescaledRadii(system, master, names)
-    few = len(names) <= ALL_SIGNS_UP_TO
-    directions = _combinations(system, names) if few else _selected(radii, names, limit)
     labels = tuple(f"{unit} {change}" for change, unit in names)
-    return search(radii, labels, directions, limit=limit, norm=norm, shells=shells, ahead=7)
+    options: _Options = {"limit": limit, "norm": norm, "shells": shells, "ahead": 7}
+    if len(names) <= ALL_SIGNS_UP_TO:
+        return search(radii, labels, _combinations(system, names), **options)
+    found = search(radii, labels, _selected(radii, names, limit), slopes=radii.slopes, **options)
+    alone = np.concatenate([np.eye(len(names)), -np.eye(len(names))])
+    if found.change > 0 and len(alone := alone[~is_stable(radii((1 + min(found.change, limit)) ** alone))]):
+        other = search(radii, labels, alone, slopes=radii.slopes, **options)
+        found = other if other.change < found.change else found
+    return found
 
 
 def _combinations(system: System, names: Sequence[tuple[Change, str]]) -> Array:
@@ -158,17 +193,15 @@ def _joined(edges: Sequence[tuple[int, int]]) -> list[set[int]]:
     return groups
 
 
-def _selected(radii: Any, names: Sequence[tuple[Change, str]], limit: float) -> Array:
-    """Directions for many factors: each alone, each kind together, and where ρ grows fastest."""
-    k = len(names)
+def _selected(radii: RescaledRadii, names: Sequence[tuple[Change, str]], limit: float) -> Array:
+    """Directions for many factors: each kind together, and where ρ grows fastest."""
     kinds = [np.array([float(change == kind) for change, _ in names]) for kind in dict.fromkeys(c for c, _ in names)]
-    together = [sum(s * kind for s, kind in zip(signs, kinds, strict=True)) for signs in _signs(len(kinds))]
-    found = [*np.eye(k), *-np.eye(k), *together]
-    d = np.zeros(k)
+    found = [sum(s * kind for s, kind in zip(signs, kinds, strict=True)) for signs in _signs(len(kinds))]
+    d = np.zeros(len(names))
     # The gradient of ρ, first without a change, then further out in the direction found before.
     for size in np.geomspace(0.05, max(0.1, limit / 3), 5):
         base = (1 + size) ** d
-        shift = np.exp(1e-4 * np.eye(k))
+        shift = np.exp(DIFFERENCE * np.eye(len(names)))
         up, down = radii(base * shift), radii(base / shift)
         slope = np.where(np.isfinite(up) & np.isfinite(down), up - down, 0.0)
         if not slope.any():
@@ -191,6 +224,15 @@ def _signs(count: int) -> list[tuple[float, ...]]:
 
 
 Norm = Literal["box", "ellipsoid"]
+
+
+class _Options(TypedDict):
+    limit: float
+    norm: Norm
+    shells: int
+    ahead: int
+
+
 Build = Callable[[Mapping[str, float]], tuple[System, Master]]
 """A system and its master from values of named parameters."""
 Scale = Literal["factor", "relative"]
@@ -281,10 +323,12 @@ def search(
     scale: Scale = "factor",
     shells: int = 48,
     ahead: int = 1,
+    slopes: Callable[[Array], Array] | None = None,
 ) -> Crossing:
     """The first crossing of ρ = 1 along `directions` (N, k), improved around the best of them.
 
-    `ahead` shells, and points of a bracket, are evaluated in one call, for `radii` that take many as fast as few.
+    `ahead` shells, and points of a bracket, are evaluated in one call, for `radii` that take many as fast as few. Where
+    the gradient of ρ is at hand (`slopes` of factors), it leads the improvement, before each component is moved.
     """
     if not limit > 0 or (scale == "relative" and limit >= 1):
         raise ConfigurationError(f"the limit of a change must be positive (and below 1 where relative), not {limit}.")
@@ -307,7 +351,10 @@ def search(
             inner, outer, bad = sizes[begin + place - 1], part[place], directions[unstable[place]]
             crossed = walk.bisect(np.full(len(bad), inner), np.full(len(bad), outer), bad)
             first = int(crossed.argmin())
-            return result(*walk.improve(float(crossed[first]), bad[first]))
+            change, d = float(crossed[first]), bad[first]
+            if slopes is not None:
+                change, d = walk.lead(slopes, change, d)
+            return result(*walk.improve(change, d, at_once=slopes is None))
     return result(np.inf, np.zeros(len(names)))
 
 
@@ -359,15 +406,17 @@ class _Walk:
             low[live], high[live] = ends[rows, first], ends[rows, first + 1]
         return high
 
-    def improve(self, change: float, d: Array) -> tuple[float, Array]:
-        """Move one component of the direction at a time, by less and less, as long as ρ ≥ 1 is met further in."""
+    def improve(self, change: float, d: Array, *, at_once: bool) -> tuple[float, Array]:
+        """Move one component of the direction at a time, by less and less, as long as ρ ≥ 1 is met further in.
+
+        Of few components all widths are tried `at_once`, where many points take hardly longer than few.
+        """
         widths = [0.5 / 2**halving for halving in range(9)]
         while widths and len(d) > 1:
             inner = change - max(1e-6 * change, PRECISION * (1 + change))
             if inner <= 0:  # the slightest change makes it unstable: there is nothing further in
                 break
-            # Where many points take hardly longer than few, all widths are tried at once.
-            tried = [self._around(d, width) for width in (widths if self.ahead > 1 else widths[:1])]
+            tried = [self._around(d, width) for width in (widths if at_once and self.ahead > 1 else widths[:1])]
             unstable = self.unstable(np.full(sum(map(len, tried)), inner), np.concatenate(tried))
             each = np.split(unstable, np.cumsum([len(near) for near in tried])[:-1])
             place = next((place for place, part in enumerate(each) if part.any()), None)
@@ -382,6 +431,20 @@ class _Walk:
             crossed = self.bisect(parts[first] - inner / 8, parts[first], bad)
             best = int(crossed.argmin())
             change, d = float(crossed[best]), bad[best]
+        return change, d
+
+    def lead(self, slopes: Callable[[Array], Array], change: float, d: Array) -> tuple[float, Array]:
+        """Go where ρ grows fastest from the crossing, as long as it crosses further in: to that corner of the box, or
+        that point of the sphere."""
+        while (slope := slopes(self.factors(np.array([change]), d[None])[0])).any():
+            there = self.normed((np.sign(slope) if self.norm == "box" else slope)[None])
+            inner = change - max(1e-6 * change, PRECISION * (1 + change))
+            if inner <= 0 or not self.unstable(np.array([inner]), there)[0]:
+                break
+            parts = np.linspace(0, inner, 9)[1:]
+            first = int(self.unstable(parts, np.repeat(there, 8, axis=0)).argmax())
+            crossed = self.bisect(parts[first : first + 1] - inner / 8, parts[first : first + 1], there)
+            change, d = float(crossed[0]), there[0]
         return change, d
 
     def _around(self, d: Array, width: float) -> Array:
