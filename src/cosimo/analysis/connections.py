@@ -102,11 +102,12 @@ def effects(system: System, master: Master, model: Model | None) -> list[Connect
 
         def delayed(by: float, target: str = target, coupling: Coupling = coupling) -> tuple[float, float]:
             changed = replace(master, couplings={**master.couplings, target: Delayed(coupling, by)})
+            linear = LinearSystem(system, changed)
             try:
-                radius = Spectrum(LinearSystem(system, changed)).radius
+                radius = Spectrum(linear).radius
             except (ConfigurationError, np.linalg.LinAlgError):
                 radius = math.nan
-            return radius, math.nan if model is None or model.rests else model.predict_coupling(changed).typical
+            return radius, math.nan if model is None or model.rests else model.predict_coupling(changed, linear).typical
 
         (less, less_error), (more, more_error) = delayed(-SMALL), delayed(SMALL)
         fresh, fresh_error = delayed(-delay)

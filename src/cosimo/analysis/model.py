@@ -389,15 +389,19 @@ class Model:
             clocks = linear.operations.timeline.clocks
             return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks, start=self.start)
 
-    def predict_coupling(self, master: Master) -> OutputErrors:
-        """The error of the coupling alone, with models converted to the master's step: quick, for searches."""
+    def predict_coupling(self, master: Master, linear: LinearSystem | None = None) -> OutputErrors:
+        """The error of the coupling alone, with models converted to the master's step: quick, for searches.
+
+        `linear` is a system under this master that is there already; it is used where it is that of these models.
+        """
         local, step = self.local, master.step
+        linear = linear if linear is not None and linear.system is local.linear else None
         with np.errstate(over="ignore", invalid="ignore"):
             steps = count_steps(self.horizon, step)
             if step not in self._converted:
                 rows = undivided(local, step=step, start=self.start, steps=steps, coupled=local.converted)
                 self._converted[step] = Truth(rows, self._sizes)
-            rows = cosimulated(local, master, start=self.start, steps=steps)
+            rows = cosimulated(local, master, start=self.start, steps=steps, linear=linear)
             truth = self._converted[step]
             return output_errors(local.linear, master, rows, truth, self.horizon, "predicted", start=self.start)
 
