@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 import cosimo as co
 from cosimo.analysis.critical import EigenvalueSizes
+from cosimo.analysis.model import Model
+from cosimo.analysis.pilots import Pilots
 from cosimo.analysis.trust import MARKS
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
@@ -27,6 +29,7 @@ from cosimo.core.result import Result, Warned, decimate
 from cosimo.formats.results import ResultFile
 from cosimo.reporting.report import Report, Variation
 from cosimo.reporting.report.computation import Asked, prepare
+from cosimo.reporting.report.contents import Run
 from cosimo.reporting.report.diagram import draw, layers, loop_links
 from cosimo.reporting.report.run_signals import Pack, watched
 from cosimo.reporting.report.sections import opening
@@ -510,3 +513,14 @@ def test_objects_show_themselves_in_notebooks(whole: Report) -> None:
         assert "<script" not in html
         assert "<i>" not in html
         assert html.count("<table") == html.count("</table>")
+
+
+def test_known_units_are_run_once_for_each_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors of a run are those of its own rows, to the bit those of another run of it."""
+    system = co.problems.two_mass()
+    master = co.masters.jacobi(system, 4e-3)
+    asked = Asked(system, master, stop=2.0, run=True)
+    expected = Model(system, step=4e-3, horizon=2.0).measure(master).errors
+    monkeypatch.setattr(Pilots, "_run", lambda *_: pytest.fail("the master was run a second time"))
+    runs = {thing.role: thing for thing in prepare(asked).things if isinstance(thing, Run)}
+    assert runs["given"].measured == expected

@@ -101,8 +101,7 @@ def tune(
         problem, resolved, goals, cost=settings.cost, max_cost=space.max_cost, backend=settings.backend
     )
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
-    save = memory.save if memory else None
-    search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=save)
+    search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=memory.save if memory else None)
     try:
         stopped = not search.run_through()
     finally:

@@ -12,10 +12,12 @@ from cosimo.analysis.analysing import analyse
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.recommendation import Wanted
 from cosimo.analysis.trust import TARGET
+from cosimo.analysis.truth import OutputErrors, output_errors
 from cosimo.core.arguments import duration
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
+from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.formats.results import read_result
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
@@ -23,7 +25,6 @@ from cosimo.reporting.report.contents import Role, Run, Variation, alternative
 
 if TYPE_CHECKING:
     from cosimo.analysis.pilots import Standing
-    from cosimo.analysis.truth import OutputErrors
     from cosimo.tuning import Space, Tuned
 
 FINER = 4
@@ -128,12 +129,17 @@ def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) ->
         if error.result is None:
             raise
         result = error.result
-    return Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master))
+    return Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master, result))
 
 
-def _measured(model: Model, master: Master) -> OutputErrors | None:
+def _measured(model: Model, master: Master, result: Result) -> OutputErrors | None:
+    """The errors of the run; where equations are known by its own rows, else by pilot runs, which are remembered."""
     try:
-        errors = model.measure(master).errors
+        rows = result.values[:, : len(model.system.outputs)]
+        if model.known and not model.rests and rows.shape == (truth := model.truth(master.step)).rows.shape:
+            errors = output_errors(model.system, master, rows, truth, model.horizon, "measured", start=model.start)
+        else:
+            errors = model.measure(master).errors
     except CosimoError:
         return None  # there is no true solution to measure against
     return errors if errors.outputs else None
