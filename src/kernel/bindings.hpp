@@ -9,6 +9,6 @@ class Builder;
 void bind_steppers(nanobind::class_<Builder> &);
 
 // A guard (guard.cpp) holds from `guard`, which gives its number, until `unguard`; `rescue` saves rows when a call exceeds its limit.
-int guard(bool exits, int document, const char *kept, double limit, const nanobind::object &rescue);
+int guard(bool exits, int document, const char *kept, double limit, const nanobind::object &rescue, const char *fixed);
 void unguard(int number, const nanobind::object &rescue);
 }  // namespace cosimo

@@ -38,6 +38,12 @@ void escape(const char *from, char *to, std::size_t size) {
     to[used] = '\0';
 }
 
+bool fixed(const GuardOptions &options, const char *unit) {
+    static char name[520];
+    std::snprintf(name, sizeof name, "\n%s\n", unit);
+    return std::strstr(options.fixed, name) != nullptr;
+}
+
 }  // namespace
 
 void report(const Mark &mark, const char *cause, int code) {
@@ -47,6 +53,8 @@ void report(const Mark &mark, const char *cause, int code) {
     const char *shown = at.unit[0] ? at.unit : "–";
     if (!at.unit[0])
         std::snprintf(line, sizeof line, "%s%s%s; --isolate keeps each unit apart", cause, options.kept[0] ? "; " : "", options.kept);
+    else if (fixed(options, at.unit))
+        std::snprintf(line, sizeof line, "%s%s%s", cause, options.kept[0] ? "; " : "", options.kept);
     else if (options.kept[0])
         std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
     else

@@ -13,6 +13,7 @@ struct GuardOptions {
     int document = -1;     // the file that the line is also written to as JSON; −1: none
     char kept[1024] = {};  // where the rows are, if any are written
     double limit = 0.0;    // seconds of one call; 0: none
+    char fixed[4096] = {};  // units that cannot be isolated (not FMUs), each between two line ends
 };
 // Of the newest guard; none: nullptr. Where a signal is handled only this is looked at.
 extern std::atomic<const GuardOptions *> present;

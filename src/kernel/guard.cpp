@@ -116,10 +116,11 @@ void follow_newest(const nb::object &rescue) {
 
 }  // namespace
 
-int guard(bool exits, int document, const char *kept, double limit, const nb::object &rescue) {
+int guard(bool exits, int document, const char *kept, double limit, const nb::object &rescue, const char *fixed) {
     static int last = 0;
-    auto options = std::make_unique<GuardOptions>(GuardOptions{exits, document, {}, limit});
+    auto options = std::make_unique<GuardOptions>(GuardOptions{exits, document, {}, limit, {}});
     std::snprintf(options->kept, sizeof options->kept, "%s", kept);
+    std::snprintf(options->fixed, sizeof options->fixed, "%s", fixed);
     if (guards.empty()) install();
     guarded_in = getpid();
     watch_copies();

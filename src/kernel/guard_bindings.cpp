@@ -20,7 +20,8 @@ void bind_guard(nb::module_ &m) {
     m.def("count_signals_no_more", &count_signals_no_more);
     m.def("count_signals_again", &count_signals_again);
     m.def("interrupts", [] { return reinterpret_cast<std::uintptr_t>(&interrupts); });
-    m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"));
+    m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"),
+          nb::arg("fixed") = "");
     m.def("unguard", &unguard, nb::arg("number"), nb::arg("rescue"));
     m.def("take_copies", &take_copies);
     m.def("enter", [](const char *unit, const char *phase, double time) {

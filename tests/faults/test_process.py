@@ -145,3 +145,36 @@ def test_a_crash_outside_of_a_call_is_said(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", CRASH_OUTSIDE], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 4
     assert done.stderr.startswith("cosimo: – · – · t = 0 s · – · crashed outside of a unit's call: SIGSEGV")
+
+
+CRASHES_IN_STEP = """
+import ctypes
+
+class Crashing:
+    inputs, outputs = {}, ("x",)
+    def __init__(self):
+        self.x = 0.0
+    def step(self, now, duration):
+        if now > 0.45:
+            ctypes.string_at(8)
+        self.x += 1.0
+"""
+CRASHES_IN_STEP_TOML = """
+step-size = 0.1
+stop-time = 1.0
+[units.sick]
+kind = "python"
+class = "crashing.py:Crashing"
+"""
+
+
+def test_a_unit_in_python_that_crashes_is_not_told_of_isolation(tmp_path: Path) -> None:
+    """Only FMUs can be isolated."""
+    (tmp_path / "crashing.py").write_text(CRASHES_IN_STEP)
+    (tmp_path / "crash.toml").write_text(CRASHES_IN_STEP_TOML)
+    command = [sys.executable, "-m", "cosimo.cli", "run", "crash.toml", "-o", "rows.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 4
+    assert "cosimo: sick · doStep · t = 0.5 s · – · the unit crashed: SIGSEGV" in done.stderr
+    assert "rows written so far are in 'rows.csv.partial'" in done.stderr
+    assert "--isolate" not in done.stderr

@@ -73,6 +73,18 @@ def test_names_after_the_other_unit() -> None:
     assert found.connections[0].reason == "named after the unit"
 
 
+def test_a_name_that_begins_like_the_other() -> None:
+    """`valve` feeds `valvecontrol`; one letter says nothing, and a name that fits better wins."""
+    takes = Described({"valvecontrol": None}, {})
+    found = proposed(c=Described({}, {"valve": None, "level": None}), tank=takes)
+    assert pairs(found) == [("c.valve", "tank.valvecontrol")]
+    assert found.connections[0].reason == "both begin with 'valve'"
+    assert not pairs(proposed(c=Described({}, {"v": None}), tank=takes))
+    assert pairs(proposed(c=Described({}, {"valve": None, "ValveControl": None}), tank=takes)) == [
+        ("c.ValveControl", "tank.valvecontrol")
+    ]
+
+
 def test_units_of_measure_decide_and_convert() -> None:
     giver = Described({}, {"alpha": KILONEWTON, "beta": METRE})
     found = proposed(a=giver, b=Described({"gamma": NEWTON}, {}))

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -72,14 +72,18 @@ def time_limit() -> float | None:
 
 
 @contextmanager
-def guarded(path: Path | None) -> Iterator[None]:
-    """Guard a run whose rows go to `path`, or anything that calls units; inside of another guard, this one counts."""
+def guarded(path: Path | None, fixed: Iterable[str] = ()) -> Iterator[None]:
+    """Guard a run whose rows go to `path`, or anything that calls units; inside of another guard, this one counts.
+
+    `fixed` are the units that cannot be isolated: their crash is not answered with that advice.
+    """
     kernel: Any = import_module("cosimo._kernel")
     options = _Present.options
     kept = f"rows written so far are in '{path}.partial'" if path else ""
     with _Present.lock:
         document = -1 if options.document is None else options.document
-        number = kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue)
+        names = "\n".join(["", *fixed, ""])
+        number = kernel.guard(options.exits, document, kept, options.timeout or 0.0, _rescue, names)
         _Present.kernel = kernel
         _Present.runs += 1
         vars(signal)["signal"] = _leave_ours

@@ -64,7 +64,8 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
     With `saved`, nothing on disk is touched before the macro step after it was made again and gave the same signals.
     """
     system = observed(system, options)
-    with guarded(options.path), decided_isolation(system.units, options.start, master.durations):
+    fixed = [name for name, unit in system.units.items() if not isinstance(unit, Fmu)]
+    with guarded(options.path, fixed), decided_isolation(system.units, options.start, master.durations):
         if options.adaptive is None:
             return _run_equal_steps(system, master, options, saved)
         if options.adaptive.kind == "doubling":

@@ -287,6 +287,7 @@ def _key(name: str) -> str:
 
 
 ENOUGH = 1.5  # what must speak for a pair before it is proposed
+TELLING = 4  # letters from which the beginning of a name says what it is
 CLEAR = 0.75  # by how much a pair must be ahead of the next one for the same input
 MENTIONED = 4  # pairs that are mentioned where none is clear
 
@@ -419,6 +420,9 @@ def _names(giver: str, output: str, taker: str, entry: str) -> tuple[float, str]
             return 2.0 + numbers, f"both stand for a {' or '.join(sorted(common))}"
         if shared := set(a) & set(b):
             return 1.0 + numbers, f"'{min(shared)}' in both names"
+    short, long = sorted((output.lower(), entry.lower()), key=len)
+    if len(short) >= TELLING and long.startswith(short):
+        return (3.0, "same name except for case") if short == long else (2.0, f"both begin with '{short}'")
     return 0.0, ""
 
 
