@@ -18,8 +18,8 @@ demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 		--output-file results/report.html
 	@echo "open results/report.html in a browser"
 
-# Bytecode is kept, in one folder, whatever the environment says: compiling is half of what collecting the tests costs.
-TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/bytecode
+# Bytecode is kept, whatever the environment says: compiling is half of what collecting the tests costs.
+TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 test: packages lint
 	$(TESTING) $(BIN)/pytest -n 2 --dist worksteal -m "not slow"

@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -234,11 +235,21 @@ def test_every_page_that_answers_a_question_has_a_picture() -> None:
     assert without == ["coming-from.md"]  # a table of other tools
 
 
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = [unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower() for title in titles]
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip()) for title in plain}
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text(encoding="utf-8")):
-        if not target.startswith(("https://", "#")):
-            assert (path.parent / target.split("#")[0]).exists(), target
+        if not target.startswith("https://"):
+            place, _, anchor = target.partition("#")
+            page = path.parent / place if place else path
+            assert page.exists(), target
+            assert not anchor or anchor in anchors(page), target
     named = re.findall(r"\[([^\]]*\.md`?)\]\(", path.read_text(encoding="utf-8"))
     assert not named, f"a link is called by the title of its page, not {named}"
 

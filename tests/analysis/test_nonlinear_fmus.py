@@ -115,6 +115,7 @@ def test_a_limit_that_is_left_on_the_way_is_named(full):
     assert "no longer applies" in str(found) or "applies again" in str(found)
 
 
+@pytest.mark.slow
 def test_chosen_times(full):
     system = full["pendulum"]
     found = analyse(system, jacobi(system, 0.01), horizon=4.0, at=[0.5, 3.0], details=False)

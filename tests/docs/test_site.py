@@ -13,6 +13,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow  # links and anchors of the sources: `tests/test_readme.py`
 
 
 class Page(HTMLParser):

@@ -303,8 +303,11 @@ def test_a_run_that_leaves_the_picture_is_cut_off() -> None:
     assert low < 0 < np.sin(1.0) < high < 3.0
 
 
-def test_units_that_were_identified_have_curves_over_the_step_too(tmp_path: Path) -> None:
+def test_units_that_were_identified_have_curves_over_the_step_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two FMUs with solvers that follow the step are identified at every step: the curves of their equations."""
+    monkeypatch.setattr("cosimo.reporting.report.step_sweeps.IDENTIFIED", 5)
     known = co.problems.two_mass()
     files = export_linear(known, tmp_path, Options())
     system = co.System({name: co.Fmu(path) for name, path in files.items()}, known.connections)
