@@ -214,7 +214,7 @@ class TargetMotion:
     def _unreachable(self, name: str) -> str:
         reach = f"unit '{name}' cannot follow the target: its connected inputs do not reach all states in one step"
         if not isinstance(self.units[name].integrator, SymplecticEuler):
-            return f"{reach}; connect more inputs."
+            return f"{reach}; use target 'converged', or connect more inputs."
         if self.target == "monolithic" and self.units[name].micro_steps > 1:
             return (
                 f"{reach}, because its {self.units[name].micro_steps} micro steps use one constant input; use "
