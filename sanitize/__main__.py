@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OURS = ("_kernel", "isolation.so", "cosimo-worker", "unit.so")
+OURS = ("_kernel", "isolation.so", "cosimo-worker", "model_exchange.so", "unit.so")
 """Our libraries: a report with a frame in one of them is about our code."""
 
 
@@ -44,6 +44,7 @@ KINDS = {
             "tests/execution/test_monitoring.py",
             "tests/couplings",
             "tests/isolation/test_same_numbers.py",
+            "tests/units/fmi/test_model_exchange.py",
         ),
     ),
     "thread": Kind(

@@ -245,6 +245,7 @@ int Exchange::step(double time, double duration, bool final) {
     fresh_ = true;
     const double micro = integrator_->micro_step(duration);
     double before = now_;
+    long steps = 0;
     for (int stuck = 0; !terminated_; stuck = now_ > before ? 0 : stuck + 1) {
         if (stuck > most_updates) return fail(status_error, "it does not get beyond t = " + text_of(now_) + ": its events follow each other without end");
         before = now_;
@@ -259,6 +260,8 @@ int Exchange::step(double time, double duration, bool final) {
             // The micro steps of this macro step end at time + i·micro, also after an event between two of them.
             const double end = time + (std::floor((now_ - time + near) / micro) + 1.0) * micro;
             if (end < stop - near) stop = end;
+        } else if (++steps > most_steps) {
+            return fail(status_error, "it is only at t = " + text_of(now_) + ": " + too_many_steps);
         }
         if (int status = advance(stop, final); bad(status)) return status;
     }

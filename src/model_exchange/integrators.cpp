@@ -94,11 +94,10 @@ using Rhs = int (*)(double, Vector, Vector, void *);
 using Root = int (*)(double, Vector, double *, void *);
 
 constexpr int cv_bdf = 2, cv_normal = 1, cv_one_step = 2, cv_root_return = 2;
-constexpr int cv_err_failure = -3, cv_conv_failure = -4, cv_too_much_accuracy = -2;
+constexpr int cv_too_much_work = -1, cv_err_failure = -3, cv_conv_failure = -4, cv_too_much_accuracy = -2;
 // CVODE starts anew at every communication point, at order 1, where each step makes an error near its tolerance. With this
 // part of the requested one, errors are those of a run that goes on with its orders (measured on van der Pol's oscillator).
 constexpr double tighter = 0.01, tightest = 1e-13;
-constexpr long most_steps = 1000000;  // of CVODE in one call
 
 // The functions of SUNDIALS 7 that are used, with the types of its headers (sunrealtype double, sunindextype int64_t).
 struct Sundials {
@@ -221,6 +220,7 @@ public:
         if (flag < 0) {
             problem = flag == cv_err_failure || flag == cv_conv_failure
                           ? "CVODE finds no step that is short enough; the model may be singular there"
+                      : flag == cv_too_much_work ? too_many_steps
                       : flag == cv_too_much_accuracy ? "the relative tolerance of CVODE is too small; choose a larger one"
                                                      : "CVODE gave up (code " + std::to_string(flag) + ")";
             return {t, false, true};

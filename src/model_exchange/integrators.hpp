@@ -18,6 +18,10 @@ public:
     virtual int nominals(double *x) = 0;
 };
 
+// Of a solver that chooses its steps itself, in one macro step, and what is said then.
+constexpr long most_steps = 1000000;
+constexpr const char *too_many_steps = "its solver has made a million steps; choose a larger relative tolerance or a shorter macro step";
+
 // Where a part of a step led, or why it led nowhere.
 struct Advance {
     double time = 0.0;

@@ -93,9 +93,11 @@ def test_others_are_not_taken_for_linear(tmp_path: Path, model: str) -> None:
     assert with_equations(system, 0.0, 1.0) is system
 
 
-@pytest.mark.parametrize("parameters", [{"square": 1e-3}, {"drift": 1e-3}, {"late": 1e-3}, {"nan_at": 0.5}])
+@pytest.mark.parametrize(
+    "parameters", [{"square": 1e-3}, {"drift": 1e-3}, {"late": 1e-3}, {"stop": 100.0}, {"nan_at": 0.5}]
+)
 def test_small_departures_are_found(tmp_path: Path, parameters: dict[str, float]) -> None:
-    """A small square of a state, a slow change in time, a memory of the past, and no number later on."""
+    """A small square of a state, a slow change in time, a memory of the past, a step event, no number later on."""
     path = build_model(tmp_path, "LINEAR")
     given: dict[str, Any] = {"isolate": False}
     linear = co.System({"u": Fmu(path, **given)}, [])

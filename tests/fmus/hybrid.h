@@ -60,8 +60,9 @@ static int event(Unit *u) {
 static int completed(const Unit *u) { return u->value[X] >= 1.0; }
 #else /* LINEAR: x'' = u - k x - c x', y = x + d u; derivatives fail, or are no numbers, from some time on
 
-   Not quite linear where asked: with a `square` of x, a `drift` of k in time, or a force of the input some steps before (`late`). */
-enum { X, V, DX, DV, U, Y, K, C, D, FAIL_AT, NAN_AT, SQUARE, DRIFT, LATE, STATES = 2, INDICATORS = 0 };
+   Not quite linear where asked: with a `square` of x, a `drift` of k in time, or a force of the input some steps before (`late`),
+   or put back to 0 after a step that ended beyond `stop`. */
+enum { X, V, DX, DV, U, Y, K, C, D, FAIL_AT, NAN_AT, SQUARE, DRIFT, LATE, STOP, STATES = 2, INDICATORS = 0 };
 static void start(Unit *u) {
     u->value[K] = 4.0, u->value[C] = 0.4;
     u->value[FAIL_AT] = u->value[NAN_AT] = 1e300;
@@ -73,10 +74,14 @@ static void evaluate(Unit *u) {
     v[Y] = v[X] + v[D] * v[U];
 }
 static void indicate(const Unit *u, double *z) {}
-static int event(Unit *u) { return 0; }
+static int event(Unit *u) {
+    if (!u->value[STOP] || fabs(u->value[X]) <= u->value[STOP]) return 0;
+    u->value[X] = u->value[V] = 0.0;
+    return 1;
+}
 static int completed(Unit *u) {
     u->past = u->value[U];
-    return 0;
+    return u->value[STOP] && fabs(u->value[X]) > u->value[STOP];
 }
 #define FAILS(u) ((u)->time > (u)->value[FAIL_AT])
 /* d unknown / d known */

@@ -36,7 +36,7 @@ MODELS = {
         ("x", "v"),
         ("u",),
         ("y",),
-        ("k", "c", "d", "fail_at", "nan_at", "square", "drift", "late"),
+        ("k", "c", "d", "fail_at", "nan_at", "square", "drift", "late", "stop"),
         {"k": 4.0, "c": 0.4, "fail_at": 1e300, "nan_at": 1e300},
         directional=True,
     ),

@@ -74,7 +74,11 @@ EXPORT int fmi2NewDiscreteStates(void *c, EventInfo *info) {
     Unit *unit = c;
     memset(info, 0, sizeof *info);
     info->states = event(unit);
+#ifdef UNSETTLED
+    info->again = 1;
+#else
     info->again = info->states; /* once more, in which nothing happens */
+#endif
     info->terminate = unit->finished;
     info->timed = unit->timed;
     info->next = unit->next;

@@ -73,7 +73,11 @@ EXPORT int fmi3UpdateDiscreteStates(void *c, bool *again, bool *terminate, bool 
                                     double *next) {
     Unit *unit = c;
     *states = event(unit);
+#ifdef UNSETTLED
+    *again = true;
+#else
     *again = *states; /* once more, in which nothing happens */
+#endif
     *nominals = false;
     *terminate = unit->finished;
     *timed = unit->timed;

@@ -339,3 +339,18 @@ def test_a_library_without_derivatives(tmp_path: Path, isolate: bool) -> None:
     unit = exchanged(build_model(tmp_path, "SAW", defines=("NO_DERIVATIVES",)), isolate=isolate)
     with pytest.raises(UnitError, match="its library has no function fmi2GetDerivatives"):
         unit.instantiate()
+
+
+@versions
+def test_discrete_states_that_never_settle(tmp_path: Path, version: int) -> None:
+    unit = exchanged(build_model(tmp_path, "STAIRS", version, defines=("UNSETTLED",)))
+    with pytest.raises(UnitError, match="its discrete states do not settle at t = 0; contact its supplier"):
+        stepped(unit, 0.1, 1)
+
+
+@versions
+def test_a_step_from_elsewhere(tmp_path: Path, version: int) -> None:
+    instance = exchanged(build_model(tmp_path, "SAW", version)).instantiate(0.0)
+    instance.step(0.0, 0.1)
+    with pytest.raises(UnitError, match=r"it was to step from t = 0\.3 but is at t = 0\.1"):
+        instance.step(0.3, 0.1)
