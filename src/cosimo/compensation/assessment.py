@@ -35,6 +35,8 @@ ERROR = 0.1
 """Relative error of the model for which the sensitivity is computed."""
 MOST_WRONG = 1.0
 """Largest change of rates and gains for which the stability of a design on identified models is looked at."""
+SHELLS = 6
+"""Sizes of changes up to that largest one that are tried in every direction before a crossing is bracketed."""
 ZERO = 1e-12
 """Eigenvalues smaller than this are zero."""
 
@@ -169,7 +171,7 @@ class Compensation:
         converted to other rates.
         """
         try:
-            return relative_radius(self.path.system, self.master, limit=MOST_WRONG).change
+            return relative_radius(self.path.system, self.master, limit=MOST_WRONG, shells=SHELLS).change
         except CosimoError:
             return None
 
@@ -320,8 +322,8 @@ class Compensation:
         yield Figure("error_before", "error without", errors[0], percent(errors[0]), before.evidence)
         yield Figure("error_after", "error with", errors[1], percent(errors[1]), after.evidence)
         yield Figure("horizon", "until", after.horizon, unit="s")
-        if self.margin is not None:
-            wrong = "more than " * math.isinf(self.margin) + percent(min(self.margin, MOST_WRONG))
+        if not self.refusal and self.margin is not None:
+            wrong = percent(min(self.margin, MOST_WRONG)) + " at least" * math.isinf(self.margin)
             text = f"stable for errors of the models' rates and gains up to {wrong}" if self.margin else "unstable"
             yield Figure("model_margin", "wrong models", self.margin, text)
 

@@ -215,9 +215,9 @@ def _solution(
     path: TargetMotion, name: str, position: int, count: int, insensitive: bool
 ) -> tuple[Array, float, float] | None:
     """K of one coupling, its residual, and how much it amplifies; None where K Σ = U has no solution."""
-    U = path.U[name][path.connected(name, path.degree(name))] * path.scale
+    U = path.U[name][path.connected(name, path.degree(name))] @ path.lasting * path.scale
     S, S_e = _levels(path, name, position, count)
-    S = S * path.scale
+    S = S @ path.lasting * path.scale
     hold = np.zeros((len(U), len(S)))
     plain = path.hold(name)
     hold[: len(plain), : len(path.used)] = plain
@@ -349,6 +349,8 @@ class Start:
         # Without the last ones that are nothing but rounding.
         least = 1e-10 * float(np.abs(S).max()), 1e-10 * float(np.abs(path.U[name]).max())
         lacking = self.lacking[name]
+        if turns == 1 and not np.array_equal(path.lasting, np.eye(n)):
+            lacking = [(sample, push + self._missed(name, use, gains[0])) for use, (sample, push) in enumerate(lacking)]
         while lacking and all(np.abs(x).max(initial=0.0) <= y for x, y in zip(lacking[-1], least, strict=True)):
             lacking = lacking[:-1]
         steps = len(lacking)
@@ -386,6 +388,17 @@ class Start:
             return mixer
         return replace(mixer, start=mixer.start + rest, start_rest=rest, constants=constants)
 
+    def _missed(self, name: str, use: int, K: Array) -> Array:
+        """U less what the gains make of the samples at one of the first uses, which show modes that will be gone."""
+        path, span = self.path, self.path.pattern.spans[name]
+        S, now = path.samples(name), use * span
+        seen = [S @ path.flow(now - level * span) for level in range(K.shape[1] // len(path.used))]
+        missed: Array = path.U[name][path.connected(name, path.degree(name))] @ path.flow(now) - K @ np.vstack(seen)
+        constant = self._constant(name, 0, K)
+        constant[: len(path.system.incoming(name))] += [link.connection.offset for link in path.system.incoming(name)]
+        missed[:, -1] -= constant
+        return missed
+
     def _constant(self, name: str, turn: int, K: Array) -> Array:
         """k with K σ + k = U on the target where that is affine, less the offsets that connections bring anyway."""
         path, span = self.path, self.path.pattern.spans[name]
@@ -394,6 +407,7 @@ class Start:
             path.samples(name, (turn - level) % turns) @ path.flow(-level * span)
             for level in range(K.shape[1] // len(path.used))
         ]
-        found: Array = path.U[name][path.connected(name, path.degree(name)), -1] - K @ np.vstack(seen)[:, -1]
+        rest = path.lasting[:, -1]
+        found: Array = path.U[name][path.connected(name, path.degree(name))] @ rest - K @ np.vstack(seen) @ rest
         found[: len(links)] -= [link.connection.offset for link in links]
         return found

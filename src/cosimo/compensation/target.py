@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import CoupledModel, LinearSystem
+from cosimo.analysis.identification.models import split_modes
 from cosimo.core.arrays import Array, BoolArray, block_diagonal, value_row
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import JointCoupling, Master
@@ -27,6 +28,8 @@ SOLVED = 1e-9
 """Relative residual below which an equation counts as solved."""
 SMALL = 1e-11
 """Relative size of singular values that are cut off."""
+GONE = 1e-5
+"""Modulus of eigenvalues of a target with modes that are gone within one step, below which they are such."""
 NOTHING = 1e-13
 """Relative size of what is nothing but rounding."""
 
@@ -83,9 +86,18 @@ class TargetMotion:
         self.used = [i for i, name in enumerate(system.outputs) if name in {c.source for c in system.connections}]
 
     @cached_property
+    def _past(self) -> tuple[Array, Array]:
+        return _backwards(self.tick)
+
+    @property
     def back(self) -> Array:
         """From ξ now to ξ one tick earlier."""
-        return _backwards(self.tick)
+        return self._past[0]
+
+    @property
+    def lasting(self) -> Array:
+        """The projection of ξ on the motions that have a past: all but modes that are gone within one tick."""
+        return self._past[1]
 
     @cached_property
     def X(self) -> dict[str, Array]:
@@ -319,20 +331,29 @@ def constant_inputs(system: System) -> Array:
     return np.array(given, dtype=float)
 
 
-def _backwards(whole: Array) -> Array:
-    """The inverse of [F f; 0 1], for what happened before; refused where the target forgets it."""
-    F = whole[:-1, :-1]
+def _backwards(whole: Array) -> tuple[Array, Array]:
+    """The inverse of [F f; 0 1], for what happened before, and the projection on the motions that it is for.
+
+    Modes that are gone within one step have no past: on the target they stay where f keeps them. With T⁻¹ F T =
+    diag(F_s, N), N what is gone, and f_s, f_n the parts of T⁻¹ f:
+
+        ξ_s ← F_s⁻¹ (ξ_s − f_s),   ξ_n ← (I − N)⁻¹ f_n
+    """
+    F, n = whole[:-1, :-1], len(whole) - 1
     if not np.isfinite(whole).all():
         raise ConfigurationError("the target overflows double precision within one step; shorten the step.")
-    if np.linalg.cond(F) > 1 / SMALL:
-        raise ConfigurationError(
-            "the target loses part of its state within one step, so earlier samples do not determine it; shorten the "
-            "step."
-        )
-    back: Array = np.eye(len(whole))
-    back[:-1, :-1] = np.linalg.inv(F)
-    back[:-1, -1] = -back[:-1, :-1] @ whole[:-1, -1]
-    return back
+    T, lasts = (np.eye(n), n) if np.linalg.cond(F) <= 1 / SMALL else split_modes(F, lambda z: abs(z) > GONE)
+    inverse = np.linalg.inv(T)
+    blocks, constant = inverse @ F @ T, inverse @ whole[:-1, -1]
+    back, lasting = np.zeros_like(whole), np.zeros_like(whole)
+    back[-1, -1] = lasting[-1, -1] = 1.0
+    past = np.linalg.inv(blocks[:lasts, :lasts])
+    rest = np.linalg.solve(np.eye(n - lasts) - blocks[lasts:, lasts:], constant[lasts:])
+    back[:-1, :-1] = T[:, :lasts] @ past @ inverse[:lasts]
+    back[:-1, -1] = T @ np.concatenate([-past @ constant[:lasts], rest])
+    lasting[:-1, :-1] = T[:, :lasts] @ inverse[:lasts]
+    lasting[:-1, -1] = T[:, lasts:] @ rest
+    return back, lasting
 
 
 # ---- when a schedule couples, steps and reads each unit, in whole ticks: the largest part of the macro step  ---------

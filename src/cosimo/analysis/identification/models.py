@@ -190,7 +190,7 @@ FEW = np.pi / 2
 def continuous_model(A: Array, B: Array, C: Array, D: Array, step: float) -> tuple[LinearModel | None, tuple[str, ...]]:
     """A continuous model of the one-step map A, B (n, m) with outputs C, D, or None, and what is to be said of it."""
     n, m = B.shape
-    T, slow = _split(A)
+    T, slow = split_modes(A, _lasts)
     inverse = np.linalg.inv(T)
     blocks, entry = inverse @ A @ T, inverse @ B
     kept = blocks[:slow, :slow]
@@ -250,18 +250,17 @@ def _notes(values: ComplexArray, gone: int, whole: Array, log: Array | ComplexAr
         yield f"{modes} completely within one step; the continuous model treats {them} as instantaneous"
 
 
-def _split(A: Array) -> tuple[Array, int]:
-    """T with T⁻¹ A T block diagonal: first the modes that last, how many, then those gone after one step."""
+def _lasts(z: complex) -> bool:
+    return bool(abs(z) > np.exp(-FAST) and (abs(z) > BARELY or z.real > 0))
 
-    def lasts(real: float, imaginary: float) -> bool:
-        size = np.hypot(real, imaginary)
-        return bool(size > np.exp(-FAST) and (size > BARELY or real > 0))
 
-    if all(lasts(z.real, z.imag) for z in np.linalg.eigvals(A)):
+def split_modes(A: Array, lasts: Callable[[complex], bool]) -> tuple[Array, int]:
+    """T with T⁻¹ A T block diagonal: first the modes that last, how many, then the others."""
+    if all(lasts(z) for z in np.linalg.eigvals(A).astype(complex)):
         return np.eye(len(A)), len(A)
     import scipy.linalg
 
-    schur, Q, slow = scipy.linalg.schur(A, output="real", sort=lasts)
+    schur, Q, slow = scipy.linalg.schur(A, output="real", sort=lambda real, imaginary: lasts(complex(real, imaginary)))
     decouple = np.eye(len(A))
     slower, faster, across = schur[:slow, :slow], schur[slow:, slow:], schur[:slow, slow:]
     decouple[:slow, slow:] = scipy.linalg.solve_sylvester(slower, -faster, -across)
