@@ -14,6 +14,7 @@ from thinning import mostly_slow
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import cosimo as co
 from cosimo.analysis import Model, analyse
+from cosimo.analysis.critical import critical_step
 from cosimo.analysis.limits import critical_steps, find_base
 from cosimo.analysis.linearisation import Linearisation, at_start
 from cosimo.analysis.truth import count_steps, output_errors
@@ -23,6 +24,7 @@ from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
 from cosimo.masters import gauss_seidel, iterative, jacobi
+from cosimo.units import StateSpace
 from testbed import CASES, LINEAR, critical_step_by_bisection, reference, systems
 
 Systems = dict[str, System]
@@ -165,3 +167,23 @@ def test_an_error_of_the_solvers_is_not_taken_for_instability_at_all_steps(tmp_p
     measured = output_errors(system, advice.master, rows, truth, 0.5, "measured").worst
     assert advice.error == pytest.approx(measured, rel=0.1)
     assert measured <= 0.01
+
+
+def test_the_critical_step_of_identified_units_with_many_states_is_that_of_their_equations(tmp_path: Path) -> None:
+    """Two bodies of 16 masses each, 64 states, that push each other at their ends."""
+    count = 16
+    K = 4 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)
+    A = np.block([[np.zeros((count, count)), np.eye(count)], [-100 * K, -2.0 * np.eye(count)]])
+    B, C = 100 * np.eye(2 * count)[:, -1:], np.eye(2 * count)[count - 1 : count]
+    bodies = {
+        name: StateSpace(A, B, C, inputs=["f"], outputs=["x"], initial=first * C[0])
+        for name, first in (("a", 1.0), ("b", 0.0))
+    }
+    known = System(bodies, [("a.x", "b.f"), ("b.x", "a.f")], name="bodies")
+    export_ssp(known, tmp_path / "bodies.ssp", fmi=2, step=0.01, stop=0.5)
+    verdict = co.load(tmp_path / "bodies.ssp").analyse()
+    expected = critical_step(known, jacobi(known, 0.01))
+    assert verdict.evidence == "confirmed"
+    assert verdict.critical_step is not None
+    assert expected is not None
+    assert verdict.critical_step.step == pytest.approx(expected.step, rel=1e-6)

@@ -18,7 +18,7 @@ from cosimo.analysis.critical import critical_step
 from cosimo.analysis.error_norms import consistency, convergence_order
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.large import LargeSpectrum
-from cosimo.analysis.limits import critical_steps
+from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
@@ -208,7 +208,8 @@ class _Analysis:
             left = f"left out: more than {FEW} states"
             self.reasons |= {"limits": left, "connections": left, "recommendation": left}
             if not linear.sparse:
-                found_step = self.attempt("critical_step", lambda: critical_step(self.system, master))
+                search = CriticalStepSearch(model.linearisation, model.local)
+                found_step = self.attempt("critical_step", lambda: search.crossing(lambda _, h: master.with_step(h)))
                 verdict = replace(verdict, critical_step=found_step)
             return verdict
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
