@@ -15,16 +15,23 @@ from benchmarks.measure import Table, scatter
 from cosimo.formats.export import export_ssp
 from cosimo.problems import two_mass
 
+CHAIN = "import cosimo as co; system = co.problems.chain(n={units}); {work}"
 COMMANDS = {
     "python -c 'import numpy'": ["-c", "import numpy"],
     "import cosimo.problems": ["-c", "import cosimo.problems"],
     "cosimo problems": ["-m", "cosimo.cli", "problems"],
     "cosimo analyse two-mass": ["-m", "cosimo.cli", "analyse", "two-mass"],
     "cosimo analyse, two FMUs, no pilot runs": ["-m", "cosimo.cli", "analyse", "two-mass.ssp", "--no-pilots"],
+    "cosimo analyse, two FMUs": ["-m", "cosimo.cli", "analyse", "two-mass.ssp"],
+    "analyse, chain of 25 units": [
+        "-c",
+        CHAIN.format(units=25, work="co.analyse(system, co.masters.jacobi(system, 0.02))"),
+    ],
     "cosimo run, two FMUs, 3,000 steps": [
         *("-m", "cosimo.cli", "run", "two-mass.ssp", "--stop-time", "3", "--step-size", "1ms", "-o", "rows.parquet")
     ],
     "cosimo tune two-mass, 2,000 evaluations": ["-m", "cosimo.cli", "tune", "two-mass"],
+    "tune, chain of 20 units, 20 evaluations": ["-c", CHAIN.format(units=20, work="co.tune(system, evaluations=20)")],
 }
 
 LAUNCHER = """
@@ -41,21 +48,24 @@ def start_up(repeat: int = 5) -> Table:
     table = Table(
         "What one waits for",
         ("command", "processor time / s", "peak memory / MB"),
-        note=f"User and system time of the whole process, medians of {repeat} turns with quartiles; nothing is kept "
-        "from earlier commands (COSIMO_CACHE=off). The first line is what Python and NumPy alone take.",
+        note=f"User and system time of the whole process, medians of {repeat} turns with quartiles, after one that is "
+        "not counted: it compiles the modules. Nothing else is kept from earlier commands (COSIMO_CACHE=off). The "
+        "first line is what Python and NumPy alone take.",
     )
     seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
     memory: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         export_ssp(two_mass(), Path(folder) / "two-mass.ssp", fmi=2, step=1e-3, stop=3.0)
-        surroundings = {**os.environ, "COSIMO_CACHE": "off"}
-        for _ in range(repeat):
+        surroundings = {**os.environ, "COSIMO_CACHE": "off", "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
+        surroundings.pop("PYTHONDONTWRITEBYTECODE", None)
+        for turn in range(repeat + 1):
             for name, words in COMMANDS.items():
                 command = [sys.executable, "-c", LAUNCHER, sys.executable, *words]
                 told = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=True)
                 code, used, peak = json.loads(told.stdout)
                 assert code == 0, name
-                seconds[name].append(used)
+                if turn:
+                    seconds[name].append(used)
                 memory[name] = max(memory.get(name, 0.0), peak / 1024)
     for name, own in seconds.items():
         table.add(name, scatter(np.array(own)), f"{memory[name]:.0f}")
