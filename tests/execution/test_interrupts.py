@@ -108,6 +108,8 @@ class Disturbed(Recorder):
 
 
 class Output:
+    variables = None
+
     def open(self, names: Any, metadata: Any, position: Any = None) -> Recorder:
         return Disturbed(None, names, metadata=metadata)
 

@@ -13,7 +13,7 @@ RICH = {
     "co.analyse(system, master)": "Do not trust: unstable",
     "\nplain": "<svg",
     "\ndesign": "target monolithic",
-    "\ntuned": "Pareto-optimal masters out of",
+    "\ntuned": "Pareto-optimal master",
 }
 
 

@@ -46,6 +46,7 @@ class Experiment:
     tolerance: float | None = None
 
 
+@checked
 @dataclass(frozen=True)
 class FmuOptions:
     """How an FMU is read and run.
