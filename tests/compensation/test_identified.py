@@ -309,16 +309,64 @@ def test_a_stop_that_identification_has_not_met_is_noticed() -> None:
     assert worst(result.values, exact) <= 1.1 * worst(run(system, master, stop=4.0).values, exact)
 
 
+class Driven(Spring):
+    """The same with a force from elsewhere."""
+
+    inputs: tuple[str, ...] = ("u", "push")
+    push = 0.0
+
+    def _acceleration(self, x: float, v: float) -> float:
+        return super()._acceleration(x, v) + self.push
+
+
+class Steps:
+    """An output that is not continuous: it jumps at 1 s."""
+
+    inputs: tuple[str, ...] = ()
+    outputs = ("y",)
+    y = 0.5
+
+    def step(self, time: float, duration: float) -> None:
+        self.y = 0.5 if time < 1.0 else 4.0
+
+
+class Discrete(PythonUnit):
+    """A push that is not continuous, given or taken."""
+
+    @property
+    def discrete_outputs(self) -> tuple[str, ...]:
+        return () if "u" in self.inputs else self.outputs
+
+    @property
+    def discrete_inputs(self) -> tuple[str, ...]:
+        return ("push",) if "push" in self.inputs else ()
+
+
+def test_outputs_that_jump_are_held_and_not_checked() -> None:
+    units: dict[str, Any] = {
+        "a": PythonUnit(Driven, load=3.0, at=1.0),
+        "b": PythonUnit(Spring, load=-1.0, at=0.0),
+        "jump": Discrete(Steps),
+    }
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u"), ("jump.y", "a.push")])
+    found = compensate(system, masters.jacobi(system, 0.02, coupling=Hold(1)), target="converged", horizon=0.9)
+    assert [check.unit for check in found.master.checks] == ["a", "b"]
+    result = run(system, found.master, stop=4.0)
+    assert switched(result) == []
+    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    plain = run(system, masters.jacobi(system, 0.02), stop=4.0).values
+    assert worst(result.values[:, :2], exact[:, :2]) < worst(plain[:, :2], exact[:, :2])
+
+
+def test_inputs_that_are_not_continuous_are_refused() -> None:
+    units: dict[str, Any] = {"a": Discrete(Driven, load=3.0, at=1.0), "jump": Discrete(Steps)}
+    system = System(units, [("jump.y", "a.push")], inputs={"a.u": 1.0})
+    with pytest.raises(ConfigurationError, match=r"input 'a\.push' is not continuous"):
+        compensate(system, masters.jacobi(system, 0.02))
+
+
 def test_a_drifting_operating_point_does_not_matter() -> None:
     """Constants drop out of the check: an external input that moves the rest position slowly."""
-
-    class Driven(Spring):
-        inputs = ("u", "push")
-        push = 0.0
-
-        def _acceleration(self, x: float, v: float) -> float:
-            return super()._acceleration(x, v) + self.push
-
     units: dict[str, Any] = {"a": PythonUnit(Driven, load=3.0, at=1.0), "b": PythonUnit(Spring, load=-1.0, at=0.0)}
     system = System(units, [("a.y", "b.u"), ("b.y", "a.u")], inputs={"a.push": lambda t: 50.0 * np.sin(0.3 * t)})
     found = compensate(system, masters.jacobi(system, 0.02, coupling=Hold(1)), target="converged", horizon=4.0)

@@ -36,6 +36,7 @@ def model_checks(local: LocalSystem, path: TargetMotion, master: Master) -> tupl
     for name, identified in local.units.items():
         unit = path.units[name]
         connected = {path.system.outputs[place] for place in path.used}
+        connected -= {f"{name}.{output}" for output in identified.source.discrete_outputs}
         places = tuple(i for i, output in enumerate(unit.outputs) if f"{name}.{output}" in connected)
         if identified.means == "known" or not places:
             continue

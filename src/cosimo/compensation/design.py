@@ -68,18 +68,14 @@ def compensate(
 
 
 def _require_continuous(system: System) -> None:
+    """Outputs that are not continuous are held: on the target they stay what they are."""
     for link in system.links:
-        source, target = link.source, link.target
-        giver, taker = system.units[source.unit], system.units[target.unit]
-        for name, discrete in (
-            (link.connection.source, giver.outputs[source.index] in giver.discrete_outputs),
-            (link.connection.target, taker.inputs[target.index] in taker.discrete_inputs),
-        ):
-            if discrete:
-                raise ConfigurationError(
-                    f"'{name}' is not continuous, and a compensation corrects continuous signals only; leave this "
-                    "system as it is, or join the units that exchange it."
-                )
+        taker = system.units[link.target.unit]
+        if taker.inputs[link.target.index] in taker.discrete_inputs:
+            raise ConfigurationError(
+                f"input '{link.connection.target}' is not continuous, and a compensation corrects continuous inputs "
+                "only; leave this system as it is, or join the units that exchange it."
+            )
 
 
 def _identified(model: Model, step: float, target: str) -> LocalSystem:
