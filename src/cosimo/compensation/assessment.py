@@ -10,17 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.product import LinearSystem
-from cosimo.analysis.analysing import analyse
-from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
-from cosimo.analysis.verdict import Verdict
 from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear
 from cosimo.core.arrays import ComplexArray, match
 from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
@@ -30,6 +28,10 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.masters.words import describe
 from cosimo.units import Mechanical
+
+if TYPE_CHECKING:
+    from cosimo.analysis.model import Model
+    from cosimo.analysis.verdict import Verdict
 
 ERROR = 0.1
 """Relative error of the model for which the sensitivity is computed."""
@@ -136,6 +138,8 @@ class Compensation:
 
         Where the compensated run is better than finer plain ones can tell, its error is at most what these leave open.
         """
+        from cosimo.analysis.analysing import analyse
+
         if self.model is None:
             return None
         plain, compensated = (

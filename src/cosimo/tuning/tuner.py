@@ -35,7 +35,6 @@ from cosimo.analysis.recommendation import (
     usual_masters,
     usual_points,
 )
-from cosimo.compensation import compensate
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, Interrupted, OutputError
@@ -434,6 +433,8 @@ class Finish:
 
         That is "exact", or the converged iteration where units were identified.
         """
+        from cosimo.compensation import compensate
+
         steps = self.resolved.steps
         tried = np.geomspace(steps.low, steps.high, COMPENSATED).tolist() if isinstance(steps, Range) else list(steps)
         found, refusal = [], ""
