@@ -37,6 +37,12 @@ def test_flags_have_no_value_and_words_are_not_pictures(verb: str) -> None:
     assert not re.search("[\U0001f000-\U0001ffff]", text)
 
 
+def test_flags_before_the_verb_have_no_value_either() -> None:
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "110"}).stdout
+    assert "--version" in text
+    assert not re.search(r"<\w+>", text), "a type of Python's"
+
+
 def test_options_of_run_stand_under_titles() -> None:
     titles = (
         "System",

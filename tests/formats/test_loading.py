@@ -205,3 +205,16 @@ def test_a_value_and_a_table_contradict_each_other(tmp_path: Path) -> None:
         tanks(tmp_path, input_file=tmp_path / "in.csv", settings={"first.inflow": 2.0})
     with pytest.raises(ConfigurationError, match=r"did you mean '.*in\.csv'"):
         tanks(tmp_path, input_file=tmp_path / "inn.csv")
+
+
+def test_the_time_range_of_a_scenario_ends_with_its_stop_time() -> None:
+    """A later start shortens it; other times of a call count alone; a range that is none is refused with both times."""
+    truck = load("quarter-truck")
+    late = truck.analyse(start=1.0, details=False)
+    assert (late.start, late.horizon) == (1.0, 2.0)
+    other = truck.analyse(start=5.0, horizon=1.0, details=False)
+    assert (other.start, other.horizon) == (5.0, 1.0)
+    said = r"the stop time \(3\) must be a number greater than the start time \(5\)"
+    for verb in (truck.analyse, truck.tune, truck.report):
+        with pytest.raises(ConfigurationError, match=said):
+            verb(start=5.0)
