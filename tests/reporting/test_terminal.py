@@ -11,11 +11,10 @@ from rich.console import Console
 
 import cosimo as co
 from cosimo.analysis.pilots import Standing as PilotStanding
-from cosimo.core.document import Document, Mark, as_text
+from cosimo.core.document import Document, Mark, as_text, colourful, paint, paint_mark
 from cosimo.core.result import Warned
 from cosimo.execution.options import EngineOptions
 from cosimo.reporting.progress import RunProgress, SearchProgress, StudyProgress, show, show_on_terminal
-from cosimo.reporting.terminal import colourful, paint, paint_mark
 from cosimo.studies import StudyStanding
 from cosimo.tuning import Progress
 

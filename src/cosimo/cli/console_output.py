@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from cosimo.cli.option_groups import OptionGroup, option
-from cosimo.core.document import Document, as_json, as_text
+from cosimo.core.document import Document, as_json, as_text, paint, paint_mark
 from cosimo.core.errors import ConfigurationError, OutputError
-from cosimo.reporting.terminal import paint, paint_mark
 
 _VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 

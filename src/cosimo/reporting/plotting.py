@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.document import Column, Table, table_lines
+from cosimo.core.document import Column, Table, colourful, paint, table_lines
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.result import Result, decimate, draw_by_unit
 from cosimo.core.storage import writing
 from cosimo.execution.recording import choose
-from cosimo.reporting.terminal import colourful, paint
 
 DRAWN = (".png", ".svg", ".pdf")
 """Figure files that matplotlib draws; `.html` is made with plotly."""
