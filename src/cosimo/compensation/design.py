@@ -410,7 +410,7 @@ class Start:
 
 # ---- checks of identified models while the compensated master runs: innovations, one step ahead, of every unit -------
 # Changes from one macro step to the next obey the model without its constants: Δx' = A Δx + B Δc, Δy = C Δx' + D Δc.
-# N changes of the outputs, stacked, are Y = O Δx + T c; the state follows by least squares, and from it the next change,
+# N changes of the outputs, stacked, are Y = O Δx + T c; the state follows by least squares, then the next change,
 #
 #     y_N = o Δx + t c ≈ o O⁺ Y + (t − o O⁺ T) c
 #
