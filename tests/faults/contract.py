@@ -133,7 +133,7 @@ def _members(session: int) -> dict[int, str]:
 def require_contract(outcome: Outcome, *, code: int, names: Sequence[str] = (), within: float | None = None) -> None:
     """What holds for every fault; `names` must be in the one line, `within` are seconds from the fault on."""
     assert outcome.code == code, f"exit code {outcome.code}, not {code}:\n{outcome.errors}"
-    assert "Traceback" not in outcome.errors
+    assert "Traceback" not in outcome.errors, outcome.errors
     for name in names:
         assert name in outcome.line, outcome.line
     if "--json" in outcome.command:

@@ -220,16 +220,17 @@ def _remote(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """What Dask logs of a scheduler that is gone, tracebacks among it, is said by us in one sentence."""
+    """What Dask logs of a scheduler that is gone, tracebacks among it, is said by us in one sentence.
+
+    After an error it stays silent: its threads find out one after the other, some when the process ends.
+    """
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in _TALKATIVE]
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
-    try:
-        for logger in levels:
-            logger.setLevel(logging.CRITICAL + 1)
-        yield
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
+    yield
+    for logger, level in levels.items():
+        logger.setLevel(level)
 
 
 @contextmanager
