@@ -146,7 +146,7 @@ def test_a_run_that_ends_its_process_is_a_row(client: Any, tmp_path: Path) -> No
     wanted = ["ran"] * 12
     wanted[5] = "crashed"
     assert found["status"].tolist() == wanted
-    assert "ended the process" in found["message"][5]
+    assert "crashed its process" in found["message"][5]
     assert found.table.column("final:lag.x").to_pylist()[5] is None
     good = np.delete(found["final:lag.x"].astype(float), 5)
     assert good == pytest.approx(1 - 0.9**20)
