@@ -12,7 +12,7 @@ _BUILD = Path(os.environ["COSIMO_SANITIZED"])
 
 
 class _Isolation:
-    """Loads the module as its own loader does, and lets it find the worker and its library in the sanitized build."""
+    """Loads the module as its own loader does, and lets it find the worker and the libraries in the sanitized build."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -22,7 +22,7 @@ class _Isolation:
 
     def exec_module(self, module: Any) -> None:
         self._loader.exec_module(module)
-        module.part = lambda name: _BUILD / "src" / "isolation" / name
+        module.part = lambda name: next(_BUILD.glob(f"src/*/{name}"))
 
 
 def _find(name: str, others: list[Any], path: Any, target: Any) -> ModuleSpec | None:
