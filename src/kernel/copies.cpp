@@ -17,7 +17,7 @@
 
 namespace cosimo {
 
-bool copied = false;
+std::atomic<bool> copied = false;
 
 namespace {
 

@@ -1,6 +1,7 @@
 // What units do to the whole process: a signal, a call of exit, a call that takes too long, a copy (fork). Then one line says
 // so. Nothing of this costs the loop more than storing a number per call.
 #pragma once
+#include <atomic>
 #include <signal.h>
 
 #include <string>
@@ -28,11 +29,11 @@ extern struct sigaction wanted[];
 
 // A copy of this process that a unit has made, and that came back from the unit's call, ends here. How many did since this
 // was asked before, and the unit that made the first.
-extern bool copied;
+extern std::atomic<bool> copied;  // of the process: runs in several threads ask for it
 void watch_copies();
 [[noreturn]] void end_copy();
 inline void end_if_copy() {
-    if (copied) [[unlikely]]
+    if (copied.load(std::memory_order_relaxed)) [[unlikely]]
         end_copy();
 }
 std::pair<unsigned, std::string> take_copies();

@@ -8,7 +8,8 @@ counts as linear, and its equations as known, only where
    coordinates have all sizes from 10⁻⁶ to 10⁶, to rounding;
 3. they still are, and the states have come where the matrices say, after each of `TIMES` steps that cover the horizon,
    from such points, so that neither time nor the past nor an event after a step plays a part;
-4. its start does not depend on its inputs.
+4. its start does not depend on its inputs;
+5. its solver is fixed-step, whose map is known, or CVODE with at most the usual tolerance, taken for exact.
 
 All others are identified as any unit is.
 """
@@ -26,6 +27,7 @@ from cosimo.core.errors import CosimoError
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
 from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.model_exchange import CVODE, TOLERANCE
 
 POINTS, TIMES = 32, 8
 ROUNDING = 1e-10
@@ -43,9 +45,22 @@ def with_equations(system: System, start: float, horizon: float) -> System:
     return System({**system.units, **known}, system.connections, inputs=system.inputs, name=system.name)
 
 
+def tolerances(system: System) -> list[str]:
+    """What is to be said of units whose solver is taken for exact."""
+    units = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu) and unit.equations is not None}
+    return [
+        f"unit '{name}' is integrated by CVODE to a relative tolerance of "
+        f"{unit.solver.tolerance(unit.experiment.tolerance):g}; errors as small as that are not predicted"
+        for name, unit in units.items()
+        if unit.solver is not None and unit.solver.name == CVODE
+    ]
+
+
 def _known(unit: Any, start: float, horizon: float) -> Fmu | None:
     """The unit with its equations; None where it is not known to be linear."""
     if not isinstance(unit, Fmu) or unit.solver is None or unit.linear() is not None:
+        return None
+    if unit.solver.name == CVODE and unit.solver.tolerance(unit.experiment.tolerance) > TOLERANCE:
         return None
     if unit.event_indicators or unit.discrete_inputs or unit.discrete_outputs:
         return None

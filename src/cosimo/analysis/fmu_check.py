@@ -276,7 +276,7 @@ class _Trials:
             return "taken; outputs stay constant, so that nothing is seen of its solver"
         if coarse <= ROUNDING:
             return "outputs do not depend on the communication step while inputs are held"
-        if self.internal is None and finest > ROUNDING:
+        if self.internal is None and min(fine, finest) > ROUNDING:
             orders = np.log2([coarse / fine, fine / finest])
             self.order = float(orders[1]) if abs(orders[0] - orders[1]) < AGREE and orders[1] > AGREE else None
         return f"halving the step changes outputs by {coarse:.1e}, halving it again by {fine:.1e}"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.algebra.product import LinearSystem, dense
-from cosimo.analysis.equations import with_equations
+from cosimo.analysis.equations import tolerances, with_equations
 from cosimo.analysis.identification import Identified, Means, OperatingPoint
 from cosimo.analysis.identification.test_rig import Rig, TrialFailed
 from cosimo.analysis.large import LargePoles, LargeSpectrum
@@ -147,6 +147,7 @@ class Model:
                 self.system = system = with_equations(system, start, horizon or STEPS * self.step)
             self.known = all(unit.linear() is not None for unit in system.units.values())
             self.notes = [f"unit '{name}' {unit.notice}" for name, unit in system.units.items() if unit.notice]
+            self.notes += tolerances(system)
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: LocalSystem | None = None
         self.linearisation = Linearisation(

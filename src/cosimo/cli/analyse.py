@@ -61,7 +61,8 @@ def analyse(
     if scenario.source is not None and scenario.source.suffix.lower() == ".fmu":  # what it is by itself says more
         from cosimo.analysis.fmu_check import check_fmu
 
-        alone = check_fmu(scenario.source, verdict.step_size).section
+        unit: Any = next(iter(scenario.system.units.values()))
+        alone = check_fmu(scenario.source, verdict.step_size, values=unit.given, options=unit.options).section
         document = replace(document, sections=(*document.sections, alone))
     present(document, as_fields=json_, details=details)
     advice = verdict.recommendation

@@ -109,7 +109,7 @@ def validate(target: FileName, changes: SystemChoice, json_: Json = False) -> No
 
 @app.command("check-fmu")
 def check_fmu(
-    target: FileName,
+    target: Annotated[str, argument("FMU", "The .fmu file.")],
     changes: SystemChoice,
     step_size: Annotated[float | None, time_option("Communication step size; default: what the FMU suggests.")] = None,
     json_: Json = False,
@@ -125,7 +125,9 @@ def check_fmu(
         raise ConfigurationError("inputs are held in these checks; leave out --input-file, or give values with --set.")
     given, own = changes.changes, f"{Path(target).stem}."
     values = {name.removeprefix(own): value for name, value in given["settings"].items()}
-    found = check_fmu(target, step_size, values=values, options=FmuOptions(solver=given["solver"]))
+    solver = given["solver"]
+    options = FmuOptions(kind=None if solver is None else "model-exchange", solver=solver)
+    found = check_fmu(target, step_size, values=values, options=options)
     present(found.document, as_fields=json_)
     raise typer.Exit(0 if found.passed else 3)
 

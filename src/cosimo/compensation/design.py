@@ -55,10 +55,12 @@ def compensate(
     if pattern.ticks > 1:
         raise ConfigurationError(
             f"master {master.name} steps units several times in a macro step, at which identified models cannot be "
-            "checked; use jacobi, gauss_seidel or groups."
+            "checked; use jacobi, gauss-seidel or groups."
         )
     with np.errstate(over="ignore", invalid="ignore"):
         model = model or Model(system, step=master.step, start=start, horizon=horizon)
+        if model.known:  # linear model-exchange FMUs: the run steps them, so that they are identified like any FMU
+            model = Model(system, step=master.step, start=start, horizon=horizon, means="experiments")
     local = _identified(model, master.step, target)
     path = TargetMotion(local.linear, master, target)
     found = _best(system, path, target)

@@ -393,7 +393,7 @@ def tick_pattern(system: System, operations: tuple[TimedOperation, ...]) -> Tick
     for operation in operations:
         if not isinstance(operation, TimedCouple | TimedStep | TimedRead):
             raise ConfigurationError(
-                "compensation is for masters that do not iterate: it replaces iteration; use jacobi or gauss_seidel."
+                "compensation is for masters that do not iterate: it replaces iteration; use jacobi or gauss-seidel."
             )
         plain.append(operation)
     steps = {name: [op for op in plain if isinstance(op, TimedStep) and op.unit == name] for name in system.units}

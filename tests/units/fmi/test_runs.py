@@ -163,3 +163,8 @@ def test_a_scenario_may_list_local_variables(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(f'step-size = 0.1\nstop-time = 1.0\noutputs = ["lag.outside"]\n{text}')
     with pytest.raises(FileError, match=r"unknown variable to record 'lag\.outside'"):
         load(tmp_path / "t.toml")
+
+
+def test_arrays_are_read_whole(tmp_path: Path) -> None:
+    system = System({"a": Fmu(build(tmp_path, "arrays3"))})
+    assert system.observing(["a.offset[2]"]).outputs == (*system.outputs, "a.offset[1]", "a.offset[2]")

@@ -159,8 +159,8 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
     for operation in master.schedule.operations:
         if isinstance(operation, Repeat | Save | Restore) or (isinstance(operation, Step) and operation.fraction != 1):
             raise ConfigurationError(
-                f"master '{master.name}' iterates or has several rates, which an adaptive step cannot follow; use "
-                f"jacobi, gauss-seidel, groups or jacobi-early-read."
+                f"master '{master.name}' iterates or steps units several times, which adaptive steps cannot follow; "
+                f"use jacobi, gauss-seidel, groups or jacobi-early-read."
             )
     couples = [op for op in timeline(system, master).operations if isinstance(op, TimedCouple)]
     for name, unit in system.units.items():

@@ -228,9 +228,12 @@ class Fmu(Unit):
         return tuple(info.name for info in infos if info.name not in known)
 
     def with_outputs(self, names: Sequence[str]) -> Fmu:
+        # FMI reads arrays whole: of one element that is asked for, all come along.
+        owners = dict.fromkeys(self.owners[name] for name in names)
+        added = [self.variables[element] for owner in owners for element in self.elements_of(owner)]
         changed = copy.copy(self)
-        changed.output_infos = (*self.output_infos, *(self.variables[name] for name in names))
-        changed.outputs = (*self.outputs, *names)
+        changed.output_infos = (*self.output_infos, *added)
+        changed.outputs = tuple(info.name for info in changed.output_infos)
         return changed
 
     def measure(self, variable: str) -> UnitOfMeasure | None:
