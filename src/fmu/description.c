@@ -4,6 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _WIN32
+#include <windows.h>
+
+/* Paths are UTF-8, which the C library of Windows does not take; "/C:/folder" of a URI is "C:/folder". */
+static FILE *open_file(const char *path)
+{
+    wchar_t wide[32768];
+    if (path[0] == '/' && path[1] && path[2] == ':') ++path;
+    return MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 32768) > 0 ? _wfopen(wide, L"rb") : NULL;
+}
+#else
+static FILE *open_file(const char *path) { return fopen(path, "rb"); }
+#endif
+
 static const char MAGIC[8] = {'c', 'o', 's', 'i', 'm', 'o', '-', '1'};
 
 /* Larger sizes can only come from a damaged file; the bound keeps the products below far from overflow. */
@@ -88,7 +102,7 @@ int description_read(description *unit, const char *folder, char message[MESSAGE
         return 0;
     }
     snprintf(path, size, "%s%sunit.bin", folder, separator);
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_file(path);
     int good = 0;
     if (!file) {
         snprintf(message, MESSAGE_SIZE, "cannot open '%s', which holds the matrices; export the unit again.", path);

@@ -260,10 +260,26 @@ static enum flow_outcome write_panels(const workspace *work, double *panels)
     return FLOW_DONE;
 }
 
+/* Windows lets `long double` round to the 53 bits of a double: bits 8 and 9 of the control word, both set for 64 bits. */
+#if defined(_WIN32) && defined(__x86_64__)
+static uint16_t get_control(void)
+{
+    uint16_t word;
+    __asm__ volatile("fnstcw %0" : "=m"(word));
+    return word;
+}
+static void set_control(uint16_t word) { __asm__ volatile("fldcw %0" : : "m"(word)); }
+#else
+static uint16_t get_control(void) { return 0; }
+static void set_control(uint16_t word) { (void)word; }
+#endif
+
 enum flow_outcome flow_compute(const description *unit, double duration, double *panels)
 {
     workspace work;
     if (!prepare(&work, unit)) return FLOW_OUT_OF_MEMORY;
+    const uint16_t control = get_control();
+    set_control(control | 0x300);
     if (unit->integrator == EXACT) {
         exact(&work, duration);
     } else {
@@ -272,6 +288,7 @@ enum flow_outcome flow_compute(const description *unit, double duration, double 
         repeat(&work, unit->micro_steps, tau);
     }
     enum flow_outcome outcome = write_panels(&work, panels);
+    set_control(control);
     free(work.memory);
     return outcome;
 }

@@ -1,4 +1,5 @@
-/* FMI 2.0 co-simulation: what a linear unit does, under the standard's names. */
+/* FMI 2.0 co-simulation: what an instance does (a linear unit, or with src/coupling a whole coupling), under the
+ * standard's names. */
 #include "fmi2.h"
 
 #include <stdio.h>
@@ -14,17 +15,29 @@ typedef struct {
 } importer;
 
 /* The message is a format to the logger: per cent signs, which a path may hold, are doubled. */
-static void log_error(fmi2CallbackLogger logger, fmi2ComponentEnvironment environment, const char *name,
-                      const char *text)
+static void log_text(fmi2CallbackLogger logger, fmi2ComponentEnvironment environment, const char *name, int status,
+                     const char *category, const char *text)
 {
     char format[2 * MESSAGE_SIZE], *end = format;
     if (!logger) return;
-    for (; *text; text++) {
+    for (const char *last = text + MESSAGE_SIZE - 1; *text && text < last; text++) {
         if (*text == '%') *end++ = '%';
         *end++ = *text;
     }
     *end = '\0';
-    logger(environment, name, fmi2Error, "logStatusError", format);
+    logger(environment, name, (fmi2Status)status, category, format);
+}
+
+static void log_error(fmi2CallbackLogger logger, fmi2ComponentEnvironment environment, const char *name,
+                      const char *text)
+{
+    log_text(logger, environment, name, fmi2Error, "logStatusError", text);
+}
+
+static void log_to_importer(void *given, int status, const char *category, const char *text)
+{
+    importer *to = given;
+    log_text(to->logger, to->environment, to->name, status, category, text);
 }
 
 fmi2Status fmi2_fail(fmi2Component component)
@@ -53,7 +66,8 @@ EXPORT const char *fmi2GetVersion(void)
 
 EXPORT fmi2Status fmi2SetDebugLogging(fmi2Component c, fmi2Boolean on, size_t count, const fmi2String categories[])
 {
-    (void)c, (void)on, (void)count, (void)categories; /* errors are always logged, and there is nothing else to log */
+    (void)count, (void)categories; /* errors are always logged */
+    instance_talk(c, on);
     return fmi2OK;
 }
 
@@ -63,19 +77,22 @@ EXPORT fmi2Component fmi2Instantiate(fmi2String name, fmi2Type type, fmi2String 
     char message[MESSAGE_SIZE] = "this library offers co-simulation only.";
     fmi2CallbackLogger logger = functions ? functions->logger : NULL;
     fmi2ComponentEnvironment environment = functions ? functions->componentEnvironment : NULL;
-    (void)visible, (void)logging;
+    (void)visible;
     if (!name) name = "";
-    instance *unit = type == fmi2CoSimulation ? instance_create(location, guid, message) : NULL;
-    importer *to = unit ? malloc(sizeof *to + strlen(name) + 1) : NULL;
+    importer *to = malloc(sizeof *to + strlen(name) + 1);
     if (!to) {
-        log_error(logger, environment, name, unit ? "out of memory." : message);
-        instance_free(unit);
+        log_error(logger, environment, name, "out of memory.");
         return NULL;
     }
     to->logger = logger;
     to->environment = environment;
     strcpy(to->name, name);
-    unit->importer = to;
+    host told = {to, log_to_importer, logging};
+    instance *unit = type == fmi2CoSimulation ? instance_create(location, guid, &told, message) : NULL;
+    if (!unit) {
+        log_error(logger, environment, name, message);
+        free(to);
+    }
     return unit;
 }
 
@@ -94,26 +111,22 @@ EXPORT fmi2Status fmi2SetupExperiment(fmi2Component c, fmi2Boolean tolerance_def
 
 EXPORT fmi2Status fmi2EnterInitializationMode(fmi2Component c)
 {
-    ((instance *)c)->mode = INITIALISING;
-    return fmi2OK;
+    return instance_enter(c) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2ExitInitializationMode(fmi2Component c)
 {
-    ((instance *)c)->mode = STEPPING;
-    return fmi2OK;
+    return instance_leave(c) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2Terminate(fmi2Component c)
 {
-    ((instance *)c)->mode = TERMINATED;
-    return fmi2OK;
+    return instance_terminate(c) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2Reset(fmi2Component c)
 {
-    instance_reset(c);
-    return fmi2OK;
+    return instance_reset(c) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2GetReal(fmi2Component c, const fmi2ValueReference references[], size_t count, fmi2Real values[])
@@ -142,7 +155,8 @@ EXPORT fmi2Status fmi2SetRealInputDerivatives(fmi2Component c, const fmi2ValueRe
 EXPORT fmi2Status fmi2DoStep(fmi2Component c, fmi2Real time, fmi2Real duration, fmi2Boolean no_return)
 {
     (void)no_return;
-    return instance_step(c, time, duration) ? fmi2OK : fmi2_fail(c);
+    if (!instance_step(c, time, duration)) return fmi2_fail(c);
+    return instance_ended(c) ? fmi2Discard : fmi2OK;
 }
 
 EXPORT fmi2Status fmi2GetDirectionalDerivative(fmi2Component c, const fmi2ValueReference unknowns[],
@@ -153,19 +167,9 @@ EXPORT fmi2Status fmi2GetDirectionalDerivative(fmi2Component c, const fmi2ValueR
     return instance_directional(c, &what, seed, result) ? fmi2OK : fmi2_fail(c);
 }
 
-static fmi2Status out_of_memory(instance *unit)
-{
-    snprintf(unit->message, MESSAGE_SIZE, "out of memory.");
-    return fmi2_fail(unit);
-}
-
-/* A state handed in again is overwritten, so that an iterating master allocates once. */
 EXPORT fmi2Status fmi2GetFMUstate(fmi2Component c, fmi2FMUstate *state)
 {
-    if (!*state) *state = malloc(instance_state_size(c));
-    if (!*state) return out_of_memory(c);
-    instance_save(c, *state);
-    return fmi2OK;
+    return instance_save(c, state) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2SetFMUstate(fmi2Component c, fmi2FMUstate state)
@@ -175,46 +179,35 @@ EXPORT fmi2Status fmi2SetFMUstate(fmi2Component c, fmi2FMUstate state)
 
 EXPORT fmi2Status fmi2FreeFMUstate(fmi2Component c, fmi2FMUstate *state)
 {
-    (void)c;
-    if (state) {
-        free(*state);
-        *state = NULL;
-    }
+    instance_free_state(c, state);
     return fmi2OK;
 }
 
 EXPORT fmi2Status fmi2SerializedFMUstateSize(fmi2Component c, fmi2FMUstate state, size_t *size)
 {
-    (void)state;
-    *size = instance_state_size(c);
-    return fmi2OK;
+    return instance_state_size(c, state, size) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2SerializeFMUstate(fmi2Component c, fmi2FMUstate state, fmi2Byte bytes[], size_t size)
 {
-    if (size < instance_state_size(c)) {
-        snprintf(((instance *)c)->message, MESSAGE_SIZE, "%zu bytes are too few for the state.", size);
-        return fmi2_fail(c);
-    }
-    memcpy(bytes, state, instance_state_size(c));
-    return fmi2OK;
+    return instance_serialise(c, state, bytes, size) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2DeSerializeFMUstate(fmi2Component c, const fmi2Byte bytes[], size_t size, fmi2FMUstate *state)
 {
-    if (size != instance_state_size(c)) {
-        snprintf(((instance *)c)->message, MESSAGE_SIZE, "%zu bytes are not a state of this unit.", size);
-        return fmi2_fail(c);
-    }
-    if (!*state) *state = malloc(size);
-    if (!*state) return out_of_memory(c);
-    memcpy(*state, bytes, size);
-    return fmi2OK;
+    return instance_deserialise(c, bytes, size, state) ? fmi2OK : fmi2_fail(c);
 }
 
 EXPORT fmi2Status fmi2GetRealStatus(fmi2Component c, const fmi2StatusKind kind, fmi2Real *value)
 {
     if (kind != fmi2LastSuccessfulTime) return fmi2_unsupported(c, "fmi2GetRealStatus", "only the last time is known");
     *value = ((instance *)c)->time;
+    return fmi2OK;
+}
+
+EXPORT fmi2Status fmi2GetBooleanStatus(fmi2Component c, const fmi2StatusKind kind, fmi2Boolean *value)
+{
+    if (kind != fmi2Terminated) return fmi2_unsupported(c, "fmi2GetBooleanStatus", "only the end is known");
+    *value = instance_ended(c);
     return fmi2OK;
 }

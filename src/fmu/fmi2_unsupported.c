@@ -27,7 +27,6 @@ TYPED(String, fmi2String)
 
 STATUS(Status, fmi2Status)
 STATUS(IntegerStatus, fmi2Integer)
-STATUS(BooleanStatus, fmi2Boolean)
 STATUS(StringStatus, fmi2String)
 
 EXPORT fmi2Status fmi2CancelStep(fmi2Component c)

@@ -1,4 +1,4 @@
-/* FMI 3.0 co-simulation: what a linear unit does, under the standard's names. */
+/* FMI 3.0 co-simulation: what an instance does, under the standard's names. */
 #include "fmi3.h"
 
 #include <stdio.h>
@@ -12,11 +12,16 @@ typedef struct {
     fmi3InstanceEnvironment environment;
 } importer;
 
+static void log_to_importer(void *given, int status, const char *category, const char *text)
+{
+    importer *to = given;
+    if (to->log) to->log(to->environment, (fmi3Status)status, category, text);
+}
+
 fmi3Status fmi3_fail(fmi3Instance component)
 {
     instance *unit = component;
-    importer *to = unit->importer;
-    if (to->log) to->log(to->environment, fmi3Error, "logStatusError", unit->message);
+    log_to_importer(unit->importer, fmi3Error, "logStatusError", unit->message);
     return fmi3Error;
 }
 
@@ -40,7 +45,8 @@ EXPORT const char *fmi3GetVersion(void)
 
 EXPORT fmi3Status fmi3SetDebugLogging(fmi3Instance c, fmi3Boolean on, size_t count, const fmi3String categories[])
 {
-    (void)c, (void)on, (void)count, (void)categories; /* errors are always logged, and there is nothing else to log */
+    (void)count, (void)categories; /* errors are always logged */
+    instance_talk(c, on);
     return fmi3OK;
 }
 
@@ -52,18 +58,21 @@ EXPORT fmi3Instance fmi3InstantiateCoSimulation(fmi3String name, fmi3String toke
 {
     char message[MESSAGE_SIZE];
     /* Without events nothing differs in event mode, returns early, or happens between communication points. */
-    (void)name, (void)visible, (void)logging, (void)event_mode, (void)early_return;
+    (void)name, (void)visible, (void)event_mode, (void)early_return;
     (void)intermediate, (void)intermediate_count, (void)update;
-    instance *unit = instance_create(resources, token, message);
-    importer *to = unit ? malloc(sizeof *to) : NULL;
+    importer *to = malloc(sizeof *to);
     if (!to) {
-        if (log) log(environment, fmi3Error, "logStatusError", unit ? "out of memory." : message);
-        instance_free(unit);
+        if (log) log(environment, fmi3Error, "logStatusError", "out of memory.");
         return NULL;
     }
     to->log = log;
     to->environment = environment;
-    unit->importer = to;
+    host told = {to, log_to_importer, logging};
+    instance *unit = instance_create(resources, token, &told, message);
+    if (!unit) {
+        log_to_importer(to, fmi3Error, "logStatusError", message);
+        free(to);
+    }
     return unit;
 }
 
@@ -77,14 +86,12 @@ EXPORT fmi3Status fmi3EnterInitializationMode(fmi3Instance c, fmi3Boolean tolera
 {
     (void)tolerance_defined, (void)tolerance, (void)stop_defined, (void)stop;
     ((instance *)c)->time = start;
-    ((instance *)c)->mode = INITIALISING;
-    return fmi3OK;
+    return instance_enter(c) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3ExitInitializationMode(fmi3Instance c)
 {
-    ((instance *)c)->mode = STEPPING;
-    return fmi3OK;
+    return instance_leave(c) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3EnterStepMode(fmi3Instance c)
@@ -95,14 +102,12 @@ EXPORT fmi3Status fmi3EnterStepMode(fmi3Instance c)
 
 EXPORT fmi3Status fmi3Terminate(fmi3Instance c)
 {
-    ((instance *)c)->mode = TERMINATED;
-    return fmi3OK;
+    return instance_terminate(c) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3Reset(fmi3Instance c)
 {
-    instance_reset(c);
-    return fmi3OK;
+    return instance_reset(c) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3GetFloat64(fmi3Instance c, const fmi3ValueReference references[], size_t count,
@@ -131,6 +136,7 @@ EXPORT fmi3Status fmi3DoStep(fmi3Instance c, fmi3Float64 time, fmi3Float64 durat
     *event_needed = *terminate = *early_return = false;
     if (!instance_step(c, time, duration)) return fmi3_fail(c);
     *last_time = ((instance *)c)->time;
+    *terminate = instance_ended(c) != 0;
     return fmi3OK;
 }
 
@@ -156,19 +162,9 @@ EXPORT fmi3Status fmi3GetAdjointDerivative(fmi3Instance c, const fmi3ValueRefere
     return instance_adjoint(c, &what, seed, result) ? fmi3OK : fmi3_fail(c);
 }
 
-static fmi3Status out_of_memory(instance *unit)
-{
-    snprintf(unit->message, MESSAGE_SIZE, "out of memory.");
-    return fmi3_fail(unit);
-}
-
-/* A state handed in again is overwritten, so that an iterating master allocates once. */
 EXPORT fmi3Status fmi3GetFMUState(fmi3Instance c, fmi3FMUState *state)
 {
-    if (!*state) *state = malloc(instance_state_size(c));
-    if (!*state) return out_of_memory(c);
-    instance_save(c, *state);
-    return fmi3OK;
+    return instance_save(c, state) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3SetFMUState(fmi3Instance c, fmi3FMUState state)
@@ -178,33 +174,21 @@ EXPORT fmi3Status fmi3SetFMUState(fmi3Instance c, fmi3FMUState state)
 
 EXPORT fmi3Status fmi3FreeFMUState(fmi3Instance c, fmi3FMUState *state)
 {
-    (void)c;
-    if (state) {
-        free(*state);
-        *state = NULL;
-    }
+    instance_free_state(c, state);
     return fmi3OK;
 }
 
 EXPORT fmi3Status fmi3SerializedFMUStateSize(fmi3Instance c, fmi3FMUState state, size_t *size)
 {
-    (void)state;
-    *size = instance_state_size(c);
-    return fmi3OK;
+    return instance_state_size(c, state, size) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3SerializeFMUState(fmi3Instance c, fmi3FMUState state, fmi3Byte bytes[], size_t size)
 {
-    if (size < instance_state_size(c)) return refuse_sizes(c, instance_state_size(c), size);
-    memcpy(bytes, state, instance_state_size(c));
-    return fmi3OK;
+    return instance_serialise(c, state, bytes, size) ? fmi3OK : fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3DeserializeFMUState(fmi3Instance c, const fmi3Byte bytes[], size_t size, fmi3FMUState *state)
 {
-    if (size != instance_state_size(c)) return refuse_sizes(c, instance_state_size(c), size);
-    if (!*state) *state = malloc(size);
-    if (!*state) return out_of_memory(c);
-    memcpy(*state, bytes, size);
-    return fmi3OK;
+    return instance_deserialise(c, bytes, size, state) ? fmi3OK : fmi3_fail(c);
 }

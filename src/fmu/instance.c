@@ -27,6 +27,14 @@ static void join_rows(double *to, const double *left, const double *right, size_
     }
 }
 
+#ifdef _WIN32 /* whose C library has functions of its own for this */
+#include <malloc.h>
+#define aligned_alloc(alignment, size) _aligned_malloc(size, alignment)
+#define free_line _aligned_free
+#else
+#define free_line free
+#endif
+
 /* Zeros that begin a cache line: a small unit then steps within one or two of them. */
 static double *allocate_line(size_t count)
 {
@@ -71,12 +79,13 @@ static int open_unit(instance *unit, const char *location, const char *token, ch
     return good;
 }
 
-instance *instance_create(const char *location, const char *token, char message[MESSAGE_SIZE])
+instance *instance_create(const char *location, const char *token, const host *by, char message[MESSAGE_SIZE])
 {
     instance *unit = calloc(1, sizeof *unit);
     if (unit && open_unit(unit, location, token, message)) {
         if (allocate(unit)) {
             instance_reset(unit);
+            unit->importer = by->importer;
             return unit;
         }
         snprintf(message, MESSAGE_SIZE, "out of memory.");
@@ -90,16 +99,16 @@ instance *instance_create(const char *location, const char *token, char message[
 void instance_free(instance *unit)
 {
     if (!unit) return;
-    for (int i = 0; i < FLOWS; i++) free(unit->flows[i].panels);
-    free(unit->coefficients);
-    free(unit->z);
-    free(unit->next);
+    for (int i = 0; i < FLOWS; i++) free_line(unit->flows[i].panels);
+    free_line(unit->coefficients);
+    free_line(unit->z);
+    free_line(unit->next);
     free(unit->importer);
     description_release(&unit->unit);
     free(unit);
 }
 
-void instance_reset(instance *unit)
+int instance_reset(instance *unit)
 {
     const description *d = &unit->unit;
     memset(unit->z, 0, unit->width * sizeof(double));
@@ -107,7 +116,7 @@ void instance_reset(instance *unit)
     memcpy(unit->z + d->states, d->start, d->inputs * sizeof(double));
     unit->columns = unit->known;
     unit->time = 0;
-    unit->mode = INSTANTIATED;
+    return instance_go(unit, INSTANTIATED);
 }
 
 int instance_get_slow(instance *unit, size_t reference, double *value)
@@ -224,19 +233,60 @@ typedef struct {
     double time, z[];
 } saved;
 
-size_t instance_state_size(const instance *unit)
+static size_t state_size(const instance *unit) { return sizeof(saved) + unit->width * sizeof(double); }
+
+static int allocate_state(instance *unit, void **state)
 {
-    return sizeof(saved) + unit->width * sizeof(double);
+    if (!*state) *state = malloc(state_size(unit));
+    return *state ? 1 : refuse(unit, "out of memory.");
 }
 
-void instance_save(const instance *unit, void *state)
+int instance_save(instance *unit, void **state)
 {
-    saved *to = state;
+    if (!allocate_state(unit, state)) return 0;
+    saved *to = *state;
     memcpy(to->token, unit->unit.token, TOKEN_SIZE);
     to->columns = unit->columns;
     to->mode = (uint64_t)unit->mode;
     to->time = unit->time;
     memcpy(to->z, unit->z, unit->width * sizeof(double));
+    return 1;
+}
+
+void instance_free_state(instance *unit, void **state)
+{
+    (void)unit;
+    if (!state) return;
+    free(*state);
+    *state = NULL;
+}
+
+int instance_state_size(instance *unit, const void *state, size_t *size)
+{
+    (void)state;
+    *size = state_size(unit);
+    return 1;
+}
+
+int instance_serialise(instance *unit, const void *state, void *bytes, size_t size)
+{
+    if (size < state_size(unit)) {
+        snprintf(unit->message, MESSAGE_SIZE, "%zu bytes are too few for the state.", size);
+        return 0;
+    }
+    memcpy(bytes, state, state_size(unit));
+    return 1;
+}
+
+int instance_deserialise(instance *unit, const void *bytes, size_t size, void **state)
+{
+    if (size != state_size(unit)) {
+        snprintf(unit->message, MESSAGE_SIZE, "%zu bytes are not a state of this unit.", size);
+        return 0;
+    }
+    if (!allocate_state(unit, state)) return 0;
+    memcpy(*state, bytes, size);
+    return 1;
 }
 
 int instance_restore(instance *unit, const void *state)

@@ -35,10 +35,18 @@ typedef struct {
     void *importer; /* what the version of the standard in use needs for logging */
 } instance;
 
+/* Who made the instance, which frees `importer`; `log` takes messages for it. A linear unit has none but its errors. */
+typedef struct {
+    void *importer;
+    void (*log)(void *importer, int status, const char *category, const char *text);
+    int talks;
+} host;
+
 /* NULL with a message when the token is not that of the unit or the resources cannot be read. */
-instance *instance_create(const char *location, const char *token, char message[MESSAGE_SIZE]);
+instance *instance_create(const char *location, const char *token, const host *by, char message[MESSAGE_SIZE]);
 void instance_free(instance *unit);
-void instance_reset(instance *unit);
+int instance_reset(instance *unit);
+static inline void instance_talk(instance *unit, int on) { (void)unit, (void)on; }
 
 /* Each of these returns 0 with the reason in `message` when it refuses. */
 int instance_set_slow(instance *unit, size_t reference, double value);
@@ -57,10 +65,24 @@ typedef struct {
 int instance_directional(instance *unit, const jacobian *what, const double *seed, double *result);
 int instance_adjoint(instance *unit, const jacobian *what, const double *seed, double *result);
 
-/* A saved state is one block of `instance_state_size` bytes, the same in memory and serialised. */
-size_t instance_state_size(const instance *unit);
-void instance_save(const instance *unit, void *state);
+/* A saved state is one block of bytes, the same in memory and serialised. One handed in again is overwritten, so that an
+ * iterating master allocates once. */
+int instance_save(instance *unit, void **state);
 int instance_restore(instance *unit, const void *state);
+void instance_free_state(instance *unit, void **state);
+int instance_state_size(instance *unit, const void *state, size_t *size);
+int instance_serialise(instance *unit, const void *state, void *bytes, size_t size);
+int instance_deserialise(instance *unit, const void *bytes, size_t size, void **state);
+
+static inline int instance_go(instance *unit, enum mode to)
+{
+    unit->mode = to;
+    return 1;
+}
+static inline int instance_enter(instance *unit) { return instance_go(unit, INITIALISING); }
+static inline int instance_leave(instance *unit) { return instance_go(unit, STEPPING); }
+static inline int instance_terminate(instance *unit) { return instance_go(unit, TERMINATED); }
+static inline int instance_ended(const instance *unit) { return (void)unit, 0; } /* it never wants the run to end */
 
 static inline int instance_get(instance *unit, size_t reference, double *value)
 {

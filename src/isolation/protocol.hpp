@@ -28,7 +28,7 @@ constexpr int record_printed = 100, record_refused = 101;
 
 // How a function is called: decides the layout of its arguments.
 enum class Kind : std::uint32_t {
-    plain, set, get, set_texts, get_texts, setup, instantiate2, instantiate3, debug, step2, step3, state_get, state_set,
+    plain, set, get, set_texts, get_texts, set_binaries, get_binaries, interval, setup, instantiate2, instantiate3, debug, step2, step3, state_get, state_set,
     state_free, state_size, serialise, deserialise, directional, set_derivatives, get_derivatives, status, status_text,
     update, free, has
 };
@@ -69,6 +69,8 @@ struct Described {
     COSIMO_FMI3_TYPE(Int16, 2) COSIMO_FMI3_TYPE(UInt16, 2) COSIMO_FMI3_TYPE(Int32, 4) COSIMO_FMI3_TYPE(UInt32, 4)     \
     COSIMO_FMI3_TYPE(Int64, 8) COSIMO_FMI3_TYPE(UInt64, 8) COSIMO_FMI3_TYPE(Boolean, 1)                               \
     X(fmi3SetString, Kind::set_texts, 0) X(fmi3GetString, Kind::get_texts, 0)                                         \
+    X(fmi3SetBinary, Kind::set_binaries, 0) X(fmi3GetBinary, Kind::get_binaries, 0) X(fmi3SetClock, Kind::set, 1)     \
+    X(fmi3GetClock, Kind::get, 1) X(fmi3GetShiftDecimal, Kind::get, 8) X(fmi3GetIntervalDecimal, Kind::interval, 8)    \
     X(fmi3GetFMUState, Kind::state_get, 0) X(fmi3SetFMUState, Kind::state_set, 0)                                     \
     X(fmi3FreeFMUState, Kind::state_free, 0) X(fmi3SerializedFMUStateSize, Kind::state_size, 0)                       \
     X(fmi3SerializeFMUState, Kind::serialise, 0) X(fmi3DeserializeFMUState, Kind::deserialise, 0)                     \
@@ -171,8 +173,8 @@ public:
     void put(const T &value) {
         bytes(&value, sizeof value);
     }
-    void text(const char *value) {
-        const std::uint64_t length = value ? std::strlen(value) : 0;
+    void text(const char *value) { text(value, value ? std::strlen(value) : 0); }
+    void text(const char *value, std::uint64_t length) {
         put(length);
         bytes(value, length);
     }

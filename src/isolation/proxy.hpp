@@ -19,22 +19,24 @@ inline int plain(void *component, Function function) {
     return at(component).send();
 }
 
-inline int set_values(void *component, Function function, References references, std::size_t count, const void *values, std::size_t given) {
-    Connection &c = at(component);
+// A call about variables: how many there are, how many values they have, and which they are.
+inline void begin_values(Connection &c, Function function, References references, std::size_t count, std::size_t values) {
     c.begin(function);
     c.out.put<std::uint64_t>(count);
-    c.out.put<std::uint64_t>(given);
+    c.out.put<std::uint64_t>(values);
     c.out.bytes(references, count * 4);
+}
+
+inline int set_values(void *component, Function function, References references, std::size_t count, const void *values, std::size_t given) {
+    Connection &c = at(component);
+    begin_values(c, function, references, count, given);
     c.out.bytes(values, given * described(function).size);
     return c.keep();
 }
 
 inline int set_texts(void *component, Function function, References references, std::size_t count, const char *const *values, std::size_t given) {
     Connection &c = at(component);
-    c.begin(function);
-    c.out.put<std::uint64_t>(count);
-    c.out.put<std::uint64_t>(given);
-    c.out.bytes(references, count * 4);
+    begin_values(c, function, references, count, given);
     for (std::size_t i = 0; i < given; ++i) c.out.text(values[i]);
     return c.keep();
 }
@@ -47,10 +49,7 @@ inline std::string read_text(Connection &c) {
 
 inline int get_texts(void *component, Function function, References references, std::size_t count, const char **values, std::size_t wanted) {
     Connection &c = at(component);
-    c.begin(function);
-    c.out.put<std::uint64_t>(count);
-    c.out.put<std::uint64_t>(wanted);
-    c.out.bytes(references, count * 4);
+    begin_values(c, function, references, count, wanted);
     const int status = c.send();
     if (status > status_warning) return status;
     c.texts.assign(wanted, {});

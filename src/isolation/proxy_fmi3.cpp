@@ -1,5 +1,5 @@
-// The functions of FMI 3.0 for co-simulation, each sent to the worker. Binaries, clocks and intermediate updates, which
-// nothing here exchanges, have none.
+// The functions of FMI 3.0 for co-simulation, each sent to the worker. Intermediate updates, which nothing here exchanges,
+// have none.
 #include <cmath>
 
 #include "proxy.hpp"
@@ -62,6 +62,38 @@ EXPORTED int fmi3SetString(void *c, References r, std::size_t n, const char *con
 }
 EXPORTED int fmi3GetString(void *c, References r, std::size_t n, const char **v, std::size_t wanted) {
     return get_texts(c, F::fmi3GetString, r, n, v, wanted);
+}
+
+EXPORTED int fmi3SetClock(void *c, References r, std::size_t n, const bool *v) { return set_values(c, F::fmi3SetClock, r, n, v, n); }
+
+// What may be asked in event mode only is never asked for ahead, as other values are.
+static int ask(void *component, F function, References r, std::size_t n, void *v, int *qualifiers = nullptr) {
+    Connection &c = at(component);
+    begin_values(c, function, r, n, n);
+    const int status = c.send();
+    if (status > status_warning) return status;
+    const std::size_t bytes = n * described(function).size;
+    const void *values = c.results.take(bytes), *found = qualifiers ? c.results.take(n * sizeof(int)) : values;
+    if (!values || !found) return status_error;
+    std::memcpy(v, values, bytes);
+    if (qualifiers) std::memcpy(qualifiers, found, n * sizeof(int));
+    return status;
+}
+EXPORTED int fmi3GetClock(void *c, References r, std::size_t n, bool *v) { return ask(c, F::fmi3GetClock, r, n, v); }
+EXPORTED int fmi3GetShiftDecimal(void *c, References r, std::size_t n, double *v) { return ask(c, F::fmi3GetShiftDecimal, r, n, v); }
+EXPORTED int fmi3GetIntervalDecimal(void *c, References r, std::size_t n, double *v, int *qualifiers) {
+    return ask(c, F::fmi3GetIntervalDecimal, r, n, v, qualifiers);
+}
+EXPORTED int fmi3SetBinary(void *component, References r, std::size_t n, const std::size_t *sizes, const char *const *v, std::size_t given) {
+    Connection &c = at(component);
+    begin_values(c, F::fmi3SetBinary, r, n, given);
+    for (std::size_t i = 0; i < given; ++i) c.out.text(v[i], sizes[i]);
+    return c.keep();
+}
+EXPORTED int fmi3GetBinary(void *component, References r, std::size_t n, std::size_t *sizes, const char **v, std::size_t wanted) {
+    const int status = get_texts(component, F::fmi3GetBinary, r, n, v, wanted);
+    for (std::size_t i = 0; status <= status_warning && i < wanted; ++i) sizes[i] = at(component).texts[i].size();
+    return status;
 }
 
 EXPORTED int fmi3GetFMUState(void *c, void **s) { return state(c, F::fmi3GetFMUState, s); }

@@ -23,7 +23,7 @@ F as(void *address) {
 bool is_fmi3(Function function) { return described(function).name[3] == '3'; }
 
 // FMI 2.0 hands a format and its arguments over, FMI 3.0 the finished text.
-extern "C" void log2(void *, const char *, int status, const char *, const char *format, ...) {
+extern "C" void log_fmi2(void *, const char *, int status, const char *, const char *format, ...) {
     if (!log_has_room(status)) return;
     char text[text_bytes];
     va_list arguments;
@@ -32,7 +32,7 @@ extern "C" void log2(void *, const char *, int status, const char *, const char 
     va_end(arguments);
     log_record(status, text, length < 0 ? 0 : std::min<std::size_t>(static_cast<std::size_t>(length), sizeof text - 1));
 }
-extern "C" void log3(void *, int status, const char *, const char *message) {
+extern "C" void log_fmi3(void *, int status, const char *, const char *message) {
     if (message && log_has_room(status)) log_record(status, message, std::strlen(message));
 }
 extern "C" void step_finished(void *, int) {}
@@ -50,22 +50,22 @@ long threads() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task", none), std::filesystem::directory_iterator());
 }
 
-const Callbacks2 callbacks2 = {log2, std::calloc, std::free, step_finished, nullptr};
+const Callbacks2 callbacks2 = {log_fmi2, std::calloc, std::free, step_finished, nullptr};
 
 }  // namespace
 
-std::string UnitCalls::load(const char *path, const char *solver, const char *settings) {
+std::string UnitCalls::load(const char *path, const char *adapter, const char *settings) {
     // Units may leave the mathematics, dynamic loading and threads to the program that loads them.
     for (const char *name : {"libm.so.6", "libdl.so.2", "libpthread.so.0"}) dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     threads_before_ = threads();
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library_) return dlerror();
-    if (!solver) return {};
-    // A model-exchange unit: our library with a solver is called, and calls the unit's.
+    if (!adapter) return {};
+    // A library of ours is called, and calls the unit's: for model exchange with a solver, or for FMI 1.0.
     void *own = library_;
-    library_ = dlopen(solver, RTLD_NOW | RTLD_LOCAL);
+    library_ = dlopen(adapter, RTLD_NOW | RTLD_LOCAL);
     if (!library_) return dlerror();
-    const char *problem = as<const char *(*)(void *, const char *)>(dlsym(library_, "cosimoModelExchangeUse"))(own, settings);
+    const char *problem = as<const char *(*)(void *, const char *)>(dlsym(library_, "cosimoAdapterUse"))(own, settings);
     return problem ? problem : std::string();
 }
 
@@ -100,7 +100,10 @@ int UnitCalls::call(Function function, Reader &arguments, Writer &results) {
         case Kind::instantiate2: status = instantiate2(address, arguments); break;
         case Kind::instantiate3: status = instantiate3(address, arguments); break;
         case Kind::set:
-        case Kind::get: status = variables(function, address, arguments, results); break;
+        case Kind::get:
+        case Kind::interval: status = variables(function, address, arguments, results); break;
+        case Kind::set_binaries:
+        case Kind::get_binaries: status = binaries(function, address, arguments, results); break;
         case Kind::set_texts:
         case Kind::get_texts:
         case Kind::debug: status = strings(function, address, arguments, results); break;
@@ -135,7 +138,7 @@ int UnitCalls::instantiate3(void *address, Reader &arguments) {
     using Log = void (*)(void *, int, const char *, const char *);
     using F = void *(*)(const char *, const char *, const char *, bool, bool, bool, bool, References, std::size_t, void *, Log, void *);
     const std::uint32_t none = 0;
-    component_ = as<F>(address)(names[0], names[1], names[2], flags[0], flags[1], flags[2], flags[3], &none, 0, nullptr, log3, nullptr);
+    component_ = as<F>(address)(names[0], names[1], names[2], flags[0], flags[1], flags[2], flags[3], &none, 0, nullptr, log_fmi3, nullptr);
     return component_ ? status_ok : status_error;
 }
 
@@ -147,7 +150,13 @@ int UnitCalls::variables(Function function, void *address, Reader &arguments, Wr
     // What a unit sets it may not change; that both have one signature but for `const` does not matter to C.
     void *place = setting ? const_cast<void *>(arguments.take(bytes)) : results.take(bytes);
     if (arguments.failed() || !place) return status_error;
-    if (is_fmi3(function))
+    if (described(function).kind == Kind::interval) {
+        auto *qualifiers = static_cast<int *>(results.take(values * sizeof(int)));
+        if (!qualifiers) return status_error;
+        return as<int (*)(void *, References, std::size_t, void *, int *)>(address)(component_, references, count, place, qualifiers);
+    }
+    const bool clock = function == Function::fmi3SetClock || function == Function::fmi3GetClock || function == Function::fmi3GetShiftDecimal;
+    if (is_fmi3(function) && !clock)  // clocks are no arrays
         return as<int (*)(void *, References, std::size_t, void *, std::size_t)>(address)(component_, references, count, place, values);
     return as<int (*)(void *, References, std::size_t, void *)>(address)(component_, references, count, place);
 }
@@ -172,6 +181,22 @@ int UnitCalls::strings(Function function, void *address, Reader &arguments, Writ
     if (!setting && status >= 0 && status <= status_warning)
         for (const char *text : texts) results.text(text);
     return status;
+}
+
+int UnitCalls::binaries(Function function, void *address, Reader &arguments, Writer &results) {
+    const auto count = arguments.get<std::uint64_t>(), values = arguments.get<std::uint64_t>();
+    const auto *references = static_cast<References>(arguments.take(count * 4));
+    if (arguments.failed()) return status_error;
+    const bool setting = described(function).kind == Kind::set_binaries;
+    std::vector<const char *> bytes = setting ? read_texts(arguments, values) : std::vector<const char *>(values);
+    std::vector<std::size_t> sizes(values, 0);
+    if (bytes.size() != values) return status_error;
+    for (std::size_t i = 0; setting && i < values; ++i) sizes[i] = texts_[i].size();
+    const int status = as<int (*)(void *, References, std::size_t, std::size_t *, const char **, std::size_t)>(address)(
+        component_, references, count, sizes.data(), bytes.data(), values);
+    if (!setting && status >= 0 && status <= status_warning)
+        for (std::size_t i = 0; i < values; ++i) results.text(bytes[i], sizes[i]);
+    return results.failed() ? status_error : status;
 }
 
 int UnitCalls::states(Function function, void *address, Reader &arguments, Writer &results) {

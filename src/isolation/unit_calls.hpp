@@ -9,8 +9,8 @@ namespace cosimo::isolation {
 
 class UnitCalls {
 public:
-    // An empty text, or why the library could not be loaded. Of a model-exchange unit: the library that solves, and how.
-    std::string load(const char *path, const char *solver, const char *settings);
+    // An empty text, or why the library could not be loaded. With an adapter: the library that calls it, and how.
+    std::string load(const char *path, const char *adapter, const char *settings);
     int call(Function function, Reader &arguments, Writer &results);
     void unload();
 
@@ -26,6 +26,7 @@ private:
     int instantiate3(void *address, Reader &arguments);
     int variables(Function function, void *address, Reader &arguments, Writer &results);
     int strings(Function function, void *address, Reader &arguments, Writer &results);
+    int binaries(Function function, void *address, Reader &arguments, Writer &results);
     int states(Function function, void *address, Reader &arguments, Writer &results);
     int derivatives(Function function, void *address, Reader &arguments, Writer &results);
     int other(Function function, void *address, Reader &arguments, Writer &results);

@@ -1,4 +1,4 @@
-// cosimo-worker LIBRARY [SOLVER SETTINGS]: one unit in a process of its own, driven through shared memory (protocol.hpp).
+// cosimo-worker LIBRARY [ADAPTER SETTINGS]: one unit in a process of its own, driven through shared memory (protocol.hpp).
 #include <libgen.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -64,12 +64,12 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
     }
 }
 
-void load(Header *header, UnitCalls &unit, const char *path, const char *solver, const char *settings) {
+void load(Header *header, UnitCalls &unit, const char *path, const char *adapter, const char *settings) {
     // Some units look for libraries beside their own.
     std::string here(4096, '\0'), beside(path);
     const bool known = getcwd(here.data(), here.size()) != nullptr;
     if (chdir(dirname(beside.data())) != 0) beside.clear();
-    const std::string problem = unit.load(path, solver, settings);
+    const std::string problem = unit.load(path, adapter, settings);
     if (known && chdir(here.c_str()) != 0) beside.clear();
     std::snprintf(header->problem, sizeof header->problem, "%s", problem.c_str());
 }

@@ -179,11 +179,11 @@ void limit_memory(Header *header) {
 
 // A unit that ends the worker at once does not leave behind what it has started.
 extern "C" {
-[[noreturn]] __attribute__((visibility("default"))) void _exit(int code) {
+__attribute__((noreturn, visibility("default"))) void _exit(int code) {
     cosimo::isolation::end_children();
     for (;;) syscall(SYS_exit_group, code);
 }
-[[noreturn]] __attribute__((visibility("default"))) void _Exit(int code) { _exit(code); }
+__attribute__((noreturn, visibility("default"))) void _Exit(int code) { _exit(code); }
 }
 
 // Sanitizers bring functions of their own in place of these.

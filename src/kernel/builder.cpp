@@ -22,10 +22,10 @@ F function(std::uintptr_t address) {
 namespace {
 
 template <class F, class Members>
-bool plain(const Members &members) {
+bool plain(const Members &members, bool (F::*condition)() const = &F::plain) {
     for (const auto &member : members) {
         auto *unit = dynamic_cast<F *>(member.unit);
-        if (!unit || !unit->plain()) return false;
+        if (!unit || !(unit->*condition)()) return false;
     }
     return !members.empty();
 }
@@ -53,7 +53,7 @@ void Builder::specialise(Instruction &instruction) {
             call.function.set = unit.set_values;
             couple->calls.of<F>().push_back(call);
         }
-    if (auto *step = dynamic_cast<Step *>(&instruction); step && plain<F>(step->units))
+    if (auto *step = dynamic_cast<Step *>(&instruction); step && plain<F>(step->units, &F::plain_step))
         for (const auto &member : step->units) {
             auto &unit = static_cast<F &>(*member.unit);
             auto call = direct(unit, unit.in, 0, 0);
@@ -152,6 +152,18 @@ int Builder::fmi3(std::uintptr_t component, const std::vector<std::uintptr_t> &f
     return add(std::move(unit));
 }
 
+void Builder::events(int number, const std::vector<std::uintptr_t> &f, bool variable_step, double next_event) {
+    auto &unit = static_cast<Fmi3 &>(*at(number));
+    unit.several = true;
+    unit.variable_step = variable_step;
+    unit.next_event = next_event;
+    unit.reached = program.machine.start;
+    if (f.empty()) return;
+    unit.enter_event = function<Fmi3::Mode>(f[0]);
+    unit.enter_step = function<Fmi3::Mode>(f[1]);
+    unit.update = function<Fmi3::Update>(f[2]);
+}
+
 void Builder::post(int number, int version, std::uintptr_t post_step) {
     Unit *unit = program.units.at(static_cast<std::size_t>(number)).get();
     (version == 2 ? static_cast<Fmi2 *>(unit)->post_step : static_cast<Fmi3 *>(unit)->post_step) = function<PostStep>(post_step);
@@ -175,7 +187,14 @@ void Builder::typed_group(int number, bool input, int type, Indices references, 
     auto &unit = static_cast<Typed &>(*program.units.at(static_cast<std::size_t>(number)));
     std::vector<unsigned char> buffer(positions.size() * sizeof(double));
     (input ? unit.in : unit.out)
-        .push_back({static_cast<Type>(type), std::move(references), std::move(positions), function, std::move(buffer)});
+        .push_back({static_cast<Type>(type), std::move(references), std::move(positions), function, std::move(buffer), true});
+}
+
+void Builder::discrete_inputs(int number, const std::vector<bool> &discrete, Numbers given) {
+    auto &unit = static_cast<Typed &>(*at(number));
+    unit.eventful = static_cast<Fmi3 *>(unit.base.get());
+    unit.given = std::move(given);
+    for (std::size_t i = 0; i < discrete.size(); ++i) unit.in.at(i).continuous = !discrete[i];
 }
 
 void Builder::scale(std::uint32_t target, std::uint32_t source, double gain, double offset) {
@@ -340,17 +359,20 @@ void Builder::keep(int unit, bool put_back, std::uint32_t first, std::size_t wid
     keepers.push_back(unit);
 }
 
-void Builder::begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps) {
+void Builder::begin_repeat(long long times, double tolerance, long long limit, std::size_t sweeps) {
     auto made = std::make_unique<Repeat>();
     made->times = times;
     made->tolerance = tolerance;
     made->limit = limit;
-    made->depth = depth;
     made->sweeps.resize(sweeps);
     made->counts = &program.sweep_counts;
     made->residuals = &program.sweep_residuals;
     repeats.push_back(made.get());
     open.back()->push_back(std::move(made));
+}
+
+void Builder::accelerate(std::size_t depth, bool lasts, long long first, Numbers correction) {
+    repeats.back()->acceleration = Acceleration(depth, lasts, first, program.machine.y.size(), std::move(correction));
 }
 
 void Builder::column(std::uint32_t first, std::uint32_t stride, Numbers weights) {
@@ -395,6 +417,16 @@ void Builder::finish(unsigned threads, int mode, double interval) {
     }
 }
 
+void Builder::can_go_back() {
+    for (std::size_t i = 0; i < program.units.size(); ++i) {
+        keepers.push_back(static_cast<int>(i));
+        Unit *unit = program.units[i].get();
+        if (auto *typed = dynamic_cast<Typed *>(unit)) unit = typed->base.get();
+        if (auto *fmu = dynamic_cast<Fmi2 *>(unit)) fmu->final_step = 0;
+        if (auto *fmu = dynamic_cast<Fmi3 *>(unit)) fmu->final_step = false;
+    }
+}
+
 void Builder::release() {
     steps.clear();
     if (program.stepper) program.stepper->outside = {};
@@ -408,7 +440,7 @@ void Builder::release() {
 
 int Builder::told(int outcome) {
     const Machine &m = program.machine;
-    if (outcome == bad_status && m.status == fmi_fatal) at(m.unit)->abandon();
+    if (outcome == bad_status && m.status % fmi3_enter_event == fmi_fatal) at(m.unit)->abandon();
     if (outcome == bad_status && m.status == raised) std::rethrow_exception(std::exchange(at(m.unit)->error, nullptr));
     return outcome;
 }

@@ -49,11 +49,15 @@ public:
     int input_map(int number, Numbers along);
     int fmi3(std::uintptr_t component, const std::vector<std::uintptr_t> &f, Indices in, Indices out, std::size_t inputs,
              std::size_t outputs);
+    // Steps of the last unit, of FMI 3.0, may be several calls. `f`: of event mode, empty where there is none.
+    void events(int number, const std::vector<std::uintptr_t> &f, bool variable_step, double next_event);
     // The last unit lives in another process, to which steps can be sent ahead.
     void post(int number, int version, std::uintptr_t post_step);
     // Turn the last unit, an FMU without variables of its own, into one with variables of several types.
     void typed(int number, int version, std::uintptr_t component, std::size_t inputs, std::size_t outputs);
     void typed_group(int number, bool input, int type, Indices references, Indices positions, std::uintptr_t function);
+    // The discrete inputs of the last unit are given in event mode; all were `given` these values last.
+    void discrete_inputs(int number, const std::vector<bool> &discrete, Numbers given);
 
     // Consecutive operations of one kind are put into one instruction as long as `couple` and its like are called again.
     void copy(std::uint32_t target, std::uint32_t source) { couple_stage().copies.push_back({target, source}); }
@@ -87,7 +91,8 @@ public:
     void fraction(double part) { steps.back()->units.back().fraction = part; }
     void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau}); }
     void keep(int unit, bool put_back, std::uint32_t first, std::size_t width);
-    void begin_repeat(long long times, double tolerance, long long limit, std::size_t depth, std::size_t sweeps);
+    void begin_repeat(long long times, double tolerance, long long limit, std::size_t sweeps);
+    void accelerate(std::size_t depth, bool lasts, long long first, Numbers correction);
     void begin_sweep(std::size_t number) { open.push_back(&repeats.back()->sweeps[number]); }
     void end_sweep() { open.pop_back(); }
     void end_repeat() { repeats.pop_back(); }
@@ -101,6 +106,8 @@ public:
     // threads: how many may run units at once; mode −1: where it pays, 0: never, 1: always. The loop returns to its
     // caller at least every `interval` seconds, or after the macro step that takes longer; 0: never before the end.
     void finish(unsigned threads, int mode, double interval);
+    // Somebody else may save the units after any step and put them back: none is told that this cannot happen.
+    void can_go_back();
     // Let go of units, threads and saved states; must come before the instances themselves are freed.
     void release();
     bool shared() const;

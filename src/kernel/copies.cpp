@@ -12,6 +12,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #endif
 

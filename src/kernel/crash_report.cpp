@@ -1,14 +1,15 @@
 #include "crash_report.hpp"
 
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "platform.hpp"
 
 namespace cosimo {
 
@@ -18,7 +19,7 @@ namespace {
 
 void put(int file, const char *text, std::size_t length) {
     while (length > 0) {
-        const ssize_t written = write(file, text, length);
+        const auto written = write(file, text, static_cast<unsigned>(length));
         if (written <= 0) return;
         text += written;
         length -= static_cast<std::size_t>(written);
@@ -51,10 +52,10 @@ void report(const Mark &mark, const char *cause, int code) {
     const GuardOptions &options = *present.load();
     static char line[4096], unit[512], why[3072], document[8192];
     const char *shown = at.unit[0] ? at.unit : "–";
-    if (!at.unit[0])
-        std::snprintf(line, sizeof line, "%s%s%s; --isolate keeps each unit apart", cause, options.kept[0] ? "; " : "", options.kept);
-    else if (fixed(options, at.unit))
+    if (!can_isolate || (at.unit[0] && fixed(options, at.unit)))
         std::snprintf(line, sizeof line, "%s%s%s", cause, options.kept[0] ? "; " : "", options.kept);
+    else if (!at.unit[0])
+        std::snprintf(line, sizeof line, "%s%s%s; --isolate keeps each unit apart", cause, options.kept[0] ? "; " : "", options.kept);
     else if (options.kept[0])
         std::snprintf(line, sizeof line, "%s; %s; with --isolate %s every completed row would be kept", cause, options.kept, at.unit);
     else
@@ -97,19 +98,18 @@ void remove_folders() {
         for (; folder && count < first + most; folder = folder->next)
             if (const char *path = folder->path.load()) arguments[count++] = path;
         if (count == first) return;
-        // Not vfork: on the stack of a signal handler the sanitizer takes its frames for those of the thread.
-        pid_t child = 0;
-        if (posix_spawn(&child, "/bin/rm", nullptr, nullptr, const_cast<char *const *>(arguments), environ) == 0)
-            waitpid(child, nullptr, 0);
+        run_program("/bin/rm", arguments);
     }
 }
 
-std::atomic<pid_t> ends_process{0};
+// A thread is known by the place of a variable that each has for itself.
+thread_local char this_thread;
+std::atomic<const char *> ends_process{nullptr};
 
 }  // namespace
 
 void remember_folder(const char *path) {
-    if (path[0] != '/') return;  // from where it would be looked for nobody knows
+    if (!std::filesystem::path(path).is_absolute()) return;  // from where it would be looked for nobody knows
     std::lock_guard lock(filing);
     if (owner != getpid())  // those of a parent are not ours; it may hold their names, which are left alone
         for (Folder *folder = folders.load(); folder; folder = folder->next) folder->path.store(nullptr);
@@ -142,14 +142,14 @@ void forget_folder(const char *path) {
 }
 
 void leave_to_who_ends(int code) {
-    const pid_t who = ends_process.load();
-    if (who == static_cast<pid_t>(syscall(SYS_gettid))) _exit(code);
-    while (who) pause();
+    const char *who = ends_process.load();
+    if (who == &this_thread) _exit(code);
+    while (who) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
 void end_process(int code) {
-    pid_t nobody = 0;
-    if (!ends_process.compare_exchange_strong(nobody, static_cast<pid_t>(syscall(SYS_gettid)))) leave_to_who_ends(code);
+    const char *nobody = nullptr;
+    if (!ends_process.compare_exchange_strong(nobody, &this_thread)) leave_to_who_ends(code);
     remove_folders();
     _exit(code);
 }

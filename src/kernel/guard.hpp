@@ -2,7 +2,6 @@
 // so. Nothing of this costs the loop more than storing a number per call.
 #pragma once
 #include <atomic>
-#include <signal.h>
 
 #include <string>
 #include <utility>
@@ -22,8 +21,6 @@ void report_replaced(const char *program);
 
 // Bind what the libraries in a folder import to functions that leave this process alive and its signals ours.
 void bind_imports(const char *folder);
-// What units asked for on signals that we handle, by number.
-extern struct sigaction wanted[];
 
 // ---- copies.cpp ------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ int unit_sigaction(int number, const struct sigaction *action, struct sigaction 
     return 0;
 }
 
-sighandler_t unit_signal(int number, sighandler_t handler) {
+using Handler = void (*)(int);
+Handler unit_signal(int number, Handler handler) {
     if (!ours(number) || !guarding()) return signal(number, handler);
     struct sigaction action {}, before {};
     action.sa_handler = handler;

@@ -1,9 +1,5 @@
 #include "marks.hpp"
 
-#include <signal.h>
-
-#include <cstdlib>
-
 #include "program.hpp"
 
 namespace cosimo {
@@ -12,8 +8,6 @@ std::mutex listing;
 std::vector<Mark *> marks;
 
 namespace {
-
-constexpr std::size_t stack_bytes = 1 << 16;
 
 struct Listed : Mark {
     Listed() {
@@ -75,23 +69,6 @@ Running::Running(const Machine &machine, int number) : before_(mark().machine), 
 Running::~Running() {
     mark().machine = before_;
     mark().number = number_before_;
-}
-
-OtherStack::OtherStack() {
-    stack_t present{};
-    if (sigaltstack(nullptr, &present) == 0 && !(present.ss_flags & SS_DISABLE)) return;  // somebody else's will do
-    memory_ = std::malloc(stack_bytes);
-    stack_t stack{};
-    stack.ss_sp = memory_;
-    stack.ss_size = stack_bytes;
-    sigaltstack(&stack, nullptr);
-}
-OtherStack::~OtherStack() {
-    if (!memory_) return;
-    stack_t none{};
-    none.ss_flags = SS_DISABLE;
-    sigaltstack(&none, nullptr);
-    std::free(memory_);
 }
 
 }  // namespace cosimo

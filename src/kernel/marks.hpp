@@ -52,7 +52,7 @@ public:
     ~OtherStack();
 
 private:
-    void *memory_ = nullptr;
+    [[maybe_unused]] void *memory_ = nullptr;  // Windows needs none
 };
 
 }  // namespace cosimo

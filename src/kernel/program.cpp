@@ -4,12 +4,10 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "anderson.hpp"
 #include "dmd.hpp"
 #include "fmi.hpp"
 #include "guard.hpp"
@@ -312,7 +310,7 @@ int Couple::set_each(Machine &m, const std::vector<Call> &each) {
                 continue;
             m.calls_unit(target->number, setting);
             if (int status = call->set(c)) [[unlikely]]
-                return m.fail(target->number, setting, status, m.time(target->tau));
+                return m.fail(*target->unit, target->number, setting, status, m.time(target->tau));
         }
     } catch (...) {
         return m.fail(target->number, setting, target->unit->keep_error(), m.time(target->tau));
@@ -331,7 +329,7 @@ int Shift::run(Machine &m) {
             buffer[i * inputs + input] = sum;
         }
     int status = caught(*unit, [&] { return unit->set(buffer.data()); });
-    return status ? m.fail(number, setting, status, m.time(tau)) : ok;
+    return status ? m.fail(*unit, number, setting, status, m.time(tau)) : ok;
 }
 
 int Step::run(Machine &m) {
@@ -475,8 +473,8 @@ int Read::not_finite(Machine &m, const Source &source) {
     }
     m.output = 0;
     while (std::isfinite(y[m.output])) ++m.output;
-    m.value = y[m.output];
     m.fail(source.number, reading, 0, m.time(source.tau));
+    m.value = y[m.output];
     return non_finite;
 }
 
@@ -515,7 +513,7 @@ int Repeat::run(Machine &m) {
 }
 
 int Repeat::until(Machine &m) {
-    Anderson accelerate(depth);
+    acceleration.begin();
     before_ = m.y;  // reused from macro step to macro step: no allocation in the loop
     double residual = INFINITY;
     long long made = 0;
@@ -529,14 +527,11 @@ int Repeat::until(Machine &m) {
             size = std::max(size, std::fabs(m.y[i]));
         }
         residual = change / size;
+        acceleration.observe(made - 1, before_, m.y);
         if (residual <= tolerance) break;
         if (made == limit) break;
-        if (depth == 0) {
-            before_ = m.y;
-        } else {
-            before_ = accelerate.propose(before_, m.y);
-            m.y = before_;
-        }
+        acceleration.propose(before_, m.y);
+        before_ = m.y;
     }
     counts->push_back(made);
     residuals->push_back(residual);
@@ -593,62 +588,6 @@ std::atomic<unsigned> interrupts{0};
 
 namespace {
 
-constexpr int counted[] = {SIGINT, SIGTERM, SIGHUP};
-struct sigaction previous_of[NSIG];  // whoever handled it before: Python, whose own table says what follows
-std::mutex counting;
-int counters = 0;
-
-void on_signal(int number, siginfo_t *info, void *context) {
-    interrupts.fetch_add(1, std::memory_order_relaxed);
-    attention.fetch_add(1, std::memory_order_release);
-    const struct sigaction &previous = previous_of[number];
-    if (previous.sa_flags & SA_SIGINFO) {
-        if (previous.sa_sigaction) previous.sa_sigaction(number, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(number);
-    }
-}
-
-bool is_ours(const struct sigaction &action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal; }
-
-void take(int number) {
-    struct sigaction action {};
-    action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-}
-
-bool taken[NSIG] = {};
-
-// Whoever handles a signal now is called after us; what is ignored stays so, and so does what ends the process, but for
-// Ctrl-C.
-void install() {
-    for (int number : counted) {
-        struct sigaction now {};
-        sigaction(number, nullptr, &now);
-        if (is_ours(now)) continue;
-        previous_of[number] = now;
-        taken[number] = now.sa_handler != SIG_IGN && (now.sa_handler != SIG_DFL || number == SIGINT);
-        if (taken[number]) take(number);
-    }
-}
-
-// A unit may have put a handler of its own in the place of ours.
-void put_back() {
-    for (int number : counted) {
-        struct sigaction now {};
-        if (taken[number] && sigaction(number, nullptr, &now) == 0 && !is_ours(now)) take(number);
-    }
-}
-
-void uninstall() {
-    put_back();
-    for (int number : counted)
-        if (taken[number]) sigaction(number, &previous_of[number], nullptr);
-    std::fill(std::begin(taken), std::end(taken), false);
-}
-
 // While the loop runs, it sees signals. Runs in several threads share one handler: the last takes it away.
 struct Watch {
     const unsigned interrupts_before = interrupts.load(), calm = attention.load();
@@ -657,24 +596,6 @@ struct Watch {
 };
 
 }  // namespace
-
-void count_signals() {
-    std::lock_guard lock(counting);
-    if (counters++ == 0) install();
-}
-
-void count_signals_no_more() {
-    std::lock_guard lock(counting);
-    if (--counters)
-        put_back();
-    else
-        uninstall();
-}
-
-void count_signals_again() {
-    std::lock_guard lock(counting);
-    if (counters) install();
-}
 
 int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
     if (!prepared_) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "acceleration.hpp"
 #include "fmi.hpp"
 #include "monitor.hpp"
 #include "pool.hpp"
@@ -81,20 +82,27 @@ struct Machine {
         status = code;
         at = when;
         duration = step;
+        value = NAN;
+        return bad_status;
+    }
+    // The same of a unit that may know better where it failed.
+    int fail(const Unit &of, int which, Phase doing, int code, double when, double step = 0.0) {
+        fail(which, doing, code, when, std::isnan(of.failed_at) ? step : of.failed_for);
+        value = of.failed_at;
         return bad_status;
     }
     // A unit that wants the run to end is given no more inputs.
     bool over(const Unit &of) const { return ending >= 0 && of.wants_end; }
     // A unit that got to the end of the macro step, but for rounding, lets it be finished.
     int ends(int which, const Unit &asking, double when, double step) {
-        const double end = time(1.0), size = std::max(std::fabs(time(0.0)), std::fabs(end));
-        const double near = std::min(8.0 * (std::nextafter(size, INFINITY) - size), 0.01 * h);
-        if (asking.got_to >= end - near) {
+        const double end = time(1.0);
+        if (asking.got_to >= end - time_rounding(time(0.0), end, h)) {
             ending = which;
             return ok;
         }
+        fail(which, stepping, ended_inside, when, step);
         value = asking.got_to;
-        return fail(which, stepping, ended_inside, when, step);
+        return bad_status;
     }
 };
 
@@ -303,7 +311,7 @@ struct Step final : Instruction {
 private:
     static int outcome(Machine &m, const Stepped &s, int status) {
         if (status) [[unlikely]]
-            return m.fail(s.number, stepping, status, m.time(s.tau), s.duration);
+            return m.fail(*s.unit, s.number, stepping, status, m.time(s.tau), s.duration);
         return s.unit->wants_end ? m.ends(s.number, *s.unit, m.time(s.tau), s.duration) : ok;
     }
     static int call(Machine &, const Stepped &, const Stepped &);
@@ -359,13 +367,14 @@ struct Repeat final : Instruction {
     long long times = 0;  // 0: until convergence
     double tolerance = 0.0;
     long long limit = 0;
-    std::size_t depth = 0;
+    Acceleration acceleration;
     std::vector<long long> *counts;
     std::vector<double> *residuals;
     int run(Machine &) override;
     void remember(StateBytes &bytes) override {
         for (Sequence &sweep : sweeps)
             for (auto &instruction : sweep) instruction->remember(bytes);
+        acceleration.remember(bytes);
     }
 
 private:

@@ -55,8 +55,9 @@ int Stepper::make(Program &program, long long from, long long length) {
 // A unit that wanted the run to end cannot make the next step.
 int Stepper::ends_inside(Program &program) {
     Machine &m = program.machine;
+    m.fail(m.ending, stepping, ended_inside, m.time(0.0), m.h);
     m.value = program.units[static_cast<std::size_t>(m.ending)]->got_to;
-    return m.fail(m.ending, stepping, ended_inside, m.time(0.0), m.h);
+    return bad_status;
 }
 
 // The row of the state as it is; the last column is the length of the macro step that led there.

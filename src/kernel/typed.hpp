@@ -22,6 +22,7 @@ struct Group {
     std::vector<std::uint32_t> references, positions;
     std::uintptr_t function;
     std::vector<unsigned char> buffer;
+    bool continuous = true;
 };
 
 template <class T>
@@ -81,30 +82,62 @@ struct Typed final : Unit {
     void *component;
     int version;
     std::vector<Group> in, out;
+    // Where discrete inputs are given in event mode, and only when they change: the unit, and what it was given last.
+    Fmi3 *eventful = nullptr;
+    std::vector<double> given, saved_given;
 
     void abandon() override { base->abandon(); }
     bool posts() const override { return base->posts(); }
     void post(double time, double duration) override { base->post(time, duration); }
-    void remember(StateBytes &bytes) override { base->remember(bytes); }
+    void remember(StateBytes &bytes) override {
+        base->remember(bytes);
+        bytes.array(given);
+    }
     int step(double time, double duration, int map) override {
         const int status = base->step(time, duration, map);
+        failed_at = base->failed_at;
+        failed_for = base->failed_for;
         return base->wants_end ? ends_at(base->got_to) : status;
     }
-    int save() override { return base->save(); }
+    int save() override {
+        saved_given = given;
+        return base->save();
+    }
     int restore() override {
         base->wants_end = false;
+        given = saved_given;
+        failed_at = NAN;
         return base->restore();
     }
     int set(const double *c) override {
+        if (!eventful) return set_groups(c, true);
+        bool same = true;
+        for (const Group &group : in)
+            if (!group.continuous)
+                for (auto place : group.positions) same = same && given[place] == c[place];
+        std::copy_n(c, inputs, given.begin());
+        if (same) return set_groups(c, false);
+        // Python, which then tells what does not fit, finds the unit where it was.
+        for (Group &group : in)
+            if (!fits(group, c)) return not_exact;
+        const int status = eventful->handle_event(eventful->reached, [&] { return set_groups(c, true); });
+        failed_at = eventful->wants_end ? eventful->reached : eventful->failed_at;
+        return status || !eventful->wants_end ? status : fmi3_ended;
+    }
+    int set_groups(const double *c, bool discrete) {
         for (Group &group : in) {
-            if (group.type == Type::boolean_as_int || group.type == Type::boolean)
-                for (auto place : group.positions)
-                    if (c[place] != 0.0 && c[place] != 1.0) return not_exact;
-            if (!with_type(group.type, [&](auto kind) { return pack<decltype(kind)>(c, group, group.buffer.data()); }))
-                return not_exact;
+            if (!discrete && !group.continuous) continue;
+            if (!fits(group, c)) return not_exact;
             if (int status = bad(call(group))) return status;
         }
         return 0;
+    }
+    // Whether values fit their type; they stand in the buffer then.
+    static bool fits(Group &group, const double *c) {
+        if (group.type == Type::boolean_as_int || group.type == Type::boolean)
+            for (auto place : group.positions)
+                if (c[place] != 0.0 && c[place] != 1.0) return false;
+        return with_type(group.type, [&](auto kind) { return pack<decltype(kind)>(c, group, group.buffer.data()); });
     }
     int get(double *y) override {
         for (Group &group : out) {

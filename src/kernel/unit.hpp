@@ -1,5 +1,6 @@
 // The kernel's view of a unit: set, step, get, save, restore. Nothing else is known of it.
 #pragma once
+#include <cmath>
 #include <cstddef>
 #include <exception>
 
@@ -43,6 +44,8 @@ struct Unit {
         got_to = time;
         return 0;
     }
+    // Of a step that is several calls: where the one that failed began, and how long it was to last.
+    double failed_at = NAN, failed_for = 0.0;
     std::exception_ptr error;  // what the unit threw; its status is then `raised`
     int keep_error() {
         error = std::current_exception();

@@ -1,5 +1,5 @@
 // The functions of a co-simulation FMU (FMI 2.0 and 3.0) over a model-exchange instance: whoever loads this library instead
-// of the unit's own has a unit with a solver. `cosimoModelExchangeUse` says which library the next instance is of.
+// of the unit's own has a unit with a solver. `cosimoAdapterUse` says which library the next instance is of.
 #include <cstring>
 #include <memory>
 
@@ -69,7 +69,7 @@ int change(void *c, const char *name, Arguments... arguments) {
 }  // namespace
 
 // Null, or why the instance that is made next by this thread cannot be had; valid until the next call.
-EXPORT const char *cosimoModelExchangeUse(void *library, const char *settings) {
+EXPORT const char *cosimoAdapterUse(void *library, const char *settings) {
     next = {library, read_settings(settings)};
     problem = missing_solver(next.settings);
     return problem.empty() ? nullptr : problem.c_str();

@@ -1,7 +1,5 @@
 #include "integrators.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +7,9 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+
+#include "../kernel/platform.hpp"
 
 namespace cosimo::exchange {
 namespace {
@@ -146,14 +147,10 @@ struct Sundials {
     }
 
 private:
-    void *open(const std::string &path) {
-        void *found = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (!found) problem = dlerror();
-        return found;
-    }
+    void *open(const std::string &path) { return open_library(path, problem); }
     template <class F>
     void find(void *library, F &place, const char *name) {
-        place = reinterpret_cast<F>(dlsym(library, name));
+        place = reinterpret_cast<F>(find_function(library, name));
         if (!place && problem.empty()) problem = std::string("its library lacks ") + name;
     }
 };
@@ -171,6 +168,15 @@ const Sundials &sundials(const Settings &settings) {
 // Backward differentiation formulas of variable order and step with Newton's method and dense matrices (Hindmarsh et al.,
 // SUNDIALS, ACM Transactions on Mathematical Software 31 (2005) 363). Absolute tolerances: the relative one times the
 // nominal value of each state.
+// What else CVode returns; where the model refused something, that is said instead.
+std::string reason(int flag) {
+    switch (flag) {
+        case -5: case -6: case -7: return "its linear equations cannot be solved; the Jacobian of the model may be singular there";
+        case -27: return "the time to go is too short for a step";
+        default: return "code " + std::to_string(flag);
+    }
+}
+
 class Cvode final : public Integrator {
 public:
     Cvode(const Settings &settings, Equations &equations, std::size_t states, std::size_t indicators)
@@ -222,7 +228,7 @@ public:
                           ? "CVODE finds no step that is short enough; the model may be singular there"
                       : flag == cv_too_much_work ? too_many_steps
                       : flag == cv_too_much_accuracy ? "the relative tolerance of CVODE is too small; choose a larger one"
-                                                     : "CVODE gave up (code " + std::to_string(flag) + ")";
+                                                     : "CVODE gave up: " + reason(flag);
             return {t, false, true};
         }
         if (!dummy_) std::copy(data_, data_ + nx, x);

@@ -1,11 +1,11 @@
 #include "model.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <locale>
 #include <sstream>
 #include <utility>
+
+#include "../kernel/platform.hpp"
 
 namespace cosimo::exchange {
 
@@ -47,7 +47,7 @@ Settings read_settings(const char *text) {
     return found;
 }
 
-void *Model::find(const char *name) const { return dlsym(library_, name); }
+void *Model::find(const char *name) const { return find_function(library_, name); }
 
 std::string Model::open(void *library, int version) {
     library_ = library;

@@ -22,7 +22,7 @@ from cosimo.execution.options import Adaptive
 from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, groups, jacobi, jacobi_early_read
 from cosimo.problems import quarter_truck, two_mass
-from cosimo.problems.monolithic import fresh
+from cosimo.problems.oscillators import fresh
 from cosimo.units import Fmu, PythonUnit, StateSpace
 from cosimo.units.fmi.isolation import Isolation
 
