@@ -195,7 +195,7 @@ def test_the_error_of_outputs_is_that_of_powers_of_the_map():
 
 def test_the_points_at_which_errors_are_taken():
     stride, samples = WorstOutputError(np.eye(4), np.ones(4), 10.0, samples=7).points(np.array([1.0, 0.1, 20.0]))
-    assert stride.tolist() == [2, 15, 1]
+    assert stride.tolist() == [2, 16, 1]
     assert samples.tolist() == [5, 6, 1]
 
 

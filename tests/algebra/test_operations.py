@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from cosimo import masters
-from cosimo.algebra import Operations, Update
+from cosimo.algebra import LinearSystem, Operations, Update
+from cosimo.algebra.operations import flattened
 from cosimo.core.arrays import Array, shift_matrix
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import ONE, Block, Kind, Master
@@ -20,6 +22,7 @@ from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepe
 from cosimo.couplings import Hold
 from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live
+from cosimo.problems import chain
 from cosimo.units import StateSpace
 
 
@@ -179,3 +182,26 @@ def test_only_linear_units_can_be_multiplied() -> None:
     system = System({"black": Unknown(-1.0, np.zeros((1, 0)), 1.0)})
     with pytest.raises(ConfigurationError, match="unit 'black' is a Unknown, whose equations are not known"):
         Operations(system, masters.jacobi(system, 0.1))
+
+
+@pytest.mark.parametrize("name", ["jacobi", "gauss_seidel", "iterative"])
+def test_masters_that_differ_in_a_coupling_share_all_other_matrices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit what they are when computed anew; and units are not discretised again."""
+    system = chain(n=4)
+    master = getattr(masters, name)(system, 0.02, coupling=Hold(1))
+    plain = Operations(system, master)
+    for operation in flattened(plain.timeline.operations):
+        plain.update(operation)
+    for link in system.links:
+        for other in (Hold(0), Hold(2)):
+            changed = replace(master, couplings={link.connection.target: other})
+            alone = LinearSystem(system, changed).one_step.Phi
+            with monkeypatch.context() as patch:
+                patch.setattr("cosimo.units.linear.discretise", None)
+                shared = LinearSystem(system, changed, Operations(system, changed, plain)).one_step.Phi
+            assert (alone == shared).all()
+    slower = replace(master, step=0.01)
+    assert (
+        LinearSystem(system, slower, Operations(system, slower, plain)).one_step.Phi
+        == LinearSystem(system, slower).one_step.Phi
+    ).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cosimo import masters
+from cosimo import masters, problems
 from cosimo.algebra import LinearSystem, product
 from cosimo.algebra.product import merge_equal
 from cosimo.analysis import Spectrum
@@ -23,7 +23,7 @@ from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
-from cosimo.masters import Convergence
+from cosimo.masters import MASTERS, Convergence
 from cosimo.problems import chain
 from cosimo.units import StateSpace
 
@@ -308,3 +308,32 @@ def test_modes_of_merged_slots_are_those_of_all(monkeypatch: pytest.MonkeyPatch)
     for ours, theirs in zip(thin.modes(), full.modes(), strict=True):
         assert ours.cosimulated == pytest.approx(theirs.cosimulated, rel=1e-8)
         assert ours.mac == pytest.approx(theirs.mac, rel=1e-8)
+
+
+@pytest.mark.parametrize("coupling", [Hold(0), Hold(1)])
+@pytest.mark.parametrize("word", ["jacobi", "gauss-seidel", "strang", "iterative"])
+def test_a_master_at_another_step_takes_over_what_does_not_depend_on_it(word: str, coupling: Hold) -> None:
+    system = problems.quarter_truck()
+
+    def master(step: float) -> Master:
+        options = {"sweeps": 2} if word == "iterative" else {}
+        return MASTERS[word].build(system, step, coupling=coupling, **options)
+
+    before = LinearSystem(system, master(1e-3))
+    before.one_step, before.cycle  # noqa: B018
+    for step in (2e-3, 0.05):
+        other, fresh = LinearSystem(system, master(step), like=before), LinearSystem(system, master(step))
+        assert other.coupled is before.coupled
+        assert (other.one_step.Phi == fresh.one_step.Phi).all()
+        assert (other.one_step.Gamma == fresh.one_step.Gamma).all()
+        assert other.cycle.blocks == fresh.cycle.blocks
+        assert (other.cycle.matrix == fresh.cycle.matrix).all()
+        assert not (other.one_step.Phi == before.one_step.Phi).all()
+
+
+def test_a_master_with_other_couplings_takes_over_no_matrix_of_theirs() -> None:
+    system = problems.quarter_truck()
+    before = LinearSystem(system, masters.jacobi(system, 1e-3))
+    before.one_step  # noqa: B018
+    other = masters.jacobi(system, 2e-3, coupling=Hold(1))
+    assert (LinearSystem(system, other, like=before).one_step.Phi == LinearSystem(system, other).one_step.Phi).all()

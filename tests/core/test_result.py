@@ -100,6 +100,13 @@ def test_plot_has_one_panel_per_physical_unit() -> None:
     assert shown == [("m/s", ["a.v", "b.v"]), ("N", ["a.f"]), ("", ["b.n"])]
 
 
+def test_held_inputs_are_drawn_over_the_step_in_which_they_act() -> None:
+    result = Result(("a.u", "a.y"), np.arange(3) * 0.1, np.arange(6.0).reshape(3, 2), info={"held_inputs": ["a.u"]})
+    held, line = result.plot().axes[0].lines
+    assert held.get_xydata().tolist() == [[0.0, 0.0], [0.0, 2.0], [0.1, 2.0], [0.1, 4.0], [0.2, 4.0]]
+    assert line.get_xydata().tolist() == [[0.0, 1.0], [0.1, 3.0], [0.2, 5.0]]
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow", ".arrows", ".mat"])
 def test_a_result_is_saved_with_all_that_is_known_of_it(suffix: str, tmp_path: Path) -> None:
     result = replace(with_units(), warnings=(Warned("grows", 0.1, 2),), complete=False)
@@ -112,7 +119,7 @@ def test_a_result_is_saved_with_all_that_is_known_of_it(suffix: str, tmp_path: P
 
 def test_empty_and_incomplete_results_print() -> None:
     empty = Result(("a.x",), np.zeros(0), np.zeros((0, 1)), complete=False)
-    assert repr(empty) == "Result(0 rows, 1 signals, incomplete)"
+    assert repr(empty) == "Result(0 rows, 1 signal, incomplete)"
     assert repr(awkward()) == "Result(3 rows to t = 0.2, 3 signals)"
     assert empty.to_numpy().shape == (0, 2)
 

@@ -91,12 +91,18 @@ def test_different_schedules_differ(other: Schedule) -> None:
 def test_repeats_differ_by_their_ending() -> None:
     body = (Couple("tyre"),)
     endings = [2, 3, Convergence(), Convergence(tolerance=1e-6), Convergence(limit=7), Convergence(anderson=1)]
+    endings += [Convergence(quasi_newton=1), Convergence(quasi_newton=1, jacobian=((0.5,),))]
     assert len({schedule(Repeat(body, times)) for times in endings}) == len(endings)
 
 
 @pytest.mark.parametrize("given", [seidel(), EVERYTHING, schedule()])
 def test_round_trip_through_json(given: Schedule) -> None:
     assert Schedule.from_dict(json.loads(json.dumps(given.to_dict()))) == given
+
+
+def test_a_jacobian_survives_json() -> None:
+    warm = schedule(Repeat((Couple("tyre"),), Convergence(quasi_newton=3, jacobian=((0.1, 1 / 3), (0.0, -2.5)))))
+    assert Schedule.from_dict(json.loads(json.dumps(warm.to_dict()))) == warm
 
 
 def test_fractions_survive_exactly() -> None:
@@ -193,6 +199,11 @@ def test_a_repeat_has_a_body() -> None:
         ({"tolerance": float("nan")}, "tolerance"),
         ({"limit": 0}, "limit"),
         ({"anderson": -1}, "Anderson"),
+        ({"quasi_newton": -1}, "quasi-Newton"),
+        ({"quasi_newton": 2, "anderson": 2}, "one of the two"),
+        ({"jacobian": ((0.5,),)}, "quasi_newton=8"),
+        ({"quasi_newton": 2, "jacobian": ((0.5, 0.1),)}, "square"),
+        ({"quasi_newton": 2, "jacobian": ((float("nan"),),)}, "finite"),
     ],
 )
 def test_an_impossible_convergence_is_refused(options: dict[str, Any], named: str) -> None:

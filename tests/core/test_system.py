@@ -179,7 +179,7 @@ def test_inlets_say_what_feeds_each_input() -> None:
     assert list(system.external("mixer")) == [1]
     assert system.names == ("mixer", "boiler")
     assert system.input_names == ("mixer.hot", "mixer.cold", "mixer.dye", "boiler.inflow")
-    assert repr(system) == "System('system': 2 units, 1 connections)"
+    assert repr(system) == "System('system': 2 units, 1 connection)"
 
 
 def test_a_connection_prints_as_an_arrow() -> None:

@@ -11,13 +11,13 @@ import pytest
 from numpy.polynomial import Polynomial
 
 from cosimo import masters
-from cosimo.core.arrays import Array, BoolArray
+from cosimo.core.arrays import Array, BoolArray, projection_matrix
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
-from cosimo.couplings import Hold
+from cosimo.couplings import Hold, parse_coupling
 from cosimo.execution.running import run
 
 H = 0.1
@@ -161,16 +161,37 @@ def test_with_fewer_samples_the_degree_drops() -> None:
 
 
 def test_declarations() -> None:
-    for order in (0, 1, 2):
+    for order in (0, 1, 2, 3):
         hold = Hold(order)
         assert (hold.degree, hold.history, hold.error_order, str(hold)) == (order, order + 1, order + 1, f"hold{order}")
     assert Hold() == Hold(0)
     assert len({Hold(0), Hold(1), Hold(1)}) == 2
 
 
-@pytest.mark.parametrize("order", [-1, 3, 1.5, 1.0, True, "foh", None])
+@pytest.mark.parametrize("order", [-1, 4, 1.5, 1.0, True, "foh", None])
 def test_other_orders_are_refused(order: Any) -> None:
     with pytest.raises(
-        ConfigurationError, match=f"(a hold has order 0, 1 or 2|Hold: 'order' must be a whole number), not {order!r}"
+        ConfigurationError, match=f"(a hold has order 0, 1, 2 or 3|Hold: 'order' must be a whole number), not {order!r}"
     ):
         Hold(order)
+
+
+def test_substeps_are_part_of_the_word() -> None:
+    assert (str(Hold(1, substeps=4)), repr(Hold(2, substeps=3))) == ("hold1:4", "Hold(order=2, substeps=3)")
+    assert parse_coupling("hold1:4") == Hold(1, substeps=4) != Hold(1)
+    for order, count, said in ((1, 0, "1 to 1000 substeps"), (1, 1001, "not 1001"), (0, 2, "same in every substep")):
+        with pytest.raises(ConfigurationError, match=said):
+            Hold(order, substeps=count)
+    with pytest.raises(ConfigurationError, match="such as 'hold1:4'"):
+        parse_coupling("hold1:x")
+
+
+def test_projection_has_the_moments_of_the_polynomial() -> None:
+    rng = np.random.default_rng(3)
+    for keep in (0, 1, 2):
+        c = rng.normal(size=4)
+        found = projection_matrix(3, 0.25, 0.5, keep) @ c
+        whole = Polynomial(c)(Polynomial([0.25, 1.0]))
+        for power in range(keep + 1):
+            wanted, mean = ((p * Polynomial([0.0, 1.0]) ** power).integ()(0.5) for p in (whole, Polynomial(found)))
+            assert mean == pytest.approx(wanted, abs=1e-12)

@@ -28,7 +28,7 @@ from cosimo.formats.export import export_system
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.masters import gauss_seidel, groups, iterative, jacobi, jacobi_early_read, multirate
 from cosimo.problems import quarter_truck, thermal_pair, two_mass
-from cosimo.problems.monolithic import fresh
+from cosimo.problems.oscillators import fresh
 from cosimo.units import Exact, Fmu, PythonUnit, StateSpace
 from testbed import _flow, reference, systems
 from thinning import mostly_slow

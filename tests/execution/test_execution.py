@@ -6,7 +6,7 @@ import csv
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from cosimo.core.errors import (
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Instance
 from cosimo.couplings import Hold
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.units import PythonUnit, StateSpace
 
@@ -350,3 +351,18 @@ def test_time_stamps_stay_within_one_unit_in_the_last_place(step: float, rows: i
         true = Fraction(start) + k * Fraction(step)
         assert abs(Fraction(float(result.time[k])) - true) <= Fraction(math.ulp(result.time[k]))
     assert (np.diff(result.time) > 0).all()
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("master", [masters.jacobi, masters.gauss_seidel])
+@pytest.mark.parametrize("engine", ["kernel", "reference"])
+def test_a_row_is_one_state_of_each_unit(degree: int, master: Any, engine: Literal["kernel", "reference"]) -> None:
+    """The outputs of units with direct feedthrough follow from the inputs of the same row; held inputs are named."""
+    lag = StateSpace([[-1.0]], [[1.0]], [[1.0]], [[0.0]], initial=[1.0], inputs=["u"], outputs=["y"])
+    gain = StateSpace(np.zeros((0, 0)), np.zeros((0, 1)), np.zeros((1, 0)), [[-2.0]], inputs=["u"], outputs=["y"])
+    system = System({"lag": lag, "gain": gain}, [Connection("lag.y", "gain.u"), Connection("gain.y", "lag.u")])
+    chosen = master(system, 0.1, coupling=Hold(degree))
+    found = run(system, chosen, stop=1.0, record="all", engine=EngineOptions(kind=engine))
+    assert np.ptp(found["gain.u"]) > 0.1
+    assert found["gain.y"] == pytest.approx(-2.0 * found["gain.u"], abs=1e-12)
+    assert set(found.held_inputs) == (set() if degree else {"lag.u", "gain.u"})

@@ -29,7 +29,7 @@ from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.running import run
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.problems import CATALOGUE, double_mass_spring_damper, quarter_truck, two_mass
-from cosimo.problems.monolithic import fresh
+from cosimo.problems.oscillators import fresh
 from cosimo.studies.trials import reference
 from cosimo.units import Mechanical, StateSpace
 from thinning import mostly_slow

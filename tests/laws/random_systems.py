@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cosimo import masters
 from cosimo.core.coupling import Coupling
 from cosimo.core.master import Master
-from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
+from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Sample, Save, Schedule, Step
 from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import COUPLINGS, Hold, Nepce, parse_coupling
 from cosimo.masters import MASTERS
@@ -86,6 +86,7 @@ def systems(draw: st.DrawFn) -> System:
 def couplings(draw: st.DrawFn) -> Coupling:
     """Of every kind that has matrices: those of the registry, and NEPCE with any gain."""
     known = [parse_coupling(word.example) for word in COUPLINGS.values() if word.tuned]
+    known += [Hold(3), Hold(1, substeps=3), Hold(2, substeps=2)]
     return draw(st.one_of(st.sampled_from(known), st.builds(Nepce, st.floats(0, 0.9))))
 
 
@@ -103,6 +104,8 @@ def words(draw: st.DrawFn, system: System) -> tuple[Operation, ...]:
                 own += [Read(name)]
             elif choice == 1:
                 own += [Couple(name)]
+            elif choice == 4:
+                own += [Sample(name)]
             elif choice == 2:
                 own += [Save(name), Step(name, fraction), Read(name), Restore(name), Couple(name)]
             elif choice == 3:
@@ -124,18 +127,33 @@ def words(draw: st.DrawFn, system: System) -> tuple[Operation, ...]:
 
 
 @st.composite
+def grants(draw: st.DrawFn, unit: str, waits: bool) -> masters.Grants:
+    """When a federate is granted times; who publishes before it takes inputs may be refused, and is left out."""
+    period = Fraction(1, draw(st.integers(1, 3)))
+    if draw(st.booleans()):
+        return masters.Grants(unit, period, program="FGH", waits=waits)
+    offset = period * draw(st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(1, 3)]))
+    return masters.Grants(unit, period, offset=offset, program="FHG", waits=waits)
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> tuple[System, Master]:
     system = draw(systems())
     step = draw(st.sampled_from([0.01, 0.05, 0.1, 0.3]))
     chosen = {inlet.target: draw(couplings()) for name in system.names for inlet in system.inlets[name]}
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 8))
     if kind == 6:
         order = draw(st.permutations(system.names))
         cut = draw(st.integers(1, len(order) - 1))
         build = draw(st.sampled_from([masters.groups, masters.strang]))
         return system, build(system, step, order=[order[:cut], order[cut:]], couplings=chosen)
+    if kind == 8:
+        waiting = draw(st.sampled_from([None, *system.names]))
+        members = [draw(grants(name, name == waiting)) for name in system.names]
+        return system, masters.federation(system, step, members=members, couplings=chosen)
     if kind == 7:
-        return system, masters.iterative(system, step, sweeps=draw(st.integers(1, 4)), couplings=chosen)
+        sweeps, samples = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+        return system, masters.iterative(system, step, sweeps=sweeps, samples=samples, couplings=chosen)
     if kind == 0:
         multiples = {name: draw(st.integers(1, 3)) for name in system.names}
         inputs = draw(st.sampled_from(["held", "interpolated"]))

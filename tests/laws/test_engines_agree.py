@@ -31,6 +31,7 @@ from cosimo.couplings import Hold, Nepce
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
+ACCELERATED: list[dict[str, Any]] = [{}, {"anderson": 1}, {"anderson": 3}, {"quasi_newton": 2}, {"quasi_newton": 9}]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -45,9 +46,15 @@ def test_linear_units_under_any_schedule(case: tuple[System, Master], start: flo
 
 
 @settings(max_examples=examples(25), suppress_health_check=SLOW)
-@given(systems(), couplings(), st.integers(0, 3), st.booleans())
-def test_iterations_until_convergence(system: System, coupling: Any, anderson: int, ordered: bool) -> None:
-    until = Convergence(tolerance=1e-9, limit=12, anderson=anderson)
+@given(systems(), couplings(), st.sampled_from(ACCELERATED), st.booleans(), st.booleans())
+def test_iterations_until_convergence(
+    system: System, coupling: Any, accelerated: dict[str, Any], ordered: bool, warm: bool
+) -> None:
+    p = len(system.outputs)
+    if warm and "quasi_newton" in accelerated:
+        guess = tuple(tuple(0.3 * np.cos(i + 2.0 * j) / p for j in range(p)) for i in range(p))
+        accelerated = accelerated | {"jacobian": guess}
+    until = Convergence(tolerance=1e-9, limit=12, **accelerated)
     order = system.names[::-1] if ordered else None
     master = masters.iterative(system, 0.05, sweeps=until, order=order, coupling=coupling)
     result = require_same(system, master, steps=4)
@@ -200,11 +207,15 @@ def _masters() -> dict[str, Any]:
         "three sweeps": lambda c: masters.iterative(RING, 0.05, sweeps=3, coupling=c),
         "converged": lambda c: masters.iterative(RING, 0.05, sweeps=until[0], order=names, coupling=c),
         "anderson 1": lambda c: masters.iterative(RING, 0.05, sweeps=until[1], coupling=c),
+        "waveform": lambda c: masters.iterative(RING, 0.05, sweeps=until[0], samples=2, coupling=c),
+        "quasi-newton": lambda c: masters.iterative(
+            RING, 0.05, sweeps=Convergence(1e-11, 15, quasi_newton=6), coupling=c
+        ),
         "anderson 4": lambda c: masters.iterative(RING, 0.05, sweeps=until[4], order=names, coupling=c),
     }
 
 
-@pytest.mark.parametrize("coupling", [Hold(0), Hold(1), Hold(2), Nepce(0.3)], ids=["hold0", "hold1", "hold2", "nepce"])
+@pytest.mark.parametrize("coupling", [Hold(0), Hold(1), Hold(2), Hold(1, substeps=3), Hold(3), Nepce(0.3)], ids=str)
 @pytest.mark.parametrize("kind", _masters())
 @pytest.mark.one_in(3)
 def test_all_kinds_of_units_under_every_master(kind: str, coupling: Any) -> None:
@@ -242,6 +253,7 @@ def test_fmus_under_every_master(fmi: int, name: str, coupling: Any, tmp_path: P
         masters.multirate(system, 1e-3, multiples={last: 3}, inputs="interpolated", **options),
         masters.iterative(system, 1e-3, sweeps=2, **options),
         masters.iterative(system, 1e-3, sweeps=until, **options),
+        masters.iterative(system, 1e-3, sweeps=Convergence(1e-9, limit=8, quasi_newton=5), **options),
     ):
         require_same(system, master, steps=8, start=0.25)
 
@@ -273,9 +285,11 @@ def test_fmus_that_step_twice_on_one_input_and_go_back_in_between(fmi: int, orde
     require_same(system, Master("halves", Schedule(system.names, operations), 1e-3, Hold(order), {}), steps=20)
 
 
+@pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize("name", ["feedthrough2", "feedthrough3", "arrays3", "events3"])
-def test_fmus_with_other_types_and_events(name: str, tmp_path: Path) -> None:
-    """Through the contract of units: the kernel itself knows real variables only."""
+def test_fmus_with_other_types_and_events(name: str, texts: bool, tmp_path: Path) -> None:
+    """Numbers in the kernel itself; where there are texts, through the contract of units."""
     fmu = Fmu(build(tmp_path, name))
+    fmu.text_outputs = fmu.text_outputs if texts else {}
     system = System({"f": fmu}, inputs={f"f.{fmu.inputs[0]}": lambda t: float(t > 0.3)})
     require_same(system, masters.jacobi(system, 0.125), steps=16)

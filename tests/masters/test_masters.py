@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.running import run
-from cosimo.masters import Convergence
+from cosimo.masters import Convergence, Grants
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.problems import two_mass
 from cosimo.units import PythonUnit, StateSpace
@@ -106,6 +107,17 @@ def test_multirate_held() -> None:
     assert master.step == 0.2
     assert master.coupling == Hold(0)
     assert master.name == "multirate(a:2,b:1,c:1;held)"
+
+
+def test_multirate_in_groups() -> None:
+    """At each tick the first group is read where its time has come, before the second is coupled."""
+    master = masters.multirate(three(), 0.1, multiples={"a": 2}, order=[["a", "b"], ["c"]])
+    assert str(master) == "F1 F2 G1 G2(1/2) H2 F3 G3(1/2) H3 F2 G2(1/2) H1 H2 F3 G3(1/2) H3"
+    assert master.name == "multirate(a:2,b:1;c:1;held)"
+    with pytest.raises(ConfigurationError, match="slowest first; leave out the order"):
+        masters.multirate(three(), 0.1, multiples={}, inputs="interpolated", order=[["a", "b"], ["c"]])
+    with pytest.raises(ConfigurationError, match="exactly once"):
+        masters.multirate(three(), 0.1, multiples={}, order=[["a", "b"]])
 
 
 def test_multirate_interpolated() -> None:
@@ -368,3 +380,60 @@ def test_an_iteration_has_a_tolerance_or_sweeps() -> None:
     assert masters.iterative(system, 0.1, tolerance=1e-6) == masters.iterative(system, 0.1, sweeps=Convergence(1e-6))
     with pytest.raises(ConfigurationError, match="give one of the two"):
         masters.iterative(system, 0.1, tolerance=1e-6, sweeps=3)
+
+
+def test_a_federation_is_the_order_in_which_helics_shows_values() -> None:
+    system = two_mass()
+
+    def schedule(one: Grants, two: Grants, **options: Any) -> str:
+        return str(masters.federation(system, 1e-3, members=[one, two], **options))
+
+    half, quarter = Fraction(1, 2), Fraction(1, 4)
+    ends, waits = Grants("one", program="FGH"), Grants("two", program="FGH", waits=True)
+    assert schedule(ends, Grants("two", program="FGH")) == "F1 F2 G1 G2 H1 H2"
+    assert schedule(ends, waits) == "F1 G1 H1 F2 G2 H2"
+    assert schedule(Grants("one", program="FHG"), Grants("two", program="FHG")) == "G1 G2 F1 F2 H1 H2"
+    assert schedule(Grants("one"), Grants("two", program="FHG")) == "G1 G2 F2 H1 F1 H2"  # feedthrough of one: H1 first
+    assert schedule(ends, Grants("two", offset=half, program="FGH")) == "G2(1/2) H2 F1 G1 H1 F2 G2(1/2)"
+    assert schedule(ends, Grants("two", half, offset=quarter)) == ("G2(1/4) F2 H2 G2(1/2) F2 H2 F1 G1 H1 G2(1/4)")
+    assert schedule(ends, Grants("two", program="FGH"), sweeps=2) == "S1 S2 (R1 R2 F1 F2 G1 G2 H1 H2)^2"
+    assert schedule(ends, Grants("two", program="FHG"), sweeps=2) == "G2 S1 (R1 F1 F2 G1 H1 H2)^2"
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            [Grants("one", program="FGH", waits=True), Grants("two", program="FGH", waits=True)],
+            "each need what another one publishes",
+        ),
+        ([Grants("one", waits=True), Grants("two")], "iterate: federates that iterate have one period"),
+        ([Grants("one")], "must name each of the units one, two exactly once"),
+    ],
+)
+def test_federations_without_a_schedule_are_refused(members: list[Grants], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        masters.federation(two_mass(), 1e-3, members=members, sweeps=2)
+
+
+def test_grants_that_do_not_repeat_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="a whole number of periods, at most 100,000, must make one"):
+        Grants("one", Fraction(2, 3))
+    with pytest.raises(ConfigurationError, match="the offset must not be negative, and less than the period"):
+        Grants("one", offset=Fraction(1))
+    with pytest.raises(ConfigurationError, match="says not when a federate is granted times"):
+        Grants.parse("one:FGH:1/0")
+
+
+def test_who_publishes_before_it_takes_inputs_shows_what_it_fed_through_before() -> None:
+    """HFG with direct feedthrough: H before F; two such members that see each other have no order."""
+
+    def through(k: float) -> StateSpace:
+        return StateSpace(-1.0, 1.0, 1.0, k, inputs=["u"], outputs=["y"])
+
+    pair = System({"a": through(0.5), "b": through(0.0)}, [("a.y", "b.u"), ("b.y", "a.u")])
+    members = [Grants("a"), Grants("b")]
+    assert str(masters.federation(pair, 0.1, members=members)) == "G1 G2 F2 H1 F1 H2"
+    loop = System({"a": through(0.5), "b": through(0.5)}, [("a.y", "b.u"), ("b.y", "a.u")])
+    with pytest.raises(ConfigurationError, match="a, b each need what another one publishes later"):
+        masters.federation(loop, 0.1, members=members)

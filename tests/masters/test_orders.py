@@ -12,6 +12,7 @@ import pytest
 
 from cosimo import masters
 from cosimo.analysis.error_norms import convergence_order
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold
@@ -47,8 +48,8 @@ def fed_through() -> System:
     return System({"one": one, "two": two}, [("one.y1", "two.u1"), ("two.y1", "one.u1")])
 
 
-def error(master: Master) -> float:
-    result = run(masses(), master, stop=1.0)
+def error(master: Master, system: System | None = None) -> float:
+    result = run(system or masses(), master, stop=1.0)
     slow, fast = np.cos(2 * np.pi * result.time), np.cos(6 * np.pi * result.time)
     exact = np.column_stack([slow + fast, slow - fast]) / 2
     return float(np.abs(result.values - exact).max())
@@ -101,3 +102,60 @@ def test_where_strang_is_of_second_order(system: System, parts: list[str], order
 def test_strang_with_slopes_has_the_order_of_the_polynomial(degree: int) -> None:
     master = masters.strang(masses(), 0.01, coupling=Hold(degree))
     assert convergence_order(masses(), master, horizon=1.0) == pytest.approx(degree + 1, abs=0.1)
+
+
+@pytest.mark.parametrize(("degree", "errors"), [(2, (4.976912e-6, 1.940835e-8)), (3, (1.450873e-7, 5.3376e-10))])
+def test_waveforms_from_samples_inside_the_step_are_of_order_4(degree: int, errors: tuple[float, float]) -> None:
+    """The degree 3 that the inputs are interpolated with; of degree 2 the odd error terms of both halves cancel."""
+
+    def made(count: int) -> Master:
+        return masters.iterative(masses(), 1 / count, samples=degree, coupling=Hold(degree))
+
+    predicted = convergence_order(masses(), made(100), horizon=1.0)
+    assert predicted == pytest.approx(4, abs=0.01)
+    coarse, fine = error(made(100)), error(made(400))
+    assert (coarse, fine) == pytest.approx(errors, rel=5e-3)
+    assert np.log2(coarse / fine) / 2 == pytest.approx(predicted, abs=0.06)
+    seidel = masters.iterative(masses(), 0.01, samples=degree, order=["two", "one"], coupling=Hold(degree))
+    assert error(seidel) == pytest.approx(coarse, rel=1e-3)  # the same fixed point
+
+
+class Blunt(StateSpace):
+    """A unit that takes no slopes, as three FMUs of four."""
+
+    input_degree = 0
+
+
+def blunt(system: System) -> System:
+    for unit in system.units.values():
+        unit.__class__ = Blunt
+    return system
+
+
+@pytest.mark.parametrize("kind", ["jacobi", "iterative"])
+def test_substeps_give_units_without_slopes_the_order_of_the_polynomial(kind: str) -> None:
+    """Largest errors of the two displacements: with held inputs the order is 1, whatever is extrapolated."""
+    build, system = getattr(masters, kind), blunt(masses())
+    orders, errors = [], []
+    for hold in (Hold(0), Hold(1, substeps=4)):
+        orders.append(convergence_order(system, build(system, 0.0025, coupling=hold), horizon=1.0))
+        found = [error(build(system, 1 / count, coupling=hold), system) for count in (400, 800)]
+        assert np.log2(found[0] / found[1]) == pytest.approx(orders[-1], abs=0.15)
+        errors.append(found[0])
+    assert orders == pytest.approx([1, 2], abs=0.1)
+    assert errors[1] < 0.1 * errors[0]
+    assert str(build(system, 0.01, coupling=Hold(1, substeps=2))).count("G1(1/2)") == 2
+
+
+def test_units_that_take_the_polynomial_make_no_substeps() -> None:
+    assert str(masters.jacobi(masses(), 0.01, coupling=Hold(2, substeps=4))) == "F1 F2 G1 G2 H1 H2"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"samples": 0}, "at least once"), ({"samples": 2, "anderson": 2}, "leave out one of the two")],
+)
+def test_impossible_samples_are_refused(options: dict[str, int], said: str) -> None:
+    samples = options.pop("samples")
+    with pytest.raises(ConfigurationError, match=said):
+        masters.iterative(masses(), 0.01, sweeps=masters.Convergence(**options), samples=samples)

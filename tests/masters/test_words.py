@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import COUPLINGS, Dmd, Hold, Nepce, coupling_forms, parse_coupling, tuned_couplings
-from cosimo.formats.scenario_building import load_scenario
-from cosimo.formats.scenario_tables import scenario_schema
-from cosimo.masters import MASTERS, Convergence
+from cosimo.formats.scenario_building import load_scenario, master_options
+from cosimo.formats.scenario_tables import MasterTable, scenario_schema
+from cosimo.masters import MASTERS, Convergence, Grants
 from cosimo.masters.words import (
     MasterOptions,
     base_step,
@@ -39,6 +40,12 @@ from cosimo.units import StateSpace
 from thinning import examples
 
 SEVERAL = [Hold(0), Hold(1), Hold(2), Nepce(0.25), Dmd(), Dmd(window=100), Dmd(window=30, method="recursive")]
+FEDERATIONS: list[dict[str, Any]] = [
+    {"members": [Grants("one", program="FGH"), Grants("two", Fraction(1, 3), program="FHG", waits=True)]},
+    {"members": [Grants("two", Fraction(1, 2), offset=Fraction(1, 4), program="FGH"), Grants("one", Fraction(1, 2))]},
+    {"members": [Grants("one", program="FGH"), Grants("two", program="FGH")], "sweeps": 3},
+    {"members": [Grants("one", program="FHG"), Grants("two", program="FGH")], "sweeps": Convergence(1e-6, limit=9)},
+]
 TARGETS = ("one.x2", "one.v2", "two.f")
 
 
@@ -57,11 +64,15 @@ def every_master(system: System, h: float, **couplings: Any) -> list[Master]:
         masters.multirate(system, h, multiples={a: 3}, **couplings),
         masters.multirate(system, h, multiples={a: 2, b: 3}, inputs="interpolated", **couplings),
         masters.multirate(system, h, multiples={}, **couplings),
+        masters.multirate(system, h, multiples={a: 3}, order=[[b], [a]], **couplings),
         masters.iterative(system, h, sweeps=1, **couplings),
         masters.iterative(system, h, sweeps=4, order=[b, a], **couplings),
         masters.iterative(system, h, **couplings),
         masters.iterative(system, h, sweeps=Convergence(1e-6), order=[a, b], **couplings),
         masters.iterative(system, h, sweeps=Convergence(limit=7, anderson=2), **couplings),
+        masters.iterative(system, h, sweeps=Convergence(limit=7, quasi_newton=5), **couplings),
+        masters.iterative(system, h, samples=3, order=["two", "one"], **couplings),
+        *(masters.federation(system, h, **how, **couplings) for how in FEDERATIONS),
     ]
 
 
@@ -121,7 +132,7 @@ def test_the_command_line_reads_the_options(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[Master] = []
 
     def stop(self: Any, master: Any = None, **_: Any) -> None:
-        seen.append(self.master)
+        seen.append(build_master(self.system, self.step, self.options))  # warm starts are not in words
         raise ConfigurationError("enough")
 
     monkeypatch.setattr("cosimo.formats.scenario.Scenario.analyse", stop)
@@ -191,7 +202,7 @@ def test_what_has_no_words_says_so() -> None:
             "Gauss–Seidel one → two at 500 µs, quadratic extrapolation (hold2)",
         ),
         (masters.groups(two_mass(), 1e-3, order=[["two", "one"]]), "groups (two, one) at 1 ms"),
-        (masters.strang(two_mass(), 1e-3), "Strang splitting (one) → (two) at 1 ms"),
+        (masters.strang(two_mass(), 1e-3), "Strang splitting one → two at 1 ms"),
         (
             masters.multirate(two_mass(), 1e-3, multiples={"one": 2}),
             "multirate, one every 2 steps at 2 ms",
@@ -228,8 +239,8 @@ def test_masters_that_differ_are_described_differently() -> None:
     system = two_mass()
     found = [master for h in (Hold(0), Hold(1), Nepce(0.5)) for master in every_master(system, 1e-3, coupling=h)]
     texts = {describe(master, system) for master in found}
-    # Tolerances, sweep limits and the depth of Anderson's acceleration are left to the options.
-    assert len(texts) == len(found) - 3
+    # Tolerances, sweep limits and how an iteration is accelerated are left to the options.
+    assert len(texts) == len(found) - 6
     assert len({command_options(master, system) for master in found}) == len(found)
 
 
@@ -242,7 +253,7 @@ def test_many_couplings_are_counted() -> None:
 
 def test_words_that_mean_nothing_are_refused() -> None:
     system = two_mass()
-    for text in ("hold3", "hold1:2", "nepce", "nepce:fast", "nepce:1", "dmd:0", "dmd:x", "dmd:10:slow", ""):
+    for text in ("hold4", "hold0:2", "hold1:x", "nepce", "nepce:fast", "nepce:1", "dmd:0", "dmd:x", "dmd:10:slow", ""):
         with pytest.raises((ConfigurationError, UnknownNameError)):
             parse_coupling(text)
     with pytest.raises(UnknownNameError, match="did you mean 'jacobi'"):
@@ -292,3 +303,15 @@ def _help(verb: str) -> list[str]:
     """The help of a verb as words, without the frame around it."""
     text = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "400"}).stdout
     return text.replace("│", " ").split()
+
+
+def test_one_group_cannot_be_split() -> None:
+    """Named as a group, in a scenario as a list in a list; units without a semicolon are parts of their own."""
+    system = two_mass()
+    one = master_options(MasterTable(name="strang", order=[["one", "two"]]))
+    for options in (one, MasterOptions("strang", order="one,two;")):
+        with pytest.raises(ConfigurationError, match="at least two parts"):
+            build_master(system, 1e-3, options)
+    assert build_master(system, 1e-3, MasterOptions("strang", order="two,one")).name == "strang(two;one)"
+    grouped = master_options(MasterTable(name="groups", order=[["one", "two"]]))
+    assert build_master(system, 1e-3, grouped).name == "groups(one,two)"

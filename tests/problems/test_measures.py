@@ -9,8 +9,7 @@ from cosimo.core.errors import ConfigurationError, DimensionError
 from cosimo.core.system import System
 from cosimo.execution.running import run
 from cosimo.papers.pikulinski2025 import nmse, relative_error
-from cosimo.problems.monolithic import fresh
-from cosimo.problems.oscillators import LINEAR
+from cosimo.problems.oscillators import LINEAR, fresh
 from cosimo.units import Mechanical, StateSpace
 
 

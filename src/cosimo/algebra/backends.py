@@ -76,13 +76,24 @@ class Backend:
 
     def multiply(self, a: Stack, b: Stack) -> Stack:
         """The products of two stacks, (r, s, N) times (s, c, N); either may be (…, 1)."""
-        if a.shape[2] == 1:
+        if a.shape[2] == 1 and not self.is_packed(b):
             product = a[:, :, 0] @ b.reshape(b.shape[0], -1)
             return product.reshape(a.shape[0], b.shape[1], b.shape[2])
         return self._products(a, b)
 
+    def packed(self, stack: Stack) -> Stack:
+        """The same numbers with each matrix in one piece: for stacks that are multiplied again and again.
+
+        Their products are packed too. A call of BLAS for each is then up to ten times faster than one loop over all.
+        """
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(stack, -1, 0)), 0, -1)
+
+    def is_packed(self, stack: Stack) -> bool:
+        """Whether the masters come first in memory."""
+        return bool(stack.strides[2] > stack.strides[0])
+
     def _products(self, a: Stack, b: Stack) -> Stack:
-        if a.shape[1] >= BLAS_FROM:
+        if a.shape[1] >= BLAS_FROM or self.is_packed(a) or self.is_packed(b):
             left, right = (np.ascontiguousarray(np.moveaxis(stack, -1, 0)) for stack in (a, b))
             return np.moveaxis(left @ right, 0, -1)
         if b.shape[2] == 1:
@@ -162,6 +173,12 @@ class _Device(Backend):
     squares_up_to = 64
     squares_from = 0
     impatient = False
+
+    def packed(self, stack: Stack) -> Stack:
+        return stack
+
+    def is_packed(self, stack: Stack) -> bool:
+        return False
 
     def _products(self, a: Stack, b: Stack) -> Stack:
         product = a[:, 0, None, :] * b[None, 0, :, :]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.algebra.backends import Backend, Stack
-from cosimo.algebra.operations import Operations, Rows, Update, Walk, best_cut, needed_at_start
+from cosimo.algebra.operations import Operations, Rows, Update, Walk, best_cut, observed_at
 from cosimo.algebra.product import LinearSystem
 from cosimo.core.arrays import Array, frozen, shift_matrix
 from cosimo.core.coupling import CouplingMatrices, Sampling
@@ -164,10 +164,15 @@ class SharedSchedule:
         """exp(A_c δ) of the coupled system."""
         return Flow.of([linear.coupled.A for linear in self.linear])
 
+    @property
+    def halves(self) -> tuple[Sequence[TimedOperation], Sequence[TimedOperation]]:
+        """The operations before and after the place where least is carried."""
+        return self.operations[: self.place], self.operations[self.place :]
+
     @cached_property
-    def needed(self) -> list[Block]:
-        """What the macro step reads before writing it, at its start."""
-        return needed_at_start(self.shared)
+    def observed(self) -> list[Block]:
+        """What is carried there when the outputs at the end of the macro step are looked at too."""
+        return observed_at(self.shared, self.place)
 
     def _each(self, matrix: Callable[[LinearSystem], Array]) -> Array:
         return np.ascontiguousarray(np.stack([matrix(linear) for linear in self.linear], axis=-1))
@@ -201,7 +206,7 @@ class SharedSchedule:
         """K of a step: the coefficients from the step's start on, in its own measure of time; None where that is I."""
         if id(op) not in self._polynomials:
             unit = self.shared.system.units[op.unit]
-            moved = shift_matrix(self.shared.degrees[op.unit], op.offset, keep=unit.input_degree)
+            moved = op.given(self.shared.degrees[op.unit], unit.input_degree)
             scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
             same = scaled.shape[0] == scaled.shape[1] and (scaled == np.eye(len(scaled))).all()
             wide = frozen(np.kron(scaled, np.eye(len(unit.inputs)))[:, :, None])
@@ -227,6 +232,7 @@ class BatchedMap(Walk):
         self._applied: dict[int, _Applied] = {}
         self._flows: dict[Any, Stack] = {}
         self._durations: dict[str | None, Durations] = {}
+        self._around: dict[tuple[Block, ...], tuple[Stack, Rows]] = {}
 
     @property
     def count(self) -> int:
@@ -246,11 +252,24 @@ class BatchedMap(Walk):
     @cached_property
     def cycle(self) -> Stack:
         """Φ from the point of the schedule where least is carried, (n, n, N)."""
-        schedule = self.schedule
-        rows = self.identity(schedule.carried)
-        order = schedule.operations
-        self.apply((*order[schedule.place :], *order[: schedule.place]), rows)
-        return self.full(self.gather(rows, schedule.carried))
+        return self.around(self.schedule.carried)[0]
+
+    def around(self, carried: Sequence[Block]) -> tuple[Stack, Rows]:
+        """Φ from that point, of the blocks that are carried there, and z at the end of the macro step on the way."""
+        key, (before, after) = tuple(carried), self.schedule.halves
+        if key not in self._around:
+            rows = self.identity(carried)
+            self.apply(after, rows)
+            end = dict(rows)
+            self.apply(before, rows)
+            self._around[key] = self.full(self.gather(rows, carried)), end
+        return self._around[key]
+
+    def begin(self, carried: Sequence[Block]) -> Stack:
+        """What is carried at that point in the first macro step, from the states of the start."""
+        rows = self.start()
+        self.apply(self.schedule.halves[0], rows)
+        return self.gather(rows, carried)
 
     def macro_step(self, rows: Rows) -> Rows:
         """One macro step of columns of z."""

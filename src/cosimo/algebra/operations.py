@@ -39,14 +39,56 @@ class Update:
 class Operations:
     """The layout of z and the matrix of every operation, for a system of linear units under a master."""
 
-    def __init__(self, system: System, master: Master) -> None:
+    def __init__(self, system: System, master: Master, like: Operations | None = None) -> None:
+        """`like`: the operations of the same system under a master that differs in couplings only, or in the step only;
+        what is the same in both is computed once."""
         self.system, self.master = system, master
+        self._cuts: dict[Any, tuple[int, list[Block]]] = {}
+        if like is not None and like.system is system and self._only_step(like.master):
+            self._take_over(like)
+            return
         self.models = {name: _require_linear(system, name) for name in system.units}
         self.degrees = {name: input_degree(system, master, name) for name in system.units}
         self.timeline = timeline(system, master)
         self.layout = Layout(self._blocks())
         self._discrete: dict[tuple[str, Fraction], DiscreteModel] = {}
         self._updates: dict[int, Update] = {}
+        if like is not None and like.system is system and like.master.step == master.step:
+            self._discrete = like._discrete
+            pairs = zip(flattened(self.timeline.operations), flattened(like.timeline.operations), strict=False)
+            self._updates = {id(own): like.update(other) for own, other in pairs if self._alike(own, other, like)}
+
+    def _only_step(self, other: Master) -> bool:
+        """Whether another master is this one at another step; mixers are designed for a step."""
+        own = self.master
+        same = own.schedule == other.schedule and own.coupling == other.coupling and own.couplings == other.couplings
+        return same and not own.mixers and not other.mixers
+
+    def _take_over(self, like: Operations) -> None:
+        """All that does not depend on the macro step, in which times are counted: only steps of units do."""
+        self.models, self.degrees, self.timeline, self.layout = like.models, like.degrees, like.timeline, like.layout
+        self._cuts = like._cuts
+        self._discrete = like._discrete if like.master.step == self.master.step else {}
+        others = (op for op in flattened(self.timeline.operations) if not isinstance(op, TimedStep) or self._discrete)
+        self._updates = {id(op): like._updates[id(op)] for op in others if id(op) in like._updates}
+
+    def cut(self) -> tuple[int, list[Block]]:
+        """`best_cut`: masters that differ in the step have the same where their steps read the same blocks."""
+        steps = (op for op in flattened(self.timeline.operations) if isinstance(op, TimedStep))
+        key = tuple(self.update(op).sources for op in steps)
+        if key not in self._cuts:
+            self._cuts[key] = best_cut(self)
+        return self._cuts[key]
+
+    def _alike(self, own: Any, other: Any, like: Operations) -> bool:
+        """Whether an operation has the matrix that it has under the other master: the same unit and moments, the same
+        degree of its input and, where that is computed, the same couplings."""
+        if own != other or self.degrees[own.unit] != like.degrees[own.unit]:
+            return False
+        inlets = self.system.inlets[own.unit] if isinstance(own, TimedCouple) else ()
+        return own.unit not in {**self.master.mixers, **like.master.mixers} and all(
+            self.master.coupling_of(inlet.target) == like.master.coupling_of(inlet.target) for inlet in inlets
+        )
 
     def _blocks(self) -> Iterator[tuple[Block, int]]:
         units = self.system.units
@@ -112,6 +154,8 @@ class Operations:
     def _couple(self, op: TimedCouple) -> Update:
         """w' = F^ww w + F^ws (gain · y + offset), u = F^uw w'; external inputs from samples; others constant."""
         name, m = op.unit, len(self.system.units[op.unit].inputs)
+        if not op.gives:
+            return self._sample(op)
         u, mixed = Block("u", name), name in self.master.mixers
         memories = [Block("m", name)] if mixed else [Block("w", link.number) for link in self.system.incoming(name)]
         parts = _Parts(self.layout, (u, *memories))
@@ -142,6 +186,19 @@ class Operations:
                 parts.add(u, [index], ONE, [0], np.array([[inlet.start]]))
         return parts.update()
 
+    def _sample(self, op: TimedCouple) -> Update:
+        """w' = F^ww w + F^ws (gain · y + offset)."""
+        links = self.system.incoming(op.unit)
+        parts = _Parts(self.layout, tuple(Block("w", link.number) for link in links))
+        for link, sampling in zip(links, op.samplings, strict=True):
+            f, w = self.coupling_matrices(link.connection.target, sampling), Block("w", link.number)
+            slots = range(f.ww.shape[-1])
+            parts.add(w, slots, w, slots, f.ww)
+            parts.add(w, slots, Block("y", link.source.unit), [link.source.index], link.connection.gain * f.ws)
+            if link.connection.offset != 0:
+                parts.add(w, slots, ONE, [0], link.connection.offset * f.ws)
+        return parts.update()
+
     def _mix(self, op: TimedCouple, parts: _Parts) -> None:
         """w' = F^ww w + F^wy y and u = F^uw w' + offset, for the connected inputs."""
         mixer, u, m = mixer_of(self.system, self.master, op.unit), Block("u", op.unit), Block("m", op.unit)
@@ -167,7 +224,7 @@ class Operations:
         """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""
         unit, discrete = self.system.units[op.unit], self._discretise(op.unit, op.fraction)
         m = len(unit.inputs)
-        moved = shift_matrix(self.degrees[op.unit], op.offset, keep=unit.input_degree)
+        moved = op.given(self.degrees[op.unit], unit.input_degree)
         # The unit measures time by its own step: e_j φ^j.
         scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
         B = discrete.B[..., : len(moved) * m] @ np.kron(scaled, np.eye(m))
@@ -299,6 +356,14 @@ def best_cut(operations: Operations) -> tuple[int, list[Block]]:
     # One more walk, from the end of the schedule to the place found.
     _walk_back(effects, needed := start, place)
     return place, [block for block in layout.blocks if block in needed]
+
+
+def observed_at(operations: Operations, place: int) -> list[Block]:
+    """The blocks needed before operation `place` for all that follows and for the outputs at the end of the step."""
+    effects = [_effect(operations, [operation]) for operation in operations.timeline.operations]
+    needed = _fixed_point(effects) | {block for block in operations.layout.blocks if block.kind == "y"}
+    _walk_back(effects, needed, place)
+    return [block for block in operations.layout.blocks if block in needed]
 
 
 def needed_at_start(operations: Operations) -> list[Block]:

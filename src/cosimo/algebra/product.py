@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.algebra.backends import SINGULAR
-from cosimo.algebra.operations import Operations, Rows, Walk, best_cut
+from cosimo.algebra.operations import Operations, Rows, Walk
 from cosimo.algebra.sparse_step import NO_FIXED_POINT, SparseStep
 from cosimo.core.arrays import Array, block_diagonal, exponential, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
@@ -28,7 +28,7 @@ from cosimo.core.unit import LinearModel
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-SPARSE_FROM = 500
+SPARSE_FROM = 600
 """Size of z from which blocks are kept sparse."""
 
 FED_THROUGH = 50
@@ -57,15 +57,25 @@ class Cycle:
 class LinearSystem(Walk):
     """A system of linear units under a master: its one-step map, its initial map, its exact model."""
 
-    def __init__(self, system: System, master: Master, operations: Operations | None = None) -> None:
+    def __init__(
+        self,
+        system: System,
+        master: Master,
+        operations: Operations | None = None,
+        *,
+        like: LinearSystem | None = None,
+    ) -> None:
+        """`like`: the same system under another master, which has the same exact model."""
         self.system, self.master = system, master
-        self.operations = operations or Operations(system, master)
+        self.operations: Operations = operations or Operations(system, master, like.operations if like else None)
         self.layout = self.operations.layout
         self.given = tuple(block for block in self.layout.blocks if block.kind == "e")
         self.size = self.layout.size - len(self.given)
         """How many numbers of z the master carries itself: all but what is given from outside."""
         # Stacks of matrices, one per master of a batch, are always dense.
-        self.sparse = operations is None and self.layout.size >= SPARSE_FROM
+        self.sparse = type(self.operations) is Operations and self.layout.size >= SPARSE_FROM
+        if like is not None and like.system is system and like.sparse == self.sparse:
+            self.coupled = like.coupled
 
     @cached_property
     def one_step(self) -> OneStepMap:
@@ -87,7 +97,7 @@ class LinearSystem(Walk):
     @cached_property
     def cycle(self) -> Cycle:
         """Φ from the point of the schedule where least is carried, on what is carried there: same spectrum, smaller."""
-        place, blocks = best_cut(self.operations)
+        place, blocks = self.operations.cut()
         order = self.operations.timeline.operations
         slots = [i for block in blocks for i in range(self.layout[block].start, self.layout[block].stop)]
         rows = self.split(_eye(self.layout.size, self.sparse)[:, slots])
@@ -308,7 +318,7 @@ def _vstack(blocks: list[Any]) -> Any:
     return _sparse().vstack(blocks, format="csr")
 
 
-def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp]]:
+def merge_equal(matrix: Any) -> tuple[sp.csr_array, npt.NDArray[np.intp]]:
     """R Φ Q with equal rows merged until none are equal, and for every slot its number there (−1: always 0).
 
     Slots may be carried several times over: every compensated unit remembers the same samples of the same outputs.
@@ -317,7 +327,7 @@ def merge_equal(matrix: sp.csr_array) -> tuple[sp.csr_array, npt.NDArray[np.intp
     non-zero eigenvalues as Φ: if Φ Q y = μ Q y then R Φ Q y = μ y, and back, as rows of a group are equal. Slots of
     empty rows are 0 after one step and belong to no group.
     """
-    place = np.arange(matrix.shape[0])
+    matrix, place = _sparse().csr_array(matrix), np.arange(matrix.shape[0])
     while True:
         matrix.sum_duplicates()
         matrix.eliminate_zeros()

@@ -245,6 +245,27 @@ def shift_matrix(degree: int, offset: Time, *, keep: int | None = None) -> Array
     return np.array([[comb(j, i) * float(offset) ** max(j - i, 0) for j in range(degree + 1)] for i in range(rows)])
 
 
+def projection_matrix(degree: int, offset: Time, length: Time, keep: int) -> Array:
+    """As `shift_matrix`, with the best approximation of degree `keep` over the next `length`, in the mean square.
+
+    With G_ij = length^(i+j+1) / (i+j+1), the products of the powers over the interval, the approximation p̂ of p has
+    Ĝ p̂ = G p. What is left out has no mean, no first moment, … up to `keep`: over a step it moves the state by
+    O(length^(keep + 2)) less than what is cut off does.
+
+    >>> projection_matrix(1, 0.0, 0.5, 0)
+    array([[1.  , 0.25]])
+    """
+    shifted = shift_matrix(degree, offset)
+    if keep >= degree:
+        return shifted
+    powers = np.arange(degree + 1)
+    exponents = powers[: keep + 1, None] + powers + 1.0
+    G = 1.0 / exponents  # over [0, 1]; the length scales the coefficients
+    scale = float(length) ** powers
+    found: Array = np.linalg.solve(G[:, : keep + 1], G * scale) / scale[: keep + 1, None]
+    return found @ shifted
+
+
 def value_row(degree: int, at: Time) -> Array:
     """The row that evaluates at `at`: [1, at, at², …]."""
     return np.array([float(at) ** j for j in range(degree + 1)])

@@ -172,6 +172,13 @@ class Coupling(ABC):
     error_order: int
     interpolates: bool = False
     timed: bool = True
+    substeps: int = 1
+    """How many steps a unit that takes fewer powers than `degree` makes with one polynomial."""
+
+    @property
+    def projected(self) -> bool:
+        """Whether such a unit is given, in each step, the best approximation over it, not the value at its start."""
+        return self.substeps > 1 or self.degree > 2
 
     @property
     def held(self) -> bool:

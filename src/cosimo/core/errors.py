@@ -12,7 +12,8 @@
     ├── IdentificationError             3   no linear model could be had from a unit, with the reason
     ├── RunError                            something happened while running; the rows so far are in `.result`
     │   ├── UnitError                   3   a unit raised or returned an error
-    │   │   └── EndRequested                a unit wants the simulation to end; a run then ends as if its time were over
+    │   │   ├── EndRequested                a unit wants the simulation to end; a run then ends as if its time were over
+    │   │   └── EventInside                 a unit met an event inside its step that others have to meet as well
     │   ├── UnitCrashed                 4   a unit crashed, ended its process, or wanted more memory than its limit
     │   ├── UnitTimeout                 5   a call of a unit took longer than its limit
     │   ├── StepDiscarded               3   a unit could not make a step this long; it may make a shorter one
@@ -212,6 +213,14 @@ class EndRequested(UnitError):
     def __init__(self, message: str, end: float) -> None:
         super().__init__(message)
         self.end = end
+
+
+class EventInside(UnitError):
+    """A unit met an event at `time`, inside its step, at which other units have to be as well."""
+
+    def __init__(self, message: str, time: float) -> None:
+        super().__init__(message)
+        self.at = time
 
 
 class UnitCrashed(RunError):

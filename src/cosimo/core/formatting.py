@@ -43,6 +43,15 @@ def amount(value: float) -> str:
     return f"{value:.2g}"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "signal"), counted(12_000, "signal")
+    ('1 signal', '12000 signals')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def step_text(step: float) -> str:
     """A time in the unit in which it has few digits.
 

@@ -21,12 +21,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NoReturn, Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
-"""What ends a run from outside."""
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
+"""What ends a run from outside; the last is Ctrl-Break, which only Windows has."""
 
 Handler = Callable[[int, FrameType | None], Any]
 set_handler = signal.signal
 """For ours: while anything is guarded, `signal.signal` leaves `SIGNALS` as they are."""
+
+
+def processors() -> int:
+    """How many processors this process may use; where the system does not say, how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from cosimo.core.arrays import Array
 from cosimo.core.document import CARD_ROWS, Column, Document, Figure, Mark, Section, Table, as_card
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
+from cosimo.core.formatting import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -51,8 +52,15 @@ class Result:
     warnings: tuple[Warned, ...] = ()
     complete: bool = True
     info: dict[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, Any] = field(default_factory=dict)
+    """Outputs that are no numbers, texts (str) and binary values (bytes), one for each row."""
 
     def __post_init__(self) -> None:
+        columns = {name: np.empty(len(self.time), dtype=object) for name in self.texts}
+        for name, column in columns.items():
+            column[:] = self.texts[name]
+            column.setflags(write=False)
+        object.__setattr__(self, "texts", columns)
         for name in ("time", "values"):  # views: rows may be many
             view = getattr(self, name).view()
             view.setflags(write=False)
@@ -61,8 +69,11 @@ class Result:
     def __getitem__(self, name: str) -> Array:
         if name == "time":
             return self.time
+        if name in self.texts:
+            texts: Array = self.texts[name]
+            return texts
         if name not in self.names:
-            raise UnknownNameError("signal", name, self.names)
+            raise UnknownNameError("signal", name, (*self.names, *self.texts))
         column: Array = self.values[:, self.names.index(name)]
         return column
 
@@ -75,7 +86,7 @@ class Result:
     def __repr__(self) -> str:
         end = f" to t = {self.time[-1]:g}" if len(self) else ""
         state = "" if self.complete else ", incomplete"
-        return f"Result({len(self)} rows{end}, {len(self.names)} signals{state})"
+        return f"Result({counted(len(self), 'row')}{end}, {counted(len(self.names), 'signal')}{state})"
 
     def _repr_html_(self) -> str:
         """A small table: whether the run is complete, its warnings, and each signal with its range and its course."""
@@ -103,6 +114,22 @@ class Result:
         """The physical units of the signals for which FMUs declare them, such as {"motor.speed": "rad/s"}."""
         return {name: unit for name, unit in self.info.get("physical_units", {}).items() if name in self.names}
 
+    @property
+    def held_inputs(self) -> tuple[str, ...]:
+        """Inputs that are held during a macro step: in the row of its end stands what acted all the step long."""
+        return tuple(name for name in self.info.get("held_inputs", ()) if name in self.names)
+
+    def at_communication_points(self) -> Result:
+        """One row for each macro step, as without events; at an event the row after it."""
+        if not self.info.get("events") or not len(self):
+            return self
+        start, step = self.time[0], self.info["step"]
+        k = np.rint((self.time - start) / step)
+        last = np.append(self.time[1:] != self.time[:-1], True)
+        kept = np.flatnonzero((self.time == start + k * step) & last)
+        texts = {name: column[kept] for name, column in self.texts.items()}
+        return replace(self, time=self.time[kept], values=self.values[kept], texts=texts)
+
     def to_numpy(self) -> Array:
         """Time and all signals as columns, (K, 1 + n)."""
         return np.column_stack([self.time, self.values])
@@ -112,7 +139,7 @@ class Result:
         import pandas
 
         index = pandas.Index(self.time, name="time")
-        frame = pandas.DataFrame(self.values.copy(), index=index, columns=list(self.names))
+        frame = pandas.DataFrame(self.values.copy(), index=index, columns=list(self.names)).assign(**self.texts)
         frame.attrs["units"] = self.physical_units
         return frame
 
@@ -121,7 +148,7 @@ class Result:
         import xarray
 
         units = {name: {"units": unit} for name, unit in self.physical_units.items()}
-        signals = {name: ("time", self[name].copy(), units.get(name, {})) for name in self.names}
+        signals = {name: ("time", self[name].copy(), units.get(name, {})) for name in (*self.names, *self.texts)}
         about = {name: self.info[name] for name in ("system", "master") if name in self.info}
         return xarray.Dataset(signals, {"time": ("time", self.time.copy(), {"units": "s"})}, about)
 
@@ -139,17 +166,35 @@ class Result:
         path = Path(path)
         try:
             with path.open("w", encoding="utf-8") as file:
-                file.write(",".join(["time", *map(quote_cell, self.names)]) + "\n")
-                for row in self.to_numpy().tolist():
-                    file.write(",".join(map(repr, row)) + "\n")
+                file.write(",".join(["time", *map(quote_cell, (*self.names, *self.texts))]) + "\n")
+                for row, *texts in zip(self.to_numpy().tolist(), *self.texts.values(), strict=True):
+                    words = (quote_cell(text if isinstance(text, str) else text.hex()) for text in texts)
+                    file.write(",".join([*map(repr, row), *words]) + "\n")
         except OSError as error:
             raise OutputError(f"cannot write results to '{path}': {error.strerror}.") from None
         return path
 
     def plot(self, names: Sequence[str] | None = None) -> Any:
-        """A matplotlib figure of the signals over time, one panel per physical unit (needs the extra `plot`)."""
-        units = self.physical_units
-        return draw_by_unit((name, units.get(name, ""), self.time, self[name]) for name in names or self.names)
+        """A matplotlib figure of the signals over time, one panel per physical unit (needs the extra `plot`).
+
+        Held inputs are drawn as stairs, each value over the macro step in which it acted.
+        """
+        units, held = self.physical_units, self.held_inputs
+        curves = ((name, *(stairs if name in held else _line)(self.time, self[name])) for name in names or self.names)
+        return draw_by_unit((name, units.get(name, ""), x, y) for name, x, y in curves)
+
+
+def _line(x: Array, y: Array) -> tuple[Array, Array]:
+    return x, y
+
+
+def stairs(x: Array, y: Array) -> tuple[Array, Array]:
+    """The corners of a signal that has the value y_k from x_(k−1) to x_k.
+
+    >>> [corner.tolist() for corner in stairs(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))]
+    [[0.0, 0.0, 1.0, 1.0, 2.0], [5.0, 6.0, 6.0, 7.0, 7.0]]
+    """
+    return np.repeat(x, 2)[:-1], np.repeat(y, 2)[1:]
 
 
 def draw_by_unit(curves: Iterable[tuple[str, str, Array, Array]]) -> Any:

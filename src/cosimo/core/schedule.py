@@ -7,6 +7,7 @@ All signals of a coupled system form one vector
 and one macro step of length h applies, one after the other, operations that each change one unit's part of it:
 
     F_i  Couple    w_i, u_i ← F_i(w_i, y)          the newest outputs become the unit's next input
+    W_i  Sample    w_i      ← F_i(w_i, y)          the same, but the unit keeps the input it has
     G_i  Step      x_i      ← G_i(x_i, u_i)        the unit advances by a fraction of h
     H_i  Read      y_i      ← C_i x_i + D_i u_i    the unit's outputs are read
     S_i  Save      keep     (x_i, u_i)
@@ -25,12 +26,14 @@ The well-known masters are words over these letters. For two units:
     Strang splitting         F1 G1(1/2) H1 F2 G2 H2 F1 G1(1/2) H1
     Jacobi, early read       F2 F1 H1 G1 G2 H2        (unit 1 feeds its input through to its output)
     successive substitution  S1 S2 (R1 R2 F1 F2 G1 G2 H1 H2)^*
+    waveform iteration       S1 S2 (R1 R2 F1 F2 G1(1/2) G2(1/2) H1 H2 W1 W2 G1(1/2) G2(1/2) H1 H2)^*
 
 The letters F, G, H and the vector z are those of glumac2018, Eqs. 20-29.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,6 +46,13 @@ from cosimo.core.errors import ConfigurationError, ScheduleError, UnknownNameErr
 @dataclass(frozen=True)
 class Couple:
     """F: turn the newest outputs into the unit's next input."""
+
+    unit: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """W: remember the newest outputs for the unit's next coupling; its input stays."""
 
     unit: str
 
@@ -82,12 +92,17 @@ class Convergence:
     """When an iteration ends: max |Δy| ≤ tolerance · max(1, max |y|), or after `limit` sweeps, which is reported.
 
     `anderson` is the number of earlier sweeps that Anderson acceleration combines (0: plain substitution); it finds the
-    fixed point also where plain substitution diverges.
+    fixed point also where plain substitution diverges. `quasi_newton` is the same for the interface quasi-Newton method
+    IQN-ILS, which keeps what it has learned from one macro step to the next. Its first corrections follow the
+    `jacobian` of the outputs after a sweep with respect to those before it, row by row in the order of all outputs;
+    `cosimo.analysis.warm_start` gives it. For linear units one correction then suffices.
     """
 
     tolerance: float = 1e-10
     limit: int = 100
     anderson: int = 0
+    quasi_newton: int = 0
+    jacobian: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
@@ -96,6 +111,16 @@ class Convergence:
             raise ConfigurationError(f"sweep limit of an iteration must be at least 1, not {self.limit}.")
         if self.anderson < 0:
             raise ConfigurationError(f"Anderson depth must be 0 or more, not {self.anderson}.")
+        if self.quasi_newton < 0:
+            raise ConfigurationError(f"quasi-Newton depth must be 0 or more, not {self.quasi_newton}.")
+        if self.anderson and self.quasi_newton:
+            raise ConfigurationError("an iteration takes Anderson acceleration or quasi-Newton; give one of the two.")
+        if self.jacobian and not self.quasi_newton:
+            raise ConfigurationError(
+                "a Jacobian starts a quasi-Newton iteration; give quasi_newton=8, or leave it out."
+            )
+        if any(len(row) != len(self.jacobian) or not all(map(math.isfinite, row)) for row in self.jacobian):
+            raise ConfigurationError("the Jacobian of an iteration must be a square matrix of finite numbers.")
 
 
 @dataclass(frozen=True)
@@ -114,10 +139,12 @@ class Repeat:
             raise ScheduleError(f"a Repeat must run at least once, not {self.times} times.")
 
 
-Operation = Couple | Step | Read | Save | Restore | Repeat
+Operation = Couple | Sample | Step | Read | Save | Restore | Repeat
 
-LETTERS: Mapping[type, str] = {Couple: "F", Step: "G", Read: "H", Save: "S", Restore: "R"}
-_WORDS: Mapping[str, Callable[[str], Operation]] = {"couple": Couple, "read": Read, "save": Save, "restore": Restore}
+LETTERS: Mapping[type, str] = {Couple: "F", Sample: "W", Step: "G", Read: "H", Save: "S", Restore: "R"}
+_WORDS: Mapping[str, Callable[[str], Operation]] = {
+    "couple": Couple, "sample": Sample, "read": Read, "save": Save, "restore": Restore,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -163,7 +190,7 @@ class Schedule:
         return cls(tuple(data["units"]), tuple(_decode(item) for item in data["operations"]))
 
 
-def flatten(operations: tuple[Operation, ...]) -> Iterator[Couple | Step | Read | Save | Restore]:
+def flatten(operations: tuple[Operation, ...]) -> Iterator[Couple | Sample | Step | Read | Save | Restore]:
     """All operations in order, bodies of `Repeat` once."""
     for operation in operations:
         if isinstance(operation, Repeat):
@@ -195,7 +222,9 @@ def _decode(data: Any) -> Operation:
     keys = set(data) if isinstance(data, Mapping) else set()
     try:
         if keys == {"repeat", "times"}:
-            times = Convergence(**data["times"]) if isinstance(data["times"], Mapping) else data["times"]
+            times = data["times"]
+            if isinstance(times, Mapping):
+                times = Convergence(**{**times, "jacobian": tuple(map(tuple, times.get("jacobian", ())))})
             return Repeat(tuple(_decode(inner) for inner in data["repeat"]), times)
         if keys == {"step", "fraction"}:
             return Step(data["step"], Fraction(data["fraction"]))

@@ -1,8 +1,9 @@
 """Files that appear whole or not at all, are held by one process at a time, and are known by what they hold.
 
 Used by everything that writes: streams of rows, result files, checkpoints, rows of studies, remembered verdicts and
-candidates, folders of extracted archives. Locks are those of the system (`flock`) on the file itself, so that they end
-with the process, however that ends; a library that keeps lock files beside the data would leave these behind.
+candidates, folders of extracted archives. Locks are those of the system (`flock`; on Windows `LockFile`) on the file
+itself, so that they end with the process, however that ends; a library that keeps lock files beside the data would
+leave these behind.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cosimo.core.errors import OutputError
 
-try:
+if sys.platform == "win32":
+    import ctypes
+    import errno
+    import msvcrt
+else:
     import fcntl
-except ImportError:  # a system without such locks: nobody is refused
-    fcntl = None  # type: ignore[assignment]
 
-CAN_LOCK = fcntl is not None
+FAR = 2**62
+"""The byte that is locked on Windows, where what is locked cannot be read: no file is as long."""
 
-SUFFIXES = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".h5", ".mf4")
+RESULT_SUFFIXES = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".h5", ".mf4")
 """Result files, the usual first; `formats.results` says how each is written and read."""
 
 
@@ -84,19 +88,39 @@ def bring_names_to_disk(folder: Path) -> None:
 
 def hold(descriptor: int) -> None:
     """Hold an open file or folder for this process until it is closed; `BlockingIOError` where another one does."""
-    if fcntl is not None:
+    if sys.platform == "win32":  # msvcrt.locking cannot lock beyond 2^31
+        handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
+        if not ctypes.windll.kernel32.LockFile(handle, 0, FAR >> 32, 1, 0):
+            raise BlockingIOError(errno.EAGAIN, "held by another process")
+    else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def hold_path(path: Path, flags: int = 0) -> int:
     """A descriptor that holds what is at `path`, to be closed by the caller."""
-    descriptor = os.open(path, os.O_RDONLY | flags)
+    return _held(os.open(path, os.O_RDONLY | flags))
+
+
+def hold_folder(folder: Path) -> int:
+    """The same for a folder; on Windows, which cannot open one, by a file beside it that goes when it is closed."""
+    if sys.platform == "win32":
+        return _held(os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_TEMPORARY))
+    return hold_path(folder, os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _held(descriptor: int) -> int:
     try:
         hold(descriptor)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def let_move(file: IO[bytes]) -> None:
+    """Close a file that is moved or deleted next where it cannot be while it is open: on Windows."""
+    if sys.platform == "win32":
+        file.close()
 
 
 def file_digest(path: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, frozen, require_finite
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.formatting import counted
 from cosimo.core.unit import Unit
 
 # ---- external inputs: signals that no unit of the system produces, known for all times -------------------------------
@@ -148,6 +150,13 @@ class Link:
     target: Variable
 
 
+class TextLink(NamedTuple):
+    """A connection of values that are no numbers, or of clocks: unit and variable at both ends."""
+
+    source: tuple[str, str]
+    target: tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Inlet:
     """What one input is fed by: a link, an external source, or (neither) its start value."""
@@ -159,8 +168,18 @@ class Inlet:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern such as `"truck.*"` means a signal; a whole name means itself: in "a.x[1]" [1] is an index."""
-    return name == pattern or fnmatchcase(name, pattern)
+    """Whether a pattern such as `"truck.*"` means a signal; a whole name means itself: in "a.x[1]" [1] is an index.
+
+    >>> matches("a.x[2,1]", "a.x[*]"), matches("a.x[2,1]", "a.x[?,1]"), matches("unit2.x", "unit[12].x")
+    (True, True, True)
+    """
+    if name == pattern or fnmatchcase(name, pattern):
+        return True
+    return "[" in pattern and fnmatchcase(name, _INDEX.sub(r"[[]\1]", pattern))
+
+
+_INDEX = re.compile(r"\[([\d,*?]*)\]")
+"""What may be meant as an index of an array."""
 
 
 def components(edges: Iterable[tuple[int, int]]) -> list[list[int]]:
@@ -227,11 +246,21 @@ class System:
         self._places: dict[tuple[str, str], tuple[Sequence[str], dict[str, int]]] = {}
         self.connections = tuple(c if isinstance(c, Connection) else Connection(*c) for c in connections)
         self.inputs: dict[str, Source] = {target: as_source(target, value) for target, value in (inputs or {}).items()}
-        self.links = tuple(self.link(number, c) for number, c in enumerate(self.connections))
+        sorts = [self._sort(connection) for connection in self.connections]
+        numbers = [c for c, sort in zip(self.connections, sorts, strict=True) if sort == "number"]
+        self.links = tuple(self.link(number, c) for number, c in enumerate(numbers))
+        self.text_links: tuple[TextLink, ...] = ()
+        self.clock_links: tuple[TextLink, ...] = ()
+        for connection, sort in zip(self.connections, sorts, strict=True):
+            if sort == "text":
+                self.text_links += (self.text_link(connection),)
+            elif sort == "clock":
+                self.clock_links += (self.clock_link(connection),)
         self.inlets: dict[str, tuple[Inlet, ...]] = self._feed()
 
     def __repr__(self) -> str:
-        return f"System({self.name!r}: {len(self.units)} units, {len(self.links)} connections)"
+        units, connections = counted(len(self.units), "unit"), counted(len(self.connections), "connection")
+        return f"System({self.name!r}: {units}, {connections})"
 
     def _repr_html_(self) -> str:
         """The units and their connections as a drawing, for notebooks."""
@@ -294,7 +323,13 @@ class System:
             link = self.inlets[place[0]][unit.inputs.index(variable)].link
             if link is not None:
                 raise ConfigurationError(f"{name} is fed by {link.connection.source}; change a value of that unit.")
+        elif any(link.target == place for link in self.text_links):
+            raise ConfigurationError(f"{name} is connected; change a value of the unit that feeds it.")
         elif variable not in unit.parameter_names:
+            if variable in unit.outputs or variable in unit.observable:
+                raise ConfigurationError(
+                    f"{name} is computed by its unit and cannot be given a value; give one to a parameter or an input."
+                )
             known = {*unit.parameter_names, *unit.inputs}
             raise UnknownNameError(f"parameter or input of unit '{place[0]}'", variable, known)
         return place
@@ -359,6 +394,67 @@ class System:
                 offset = connection.gain * offset + connection.offset
                 connection = replace(connection, gain=connection.gain * gain, offset=offset, convert=False)
         return Link(number, connection, source, target)
+
+    def fitting(self, connection: Connection) -> Connection:
+        """The connection, with the conversion of its values; refuses ends that do not fit together."""
+        if (sort := self._sort(connection)) != "number":
+            (self.text_link if sort == "text" else self.clock_link)(connection)
+            return connection
+        return self.link(0, connection).connection
+
+    def text_link(self, connection: Connection) -> TextLink:
+        """The ends of a connection of values that are no numbers; refuses ends that do not fit together."""
+        ends, types = [], []
+        for name, kind in ((connection.source, "output"), (connection.target, "input")):
+            unit, variable = self.owner(name) or ("", "")
+            found = getattr(self.units[unit], f"text_{kind}s") if unit else {}
+            if variable not in found:
+                self._find(name, kind)
+                raise ConfigurationError(
+                    f"connection {connection}: '{name}' is a number, and the other end is not; a text or a binary "
+                    "value is connected to its like only."
+                )
+            ends.append((unit, variable))
+            types.append(found[variable])
+        if types[0] != types[1]:
+            raise ConfigurationError(
+                f"connection {connection}: the types {types[0]} and {types[1]} differ; connect variables of one type."
+            )
+        if not connection.identity:
+            raise ConfigurationError(f"connection {connection} has a gain or an offset, and no numbers; remove them.")
+        link = TextLink(*ends)
+        if any(other.target == link.target for other in self.text_links):
+            raise ConfigurationError(f"input {connection.target} is fed twice; remove one of the connections.")
+        return link
+
+    def clock_link(self, connection: Connection) -> TextLink:
+        """The ends of a connection of clocks; refuses what is no clock."""
+        ends = []
+        for name, kind in ((connection.source, "output"), (connection.target, "input")):
+            unit, variable = self.owner(name) or ("", "")
+            if variable not in (getattr(self.units[unit], f"clock_{kind}s") if unit else ()):
+                if variable not in (getattr(self.units[unit], f"text_{kind}s") if unit else ()):
+                    self._find(name, kind)
+                raise ConfigurationError(
+                    f"connection {connection}: '{name}' is no clock, and the other end is; connect clocks to clocks."
+                )
+            ends.append((unit, variable))
+        if not connection.identity:
+            raise ConfigurationError(f"connection {connection} has a gain or an offset, and no numbers; remove them.")
+        link = TextLink(*ends)
+        if any(other.target == link.target for other in self.clock_links):
+            raise ConfigurationError(f"input {connection.target} is fed twice; remove one of the connections.")
+        return link
+
+    def _sort(self, connection: Connection) -> Literal["number", "text", "clock"]:
+        """What is exchanged: whatever one of the ends is, unless it is a number."""
+        names = ((connection.source, "outputs"), (connection.target, "inputs"))
+        ends = [
+            (self.units[place[0]], place[1], kind) for name, kind in names if (place := self.owner(name)) is not None
+        ]
+        if any(variable in getattr(unit, f"clock_{kind}") for unit, variable, kind in ends):
+            return "clock"
+        return "text" if any(variable in getattr(unit, f"text_{kind}") for unit, variable, kind in ends) else "number"
 
     def _find(self, name: str, kind: str) -> Variable:
         # Unit and variable names may both contain dots: the longest unit name that fits decides.

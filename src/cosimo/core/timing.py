@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+from cosimo.core.arrays import Array, projection_matrix, shift_matrix
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ScheduleError
 from cosimo.core.master import Master, input_degree
@@ -24,6 +25,7 @@ from cosimo.core.schedule import (
     Read,
     Repeat,
     Restore,
+    Sample,
     Save,
     Schedule,
     Step,
@@ -43,22 +45,37 @@ def time_rounding(begin: float, end: float, step: float = math.inf) -> float:
 
 @dataclass(frozen=True)
 class TimedCouple:
-    """F at local `time`; one `Sampling` per link into the unit; `span`: how far the unit then steps."""
+    """F at local `time`; one `Sampling` per link into the unit; `span`: how far the unit steps until the next one.
+
+    W is the same where it does not `give` the unit its input.
+    """
 
     unit: str
     time: Fraction
     samplings: tuple[Sampling, ...]
     span: Fraction
+    gives: bool = True
 
 
 @dataclass(frozen=True)
 class TimedStep:
-    """G from local `time` by `fraction`; the input polynomial began `offset` ago."""
+    """G from local `time` by `fraction`; the input polynomial began `offset` ago.
+
+    `projects`: a unit that takes fewer powers than the master forms is given their best approximation over the step.
+    """
 
     unit: str
     time: Fraction
     fraction: Fraction
     offset: Fraction
+    projects: bool = False
+
+    def given(self, degree: int, keep: int) -> Array:
+        """The coefficients of the input from the start of the step on, (up to `keep` + 1, `degree` + 1), from those at
+        the coupling."""
+        if self.projects:
+            return projection_matrix(degree, self.offset, self.fraction, keep)
+        return shift_matrix(degree, self.offset, keep=keep)
 
 
 @dataclass(frozen=True)
@@ -117,13 +134,32 @@ class Timeline:
                 if isinstance(operation, TimedRepeat):
                     for sweep in operation.sweeps:
                         walk(sweep)
-                elif isinstance(operation, TimedCouple):
+                elif isinstance(operation, TimedCouple) and operation.gives:
                     times = found.setdefault(operation.unit, [])
                     if (operation.time, operation.span) not in times:
                         times.append((operation.time, operation.span))
 
         walk(self.operations)
         return found
+
+
+def settled_sweep(system: System, master: Master, repeat: TimedRepeat) -> int:
+    """The first sweep that maps the outputs as all sweeps after it do, counted from 0.
+
+    Its couplings see samples of the same times as the last kind of sweep does, or hold the newest sample anyway.
+    """
+    couplings = {link.number: master.coupling_of(link.connection.target) for link in system.links}
+
+    def seen(sweep: tuple[TimedOperation, ...]) -> list[object]:
+        return [
+            op.samplings[place].stamps
+            for op in sweep
+            if isinstance(op, TimedCouple)
+            for place, link in enumerate(system.incoming(op.unit))
+            if couplings[link.number].history > 1 or couplings[link.number].timed
+        ]
+
+    return next(number for number, sweep in enumerate(repeat.sweeps) if seen(sweep) == seen(repeat.sweeps[-1]))
 
 
 @dataclass(frozen=True)
@@ -154,6 +190,12 @@ def timeline(system: System, master: Master) -> Timeline:
             name
             for name, unit in units
             if unit.input_degree < input_degree(system, master, name) and unit.feedthrough().any()
+        ),
+        frozenset(
+            name
+            for name, unit in units
+            if unit.input_degree < input_degree(system, master, name)
+            and any(master.coupling_of(inlet.target).projected for inlet in system.inlets[name])
         ),
     )
     return _follow(walk)
@@ -213,7 +255,7 @@ class _Walk:
 
     `units` are names with whether there are inputs and outputs, `links` by unit the numbers of those that end there,
     in the order of its inputs, and the units where they begin. Units `given_again` are given the end of the input
-    polynomial before they are read.
+    polynomial before they are read; for units that `project` it is approximated in each step.
     """
 
     operations: tuple[Operation, ...]
@@ -221,6 +263,7 @@ class _Walk:
     links: tuple[tuple[str, tuple[tuple[int, str], ...]], ...]
     history: tuple[int, ...]
     given_again: frozenset[str]
+    project: frozenset[str]
 
     @cached_property
     def incoming(self) -> dict[str, tuple[tuple[int, str], ...]]:
@@ -245,17 +288,20 @@ class _Walk:
                 continue
             unit = operation.unit
             clock = clocks[unit]
-            if isinstance(operation, Couple):
+            if isinstance(operation, Couple | Sample):
                 samplings = []
                 for link, source in self.incoming[unit]:
                     sampling = self.sample(stamps[link], clocks[source].read, self.history[link])
                     stamps[link] = sampling.stamps
                     shifted = tuple(s - clock.time for s in sampling.stamps)
                     samplings.append(Sampling(shifted, sampling.kept))
+                if isinstance(operation, Sample):
+                    timed.append(TimedCouple(unit, clock.time, tuple(samplings), Fraction(0), gives=False))
+                    continue
                 timed.append(TimedCouple(unit, clock.time, tuple(samplings), spans[place]))
                 clocks[unit] = replace(clock, now=Fraction(0), given=Fraction(0))
             elif isinstance(operation, Step):
-                timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now))
+                timed.append(TimedStep(unit, clock.time, operation.fraction, clock.now, unit in self.project))
                 clocks[unit] = self.advance(unit, clock, operation.fraction)
             elif isinstance(operation, Read):
                 again = unit in self.given_again and clock.now != clock.given
@@ -273,16 +319,19 @@ class _Walk:
         return tuple(timed), _State(tuple(clocks.items()), tuple(stamps), tuple(saved.items()))
 
     def next_steps(self, operations: tuple[Operation, ...]) -> dict[int, Fraction]:
-        """For the place of every coupling, how far its unit steps next."""
+        """For the place of every coupling, how far its unit steps until the next one."""
         steps = [operation for operation in flatten(self.operations) if isinstance(operation, Step)]
         ahead, spans = {step.unit: step.fraction for step in reversed(steps)}, {}
+        made: dict[str, Fraction] = {}
         for place in reversed(range(len(operations))):
             operation = operations[place]
             if isinstance(operation, Couple):
                 spans[place] = ahead[operation.unit]
             for inner in reversed(list(flatten((operation,)))):
                 if isinstance(inner, Step):
-                    ahead[inner.unit] = inner.fraction
+                    ahead[inner.unit] = made[inner.unit] = made.get(inner.unit, Fraction(0)) + inner.fraction
+                elif isinstance(inner, Couple):
+                    made.pop(inner.unit, None)
         return spans
 
     def repeat(self, operation: Repeat, state: _State) -> tuple[TimedRepeat, _State]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,6 +128,10 @@ class DiscreteModel:
     B: Array
 
 
+Text = str | bytes
+"""A value that is no number: it is held and exchanged as it is, and nothing is computed with it."""
+
+
 class Instance(ABC):
     """A live unit. Time, state and input belong to it; `read` may be called at any time after `set_input`."""
 
@@ -169,6 +173,27 @@ class Instance(ABC):
         """Continue from what `serialise` returned."""
         self.restore(from_bytes(data))
 
+    def take_texts(self, sources: Mapping[str, Callable[[], Text | None]]) -> None:  # noqa: B027  most units have none
+        """Where the unit's `text_inputs` that are connected come from: asked whenever `set_input` is called."""
+
+    def text(self, name: str) -> Text | None:
+        """What one of the unit's `text_outputs` was at the last `read`; None before."""
+        return None
+
+    def take_back(self, time: float, texts: Mapping[str, Text | None]) -> None:  # noqa: B027  most units have none
+        """`text_outputs` are again what they were at `time`: what was read later belongs to steps that do not count."""
+
+    def texts_at(self, times: Array) -> list[list[Text]]:
+        """What `text_outputs` were at increasing `times`, a list each; nobody will ask for earlier times again."""
+        return []
+
+    def join_events(self, clocks: Collection[str]) -> EventMode | None:
+        """Leave events to the master, in a system whose units meet at them; None: the unit has none that others see.
+
+        `clocks` are its input clocks that are connected.
+        """
+        return None
+
     def finish_initialisation(self) -> None:  # noqa: B027  most units have no such mode
         """The inputs at the start are settled: leave initialisation. `step` does so itself if nobody has before."""
 
@@ -184,6 +209,51 @@ class Instance(ABC):
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> None:  # noqa: B027  most have none
         """Raise the error for a bad status that `native` functions returned when told to "set", "step", "get", …"""
+
+
+class EventMode(ABC):
+    """A live unit at an event, at which time stands still; what FMI 3.0 calls event mode (section 4.2.1).
+
+    The master steps the unit to its `next` event at the latest, or to where a step raised `EventInside`. There it
+    calls `enter`, then `activate`, `ticked`, `give` until nothing is new, and `update`; all this again until no unit
+    wants more; then `leave`.
+    """
+
+    met = False  # whether the last step ended with an event
+    entered = False  # whether it is in event mode, as after initialisation
+    returns_early = False  # whether its steps may end at events that were not known before
+
+    @abstractmethod
+    def next(self) -> float:
+        """When the next event is that is known now."""
+
+    @abstractmethod
+    def changes(self, inputs: Array) -> bool:
+        """Whether these inputs are an event: discrete ones are others than before."""
+
+    @abstractmethod
+    def enter(self, time: float) -> None:
+        """Enter event mode; clocks that are due tick."""
+
+    @abstractmethod
+    def activate(self, clocks: Collection[str]) -> None:
+        """Input clocks tick."""
+
+    @abstractmethod
+    def ticked(self) -> Sequence[str]:
+        """The output clocks that tick now."""
+
+    @abstractmethod
+    def give(self, inputs: Array) -> bool:
+        """Take inputs, and texts from where they come; whether one is another than before."""
+
+    @abstractmethod
+    def update(self, time: float) -> bool:
+        """Take over new discrete states; whether it wants to do so again."""
+
+    @abstractmethod
+    def leave(self, time: float) -> None:
+        """Time goes on."""
 
 
 class Unit(ABC):
@@ -204,6 +274,12 @@ class Unit(ABC):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     start: Mapping[str, float]
+    text_inputs: Mapping[str, str] = {}
+    """Inputs and outputs that are no numbers, with their type: they are exchanged as they are, and not analysed."""
+    text_outputs: Mapping[str, str] = {}
+    clock_inputs: tuple[str, ...] = ()
+    """Clocks that others can make tick, and those that can make others tick; they have no values."""
+    clock_outputs: tuple[str, ...] = ()
     input_degree: int = 0
     can_restore: bool = True
     variable_step: bool = True
@@ -222,6 +298,10 @@ class Unit(ABC):
     """What it is called in messages where no system gives it a name."""
     path: Path | None = None
     """The file that it comes from."""
+    label: str = ""
+    """The file as messages call it."""
+    overlooked: tuple[str, ...] = ()
+    """How the file violates its standard, where validation is switched off."""
 
     @property
     def discrete_inputs(self) -> tuple[str, ...]:
@@ -271,6 +351,23 @@ class Unit(ABC):
     @abstractmethod
     def instantiate(self, start_time: float = 0.0) -> Instance:
         """A new live instance for a run that begins at `start_time`."""
+
+    @property
+    def start_inputs(self) -> Array:
+        """The start values of all inputs (m,); 0 where none is given."""
+        return np.array([self.start.get(name, 0.0) for name in self.inputs], dtype=float)
+
+    def started(self, time: float, duration: float) -> Instance:
+        """A fresh instance by itself, its inputs at their start values, ready to step; the caller closes it."""
+        instance = self.instantiate(time)
+        try:
+            instance.set_input(self.start_inputs[None, :], duration)
+            instance.read()
+            instance.finish_initialisation()
+        except BaseException:
+            instance.close()
+            raise
+        return instance
 
     @abstractmethod
     def feedthrough(self) -> BoolArray:

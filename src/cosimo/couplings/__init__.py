@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,13 +21,20 @@ from cosimo.couplings.dmd import Dmd
 __all__ = ["COUPLINGS", "Coupling", "CouplingMatrices", "Dmd", "Hold", "Nepce", "Sampling", "parse_coupling"]
 
 
+MOST_SUBSTEPS = 1000
+SUBSTEPS = 4
+"""Substeps that are tried: of the error of a line that is held in pieces a sixteenth is left."""
+
+
 @checked
 @dataclass(frozen=True)
 class Hold(Coupling):
     """The polynomial of degree `order` through the last `order` + 1 samples, at their true times.
 
-    Order 0 holds the newest sample (glumac2018, Eq. 44), 1 and 2 extrapolate linearly and quadratically. A source that
-    has already made its step delivers a sample from the end of the macro step: the same polynomial then interpolates.
+    Order 0 holds the newest sample (glumac2018, Eq. 44), 1, 2 and 3 extrapolate linearly, quadratically and cubically.
+    A source that has already made its step delivers a sample from the end of the macro step: the same polynomial then
+    interpolates. A unit that does not take so many powers makes `substeps` steps per coupling, and is given in each
+    what is nearest to the polynomial: of `Hold(1, substeps=4)` four mean values.
 
     >>> from fractions import Fraction
     >>> Hold(1).matrices(Sampling((Fraction(0), Fraction(-1)), (0,))).uw
@@ -35,12 +43,28 @@ class Hold(Coupling):
     """
 
     degree: int = 0
+    substeps: int = 1
     interpolates = True
 
-    def __init__(self, order: int = 0) -> None:
-        if type(order) is not int or order not in (0, 1, 2):
-            raise ConfigurationError(f"a hold has order 0, 1 or 2, not {order}.")
+    def __init__(self, order: int = 0, *, substeps: int = 1) -> None:
+        if type(order) is not int or order not in (0, 1, 2, 3):
+            raise ConfigurationError(f"a hold has order 0, 1, 2 or 3, not {order}.")
+        if type(substeps) is not int or not 1 <= substeps <= MOST_SUBSTEPS:
+            raise ConfigurationError(f"a hold has 1 to {MOST_SUBSTEPS} substeps, not {substeps}.")
+        if substeps > 1 and order == 0:
+            raise ConfigurationError("a held input is the same in every substep; use Hold(1, substeps=…) or higher.")
         object.__setattr__(self, "degree", order)
+        object.__setattr__(self, "substeps", substeps)
+
+    @classmethod
+    def parse(cls, order: int, argument: str) -> Hold:
+        """From the text after `hold1:`."""
+        try:
+            return cls(order, substeps=int(argument or 1))
+        except ValueError:
+            raise ConfigurationError(
+                f"coupling 'hold{order}:{argument}' needs the number of substeps, such as 'hold{order}:4'."
+            ) from None
 
     @property
     def history(self) -> int:  # type: ignore[override]
@@ -58,10 +82,10 @@ class Hold(Coupling):
         return self.degree > 0
 
     def __str__(self) -> str:
-        return f"hold{self.degree}"
+        return f"hold{self.degree}" + (f":{self.substeps}" if self.substeps > 1 else "")
 
     def __repr__(self) -> str:
-        return f"Hold(order={self.degree})"
+        return f"Hold(order={self.degree}" + (f", substeps={self.substeps})" if self.substeps > 1 else ")")
 
     def matrices(self, sampling: Sampling) -> CouplingMatrices:
         """Shift the memory by one and pass the polynomial through what is in it."""
@@ -129,7 +153,8 @@ class CouplingWord:
     """How a coupling is written, as `hold1` or `nepce:0.6`, and what it is called.
 
     `build` makes it from what follows the colon (empty where nothing does). `forms` are what help shows, `example` is
-    what `compare` tries, `title` is what people read. `tuned`: `tune` can try it, a gain by numbers of its own.
+    what `compare` tries (empty: it does not), `title` what people read. `tuned`: `tune` can try it, a gain by numbers
+    of its own.
     """
 
     build: Callable[[str], Coupling]
@@ -141,8 +166,10 @@ class CouplingWord:
 
 COUPLINGS: Mapping[str, CouplingWord] = {
     "hold0": CouplingWord(lambda _: Hold(0), ("hold0",), "hold0"),
-    "hold1": CouplingWord(lambda _: Hold(1), ("hold1",), "hold1", "linear extrapolation"),
-    "hold2": CouplingWord(lambda _: Hold(2), ("hold2",), "hold2", "quadratic extrapolation"),
+    "hold1": CouplingWord(partial(Hold.parse, 1), ("hold1", "hold1:SUBSTEPS"), "hold1", "linear extrapolation"),
+    "hold2": CouplingWord(partial(Hold.parse, 2), ("hold2", "hold2:SUBSTEPS"), "hold2", "quadratic extrapolation"),
+    # Beyond the newest sample a cubic leads far astray; it is for waveforms, which interpolate.
+    "hold3": CouplingWord(partial(Hold.parse, 3), ("hold3", "hold3:SUBSTEPS"), "", "cubic extrapolation", tuned=False),
     "nepce": CouplingWord(Nepce.parse, ("nepce:GAIN",), "nepce:0.5"),
     # It has no matrices before it has run: nothing to tune.
     "dmd": CouplingWord(Dmd.parse, ("dmd", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False),
@@ -161,7 +188,7 @@ def tuned_couplings() -> list[str]:
 
 @checked
 def parse_coupling(text: str) -> Coupling:
-    """`hold0`, `hold1`, `hold2`, `nepce:0.6`, `dmd` (automatic window), `dmd:100`, or `dmd:100:recursive`.
+    """`hold0`, `hold1`, `hold1:4` (substeps), …, `nepce:0.6`, `dmd` (automatic window), or `dmd:100:recursive`.
 
     >>> parse_coupling("nepce:0.6")
     Nepce(alpha=0.6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from cosimo.core.arrays import Array
-from cosimo.core.errors import CosimoError, StepDiscarded
+from cosimo.core.arrays import Array, output_values
+from cosimo.core.errors import CosimoError, EventInside, StepDiscarded, UnitError
+from cosimo.core.guarding import processors
+from cosimo.core.timing import time_rounding
 from cosimo.execution.interpreter import Interpreter
 from cosimo.execution.live import Live, Signals, end_requested, named, non_finite, unit_failed
 from cosimo.execution.lowering import Lowering, Quanta, VariableLowering
@@ -22,6 +24,8 @@ from cosimo.units.native import BadStatus
 OK, BAD_STATUS, NON_FINITE, STOPPED, DIVERGED, ENDED, TOO_SHORT = range(7)  # what the kernel returns
 ENDED_INSIDE = 103  # the kernel's status for a unit that wants the run to end before the macro step is over
 NOT_EXACT = 101  # the kernel's status for a value that the type of a variable cannot hold
+EVENT_ITERATIONS = 1000  # at one instant, before units count as stuck
+TWINS = 512  # interpreters of different lengths that are kept
 HALVINGS = 10  # how often a macro step is halved before the unit's refusal is passed on
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 VERBS = ("set", "step", "get", "save", "restore")
@@ -45,11 +49,16 @@ class Engine(ABC):
     made = 0  # how many macro steps the last `advance` completed, also when it raised
     diverged = False  # whether the run was found to grow and shall end here
     ended: str | None = None  # the unit that wants the run to end here
+    events: int | None = None  # at how many instants all units met; None where each handles its own
     rollbacks: int | None = None  # how often macro steps were made again in shorter parts; None where they cannot be
 
     @abstractmethod
     def advance(self, first: int, rows: Array) -> None:
         """Make macro steps `first`, `first` + 1, … and fill one row for each; may stop early between two steps."""
+
+    def filled(self, rows: Array) -> Array:
+        """The rows that the last `advance`, which was given `rows`, made."""
+        return rows[: self.made]
 
     @abstractmethod
     def sweeps(self) -> tuple[Sequence[int], Sequence[float]]:
@@ -195,6 +204,221 @@ class CarefulEngine(ReferenceEngine):
         self.rollbacks = memory["rollbacks"]
 
 
+class EventEngine(ReferenceEngine):
+    """The plain interpreter for units that are connected by clocks: a macro step ends at every event, for all units.
+
+    An event is where a unit announced one, where a clock ticks, where a step returned early because of one, or where
+    discrete inputs change. Time stands still there for all units with event mode (FMI 3.0, section 2.1.2: super-dense
+    time). Output clocks make input clocks tick, outputs are passed on, discrete states updated, until nothing changes.
+    Rows before and after it have the same time. The schedule is made from event to event, as a macro step of another
+    length; couplings that extrapolate begin anew where the length changes.
+    """
+
+    def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
+        super().__init__(live, names, watch)
+        self._parts, units = live.events, live.system.units
+        self._targets: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for link in live.system.clock_links:
+            if link.source[0] in self._parts and link.target[0] in self._parts:
+                self._targets.setdefault(link.source, []).append(link.target)
+        self._early = any(part.returns_early for part in self._parts.values())
+        self._fixed = [name for name, unit in units.items() if not unit.can_restore]
+        self._twins: dict[float, Interpreter] = {}
+        self._length = live.master.step
+        self._between: list[list[float]] = []
+        self._filled: list[Any] = []
+        self.events: int = 0
+
+    def advance(self, first: int, rows: Array) -> None:
+        made, self._filled = 0, []
+        for k in range(len(rows)):
+            self._between = []
+            try:
+                super().advance(first + k, rows[k : k + 1])
+            finally:
+                self._filled += [*self._between, *rows[k : k + self.made]]
+                made += self.made
+                self.made = made
+            if self.diverged or self.ended:
+                break
+
+    def filled(self, rows: Array) -> Array:
+        return np.array(self._filled).reshape(-1, 1 + len(self._names))
+
+    def _macro_step(self, k: int) -> None:
+        now, end = self._interpreter.time(k, 0.0), self._interpreter.time(k, 1.0)
+        if any(part.entered for part in self._parts.values()):  # after initialisation
+            before = self._live.row(now, self._names)
+            self._event(now, end)
+            after = self._live.row(now, self._names)
+            self._between += [after] if after != before else []
+        still = 0
+        while now < end:
+            reached, met = self._go(now, end, k)
+            still = 0 if reached > now else still + 1
+            now = reached
+            if still > EVENT_ITERATIONS:
+                names = ", ".join(self._parts)
+                raise UnitError(f"events of {names} follow each other without end at t = {now!r}; check their clocks.")
+            if met or self._due(now):
+                self.events += 1
+                self._between.append(self._live.row(now, self._names))
+                self._event(now, end)
+                if now < end:
+                    self._between.append(self._live.row(now, self._names))
+
+    def _go(self, now: float, end: float, k: int) -> tuple[float, bool]:
+        """One macro step of the schedule, to the next event or the end: where it ended, and whether it could not begin.
+
+        It cannot where a unit has an event at once.
+        """
+        near = time_rounding(now, end, self._live.master.step)
+        known = min(part.next() for part in self._parts.values())
+        stop = end if known >= end - near else max(known, now)
+        saved = self._interpreter.save(k) if self._early and not self._fixed else None
+        ahead: set[str] = set()
+        while stop > now:
+            step = self._step_of(now, stop, k)
+            self._interpreter.moved.clear()
+            self._interpreter.ahead.update(ahead)
+            try:
+                step.macro_step(k)
+                return stop, False
+            except EventInside as met:
+                stop, unit = met.at, str(met.unit)
+                if saved is not None:
+                    self._interpreter.restore(saved)
+                elif not ahead and self._interpreter.moved == {unit} and self._steps_once(unit):
+                    ahead = {unit}  # nobody has gone further
+                else:
+                    raise self._too_far(met) from None
+        return now, True
+
+    def _steps_once(self, unit: str) -> bool:
+        master = self._live.master
+        return master.durations.get(unit) == master.step
+
+    def _step_of(self, now: float, stop: float, k: int) -> Interpreter:
+        whole = self._interpreter
+        length = whole.master.step if (whole.time(k, 0.0), whole.time(k, 1.0)) == (now, stop) else stop - now
+        if length != self._length:
+            self._length = length
+            self._forget()
+        if length == whole.master.step:
+            return whole
+        for name, unit in self._live.system.units.items():
+            if not unit.variable_step:
+                raise UnitError(
+                    f"unit '{name}' at t = {now:g}: an event at t = {stop!r} ends the macro step, and the unit does "
+                    "not accept steps of different lengths (its description does not declare "
+                    "canHandleVariableCommunicationStepSize); choose a macro step that meets all events."
+                )
+        if length not in self._twins:
+            if len(self._twins) >= TWINS:
+                self._twins.clear()
+            self._twins[length] = whole.spanning(length)
+        self._twins[length].span = (now, stop)
+        return self._twins[length]
+
+    def _too_far(self, met: EventInside) -> UnitError:
+        stuck = ", ".join(self._fixed)
+        said = (
+            f"unit '{met.unit}' has an event at t = {met.at!r}, inside a macro step, and other units have gone further"
+            f"; {stuck} cannot go back there (canGetAndSetFMUState is not declared). Step '{met.unit}' first: use "
+            "gauss-seidel with an order that begins with it."
+        )
+        return UnitError(said).locate(unit=met.unit, phase="doStep", time=met.at)
+
+    def _due(self, now: float) -> bool:
+        """Whether there is an event now, for any unit."""
+        near = time_rounding(now, now)
+        parts, live = self._parts.items(), self._live
+        if any(part.met or part.next() <= now + near for _, part in parts):
+            return True
+        return any(part.changes(live.connected(name, live.y, now)) for name, part in parts)
+
+    # ---- event mode ----------------------------------------------------------------------------------------------
+
+    def _event(self, now: float, end: float) -> None:
+        """All units with event mode enter it, settle, and leave it."""
+        live, again = self._live, True
+        for name, part in self._parts.items():
+            with live.guard(name, "given its inputs", now):
+                part.enter(now)
+        for _ in range(EVENT_ITERATIONS):
+            if not self._exchange(now) and not again:
+                break
+            again = False
+            for name, part in self._parts.items():
+                with live.guard(name, "given its inputs", now):
+                    again |= part.update(now)
+            for name in self._parts:
+                if live.instances[name].ended is not None:
+                    self._read(now)
+                    if now < end:
+                        raise end_requested(name, now)
+                    self._interpreter.ends[name] = now
+                    return
+        else:
+            names = ", ".join(self._parts)
+            raise UnitError(f"the event at t = {now!r} does not settle between {names}; check how they are connected.")
+        for name, part in self._parts.items():
+            with live.guard(name, "given its inputs", now):
+                part.leave(now)
+        self._begin_anew(now)
+
+    def _exchange(self, now: float) -> bool:
+        """Pass on ticks of clocks and values, until there is nothing new; whether there was something."""
+        live, done, changed = self._live, set[tuple[str, str]](), False
+        while True:
+            new = False
+            for name, part in self._parts.items():
+                with live.guard(name, "read", now):
+                    ticked = part.ticked()
+                for unit, clock in (target for one in ticked for target in self._targets.get((name, one), ())):
+                    if (unit, clock) not in done:
+                        done.add((unit, clock))
+                        new = True
+                        with live.guard(unit, "given its inputs", now):
+                            self._parts[unit].activate([clock])
+            self._read(now)
+            for name, part in self._parts.items():
+                with live.guard(name, "given its inputs", now):
+                    new |= part.give(live.connected(name, live.y, now))
+            if not new:
+                return changed
+            changed = True
+
+    def _read(self, now: float) -> None:
+        for name in self._parts:
+            with self._live.guard(name, "read", now):
+                outputs = len(self._live.system.units[name].outputs)
+                self._live.y[name] = output_values(self._live.instances[name].read(), outputs)
+            self._live.require_finite(name, now)
+
+    def memory(self, k: int) -> dict[str, Any]:
+        return {**super().memory(k), "length": self._length, "events": self.events}
+
+    def load(self, memory: dict[str, Any], k: int) -> None:
+        super().load(memory, k)
+        self._length, self.events = float(memory["length"]), int(memory["events"])
+
+    def _begin_anew(self, now: float) -> None:
+        """What units were given is what recorded inputs show, and nothing is extrapolated across an event."""
+        live = self._live
+        self._read(now)
+        for name in self._parts:
+            live.c[name] = np.zeros_like(live.c[name])
+            live.c[name][0] = live.connected(name, live.y, now)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Couplings begin anew, as if signals had been constant before."""
+        for link in self._live.system.links:
+            sample = self._live.y[link.source.unit][link.source.index]
+            self._live.w[link.number][:] = link.connection.gain * sample + link.connection.offset
+
+
 class KernelEngine(Engine):
     """The compiled loop; what goes wrong in it is said in the same words as by the plain interpreter."""
 
@@ -211,7 +435,7 @@ class KernelEngine(Engine):
         self._live = live
         self._lowering = lowering or Lowering(live, names)
         self._program = self._lowering.program
-        threads = options.threads or len(os.sched_getaffinity(0))
+        threads = options.threads or processors()
         mode = -1 if options.parallel is None else int(options.parallel)
         self._watched = watch is not None
         if watch is not None:
@@ -275,7 +499,8 @@ class KernelEngine(Engine):
         try:
             if found.status == NOT_EXACT:
                 self._not_exact(name, found.phase)
-            self._live.instances[name].explain(VERBS[found.phase], found.status, at, found.duration)
+            begin = at if math.isnan(found.value) else found.value  # of a step that is several calls
+            self._live.instances[name].explain(VERBS[found.phase], found.status, begin, found.duration)
         except CosimoError as error:
             raise named(error, name, at, PHASES[found.phase]) from error.__cause__
         raise unit_failed(name, PHASES[found.phase], at, BadStatus(found.status))

@@ -16,10 +16,20 @@ from cosimo.core.coupling import ModelCheck, Sampling
 from cosimo.core.master import Joint, Segment, input_degree, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
 from cosimo.core.system import Inlet
-from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, time_rounding
-from cosimo.execution.live import Live, Signals, end_requested
+from cosimo.core.timing import (
+    TimedCouple,
+    TimedOperation,
+    TimedRead,
+    TimedRepeat,
+    TimedStep,
+    settled_sweep,
+    time_rounding,
+)
+from cosimo.core.unit import Text
+from cosimo.execution.live import Live, Signals, end_requested, newton_correction
 
 RANK = 1e-12  # a difference of residuals that is this close to the span of newer ones is left out of an acceleration
+FILTER = 1e-8  # the same where differences outlast the macro step: what stands out less is rounding
 Action = Callable[[int], None]  # one operation with its constants worked out; called with the number of the macro step
 
 
@@ -32,6 +42,7 @@ class Saved:
     y: dict[str, Array]
     c: dict[str, Array]
     w: list[Array]
+    texts: dict[str, dict[str, Text | None]]
     stamps: Sequence[tuple[int, ...]] = ()
     read_at: Mapping[str, int] = field(default_factory=dict)
 
@@ -49,7 +60,15 @@ class Interpreter:
         """Units that want the run to end with this macro step, and how far they got; they are given no more inputs."""
         self.sweeps: list[int] = []
         self.residuals: list[float] = []
+        self.span: tuple[float, float] | None = None
+        """Where the macro step begins and ends, where these are not multiples of its length."""
+        self.moved: set[str] = set()
+        """Units that were stepped, since somebody cleared it."""
+        self.ahead: set[str] = set()
+        """Units that are already where their next step leads to."""
         self._saved: dict[str, tuple[Any, Array]] = {}
+        self.accelerations: list[Acceleration] = []
+        """Of the iteration until convergence, where there is one."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -60,6 +79,13 @@ class Interpreter:
         """An interpreter of the same live units and signals whose macro step is a fraction of this one's."""
         twin = copy.copy(self)
         twin.master = self.master.with_step(self.master.step / parts)
+        twin._prepare()
+        return twin
+
+    def spanning(self, duration: float) -> Interpreter:
+        """An interpreter of the same live units and signals whose macro step goes where its `span` says."""
+        twin = copy.copy(self)
+        twin.master = self.master.with_step(duration)
         twin._prepare()
         return twin
 
@@ -91,13 +117,17 @@ class Interpreter:
         for name, instance in self.instances.items():
             with self.live.guard(name, "saved", self.time(k, 0.0)):
                 states[name] = instance.save()
-        return Saved(k, states, dict(self.y), dict(self.c), [w.copy() for w in self.w])
+        units = self.system.units
+        texts = {n: {text: one.text(text) for text in units[n].text_outputs} for n, one in self.instances.items()}
+        return Saved(k, states, dict(self.y), dict(self.c), [w.copy() for w in self.w], texts)
 
     def restore(self, saved: Saved) -> None:
         """Go on from there."""
         for name, instance in self.instances.items():
             with self.live.guard(name, "restored", self.time(saved.k, 0.0)):
                 instance.restore(saved.states[name])
+                if saved.texts[name]:
+                    instance.take_back(self.time(saved.k, 0.0), saved.texts[name])
         self.ends.clear()
         self.y.update(saved.y)
         self.c.update(saved.c)
@@ -115,6 +145,7 @@ class Interpreter:
         signals = {name: {k: np.array(v) for k, v in getattr(live, name).items()} for name in ("y", "c", "mixed")}
         lists = {name: [np.array(part) for part in getattr(live, name)] for name in ("w", "nodes", "checked")}
         lists["switches"] = [np.array(self.switches)]
+        lists["differences"] = [np.array(step) for accelerate in self.accelerations for step in accelerate.lasting]
         return {**signals, **lists, "predictors": live.predictor_states(), "not_finite": dict(live.not_finite)}
 
     def load(self, memory: dict[str, Any]) -> None:
@@ -124,10 +155,15 @@ class Interpreter:
         for name in ("w", "nodes", "checked"):
             getattr(self.live, name)[:] = memory[name]
         self.switches[:] = [(int(k), int(number)) for k, number in memory["switches"][0].reshape(-1, 2)]
+        for accelerate in self.accelerations:
+            accelerate.differences = [(dy, df) for dy, df in memory["differences"]]
         self.live.load_predictors(memory["predictors"])
 
     def time(self, k: int, fraction: float) -> float:
         """t0 + (k + fraction)·h, by multiplication."""
+        if self.span is not None:
+            begin, end = self.span
+            return end if fraction == 1 else begin + fraction * (end - begin)
         return self.live.start_time + (k + fraction) * self.master.step
 
     # ---- the operations ------------------------------------------------------------------------------------------
@@ -141,6 +177,8 @@ class Interpreter:
 
     def _couple(self, operation: TimedCouple) -> Action:
         name, h = operation.unit, self.master.step
+        if not operation.gives:
+            return self._sample(operation)
         instance, unit = self.instances[name], self.system.units[name]
         samplings = iter(operation.samplings)
         shape = (input_degree(self.system, self.master, name) + 1, len(unit.inputs))
@@ -167,6 +205,17 @@ class Interpreter:
             with self.live.guard(name, "given its inputs", self.time(k, time)):
                 if name not in self.ends:
                     instance.set_input(c[: unit.input_degree + 1], h)
+
+        return act
+
+    def _sample(self, operation: TimedCouple) -> Action:
+        links = zip(self.system.incoming(operation.unit), operation.samplings, strict=True)
+        inlets = {inlet.link.number: inlet for inlet in self.system.inlets[operation.unit] if inlet.link is not None}
+        columns = [self._column(inlets[link.number], operation, sampling) for link, sampling in links]
+
+        def act(k: int) -> None:
+            for column in columns:
+                column(k)
 
         return act
 
@@ -256,10 +305,14 @@ class Interpreter:
         time, duration = float(operation.time), float(operation.fraction) * h
         degree = input_degree(self.system, self.master, name)
         # A unit that takes fewer powers than the master forms is given, at each step, what it can take of them.
-        cut = shift_matrix(degree, operation.offset, keep=unit.input_degree)
-        again = unit.input_degree < degree and operation.offset > 0
+        cut = operation.given(degree, unit.input_degree)
+        again = unit.input_degree < degree and (operation.offset > 0 or operation.projects)
 
         def act(k: int) -> None:
+            if name in self.ahead:
+                self.ahead.discard(name)
+                return
+            self.moved.add(name)
             with self.live.guard(name, "stepped", self.time(k, time)):
                 if again:
                     instance.set_input(product(cut, self.c[name]), h)
@@ -327,16 +380,19 @@ class Interpreter:
 
             return fixed
         until = operation.times
-        return lambda k: self._iterate(until, sweep, k)
+        accelerate = Acceleration(until, settled_sweep(self.system, self.master, operation), len(self.system.outputs))
+        self.accelerations = [accelerate]
+        return lambda k: self._iterate(until, accelerate, sweep, k)
 
-    def _iterate(self, until: Convergence, sweep: Callable[[int, int], None], k: int) -> None:
-        accelerate = Anderson(until.anderson)
+    def _iterate(self, until: Convergence, accelerate: Acceleration, sweep: Callable[[int, int], None], k: int) -> None:
+        accelerate.begin()
         y = self._join()
         residual = np.inf
         for number in range(until.limit):
             sweep(number, k)
             g = self._join()
             residual = float(np.abs(g - y).max()) / max(1.0, float(np.abs(g).max()))
+            accelerate.observe(number, y, g)
             if residual <= until.tolerance:
                 break
             if number + 1 < until.limit:
@@ -379,43 +435,72 @@ def fits(check: ModelCheck, memory: Array, y: Array, c: Array) -> bool:
     return good
 
 
-class Anderson:
-    """Anderson acceleration of a fixed-point iteration y ← g(y) (type II, least squares over the last residuals).
-
-    Remembers up to `depth` differences and proposes the next argument. Every sum runs in a fixed order, so that the
-    compiled kernel, which does the same, agrees to the last bit.
+class Acceleration:
+    """Acceleration of a fixed-point iteration y ← g(y) by the differences of earlier sweeps, up to `depth` of them.
 
     With residuals f_k = g(y_k) − y_k it minimises |f_k − ΔF γ| and returns g(y_k) − (ΔY + ΔF) γ. For an affine g of
     dimension n and depth ≥ n it is exact after n + 1 evaluations, also where plain substitution diverges.
+
+    Anderson acceleration (type II) forgets the differences with the macro step. Quasi-Newton is the same least-squares
+    model of the inverse Jacobian (IQN-ILS: Degroote, Bathe, Vierendeels, Comput. Struct. 87, 2009), with differences
+    that last: those of older macro steps come last in the QR decomposition, and the ones that add nothing to the newer
+    ones are deleted (the filter of Haelterman et al., Comput. Struct. 171, 2016). What is left of the residual beside
+    ΔF γ follows the Jacobian J of a sweep where it is known:
+
+        y_{k+1} = y_k − ΔY γ + (I − J)⁻¹ (f_k − ΔF γ),
+
+    Newton's method where all of the residual is left, and the rule above for J = 0. Differences between the first
+    sweeps of a macro step, which see samples of other times, belong to another g and are not kept.
+
+    Every sum runs in a fixed order, so that the compiled kernel, which does the same, agrees to the last bit.
     """
 
-    def __init__(self, depth: int) -> None:
-        self.depth = depth
+    def __init__(self, until: Convergence, settled: int, size: int) -> None:
+        self.depth, self.lasts = until.anderson or until.quasi_newton, until.quasi_newton > 0
+        self.first = settled if self.lasts else 0  # the first sweep whose differences count
+        self.correction = newton_correction(until, size)
+        self.differences: list[tuple[Array, Array]] = []
         self._last: tuple[Array, Array] | None = None
-        self._steps: list[tuple[Array, Array]] = []
+
+    @property
+    def lasting(self) -> list[tuple[Array, Array]]:
+        """The differences that the next macro step begins with."""
+        return self.differences if self.lasts else []
+
+    def begin(self) -> None:
+        """A new macro step."""
+        self._last, self.differences = None, self.lasting
+
+    def observe(self, number: int, y: Array, g: Array) -> None:
+        """Take in sweep `number`, which gave g = g(y)."""
+        if not self.depth or number < self.first:
+            return
+        residual = g - y
+        if self._last is not None:
+            self.differences = [(y - self._last[0], residual - self._last[1]), *self.differences][: self.depth]
+        self._last = (y, residual)
 
     def propose(self, y: Array, g: Array) -> Array:
-        """The next argument after g = g(y)."""
-        residual = g - y
-        if self._last is not None and self.depth:
-            self._steps = [(y - self._last[0], residual - self._last[1]), *self._steps][: self.depth]
-        self._last = (y, residual)
-        return self._correct(g, residual) if self._steps else g
+        """The next argument after g = g(y), which was observed."""
+        if self._last is None or not (self.differences or self.correction.size):
+            return g
+        return self._correct(y, g)
 
-    def _correct(self, g: Array, rest: Array) -> Array:
+    def _correct(self, y: Array, g: Array) -> Array:
         """Orthogonalise the differences, newest first, and solve the triangular system for γ."""
+        rest = g - y
         q: list[Array] = []
         r: list[list[float]] = []
         right: list[float] = []
         kept: list[tuple[Array, Array]] = []
-        for step in self._steps:
+        for step in self.differences:
             column, entries = step[1], []
             size = math.sqrt(_dot(column, column))
             for direction in q:
                 entries.append(_dot(direction, column))
                 column = column - entries[-1] * direction
             length = math.sqrt(_dot(column, column))
-            if length <= RANK * size:
+            if not length > (FILTER if self.lasts else RANK) * size:
                 continue
             column = column / length
             along = _dot(column, rest)
@@ -430,9 +515,12 @@ class Anderson:
             for j in range(i + 1, len(q)):
                 value = value - r[j][i] * gamma[j]
             gamma[i] = value / r[i][i]
-        proposal = g
+        if self.lasts:
+            self.differences = kept
+        warm = self.correction.size > 0
+        proposal = y + product(self.correction, rest) if warm else g
         for factor, (dy, df) in zip(gamma, kept, strict=True):
-            proposal = proposal - factor * (dy + df)
+            proposal = proposal - factor * (dy if warm else dy + df)
         return proposal
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from cosimo.core.arrays import Array, loop_is_singular, output_values, product, value_row
 from cosimo.core.errors import (
     AlgebraicLoopError,
+    ConfigurationError,
     CosimoError,
     EndRequested,
     NonFiniteError,
@@ -28,9 +30,10 @@ from cosimo.core.errors import (
 from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
 from cosimo.core.master import Joint, Master, input_degree, joints, segment
 from cosimo.core.result import Warned
+from cosimo.core.schedule import Convergence
 from cosimo.core.system import Source, System
 from cosimo.core.timing import TimedCouple, time_rounding, timeline
-from cosimo.core.unit import Instance
+from cosimo.core.unit import EventMode, Instance, Text
 
 SAME = 1e-12  # relative change of an output by the end of initialisation mode that is rounding
 
@@ -66,6 +69,18 @@ class Live:
         except BaseException:
             self.close()
             raise
+        for name in system.units:
+            links = [link for link in system.text_links if link.target[0] == name]
+            sources = {link.target[1]: partial(self.instances[link.source[0]].text, link.source[1]) for link in links}
+            self.instances[name].take_texts(sources)
+        self.events: dict[str, EventMode] = {}
+        """Units that meet at events, where some are connected by clocks."""
+        for name, instance in self.instances.items() if system.clock_links else ():
+            joined = instance.join_events([link.target[1] for link in system.clock_links if link.target[0] == name])
+            if joined is not None:
+                self.events[name] = joined
+        self.settled: dict[str, Array] = {}
+        """The outputs from which the inputs in initialisation mode were formed."""
         self.y: dict[str, Array] = {}
         self.c: dict[str, Array] = {}
         self.w: list[Array] = []
@@ -88,8 +103,7 @@ class Live:
         """Consistent outputs at the start, and coupling memories filled as if signals had been constant before."""
         guess = {}
         for name, unit in self.system.units.items():
-            values = np.array([unit.start.get(variable, 0.0) for variable in unit.inputs], dtype=float)
-            guess[name] = self._evaluate(name, values)
+            guess[name] = self._evaluate(name, unit.start_inputs)
         self._settle(guess)
         for name, instance in self.instances.items():
             with self.guard(name, "initialised", self.start_time):
@@ -97,7 +111,7 @@ class Live:
         self._read_again()
         for name, unit in self.system.units.items():
             self.c[name] = np.zeros((input_degree(self.system, self.master, name) + 1, len(unit.inputs)))
-            self.c[name][0] = self._connected(name, self.y)
+            self.c[name][0] = self.connected(name, self.y)
         self.mixed.update((name, mixer.start) for name, mixer in self.master.mixers.items())
         self.checked += [np.zeros(check.size) for check in self.master.checks]
         self.checked += [np.zeros(2)] if self.master.checks else []  # whether inputs are held, and for how long all fit
@@ -110,9 +124,10 @@ class Live:
 
     def _settle(self, guess: dict[str, Array]) -> None:
         """Make the outputs consistent with the inputs formed from them."""
-        settled = settle(self.system, guess, lambda name, y: self._evaluate(name, self._connected(name, y)))
+        settled = settle(self.system, guess, lambda name, y: self._evaluate(name, self.connected(name, y)))
+        self.settled = self.settled or settled
         for name in self.system.units:
-            self.y[name] = self._evaluate(name, self._connected(name, settled))
+            self.y[name] = self._evaluate(name, self.connected(name, settled))
             self.require_finite(name, self.start_time)
 
     def _read_again(self) -> None:
@@ -137,15 +152,15 @@ class Live:
         said = f"{shown} changed when initialisation mode ended; the new values were passed on"
         self._notices.setdefault(said, self.start_time)
 
-    def _connected(self, name: str, y: dict[str, Array]) -> Array:
-        """The unit's inputs at the start, from outputs, external sources and start values."""
+    def connected(self, name: str, y: dict[str, Array], time: float | None = None) -> Array:
+        """The unit's inputs at `time` (the start), from outputs, external sources and start values."""
         values = []
         for inlet in self.system.inlets[name]:
             if inlet.link is not None:
                 connection, source = inlet.link.connection, inlet.link.source
                 values.append(connection.gain * y[source.unit][source.index] + connection.offset)
             elif inlet.source is not None:
-                values.append(self.sample(inlet.target, inlet.source, self.start_time))
+                values.append(self.sample(inlet.target, inlet.source, self.start_time if time is None else time))
             else:
                 values.append(inlet.start)
         return np.array(values, dtype=float)
@@ -191,6 +206,11 @@ class Live:
         return [
             v for name in self.system.units for v in product(self.input_rows[name][None, :], self.c[name])[0].tolist()
         ]
+
+    def texts(self, times: Array) -> list[list[Text]]:
+        """The text outputs of all units at the times of rows, which are asked for in order."""
+        units = self.system.units
+        return [texts for name in units if units[name].text_outputs for texts in self.instances[name].texts_at(times)]
 
     def told(self) -> list[float]:
         """What predictors say of themselves: which expert is in charge, and the last error."""
@@ -306,6 +326,22 @@ class Live:
             go_back(folder)
 
 
+def newton_correction(until: Convergence, outputs: int) -> Array:
+    """(I − J)⁻¹, which turns a residual into Newton's correction; empty where the Jacobian J is not known."""
+    if not until.jacobian:
+        return np.zeros((0, 0))
+    J = np.array(until.jacobian)
+    if len(J) != outputs:
+        raise ConfigurationError(
+            f"the Jacobian of the iteration has {len(J)} rows, and the system {outputs} outputs; compute it anew."
+        )
+    if loop_is_singular(J, 1e-12):
+        raise ConfigurationError(
+            "the Jacobian of the iteration has an eigenvalue 1, so that it has no fixed point; use a smaller step."
+        )
+    return np.linalg.inv(np.eye(outputs) - J)
+
+
 # ---- errors of units, in the same words by both engines --------------------------------------------------------------
 
 
@@ -367,6 +403,7 @@ def unit_failed(name: str, doing: str, time: float, error: Exception | SystemExi
 SWEEPS = 50  # fixed-point sweeps on a loop before Newton takes over
 DIVERGED = 10.0  # how much larger than the smallest change so far a change may be before substitution is given up
 NEWTON = 20
+HALVINGS = 10  # of a Newton step that does not make the residual smaller
 TOLERANCE = 1e-13
 
 Evaluate = Callable[[str, dict[str, Array]], Array]  # set the unit's inputs from all outputs, and read its outputs
@@ -374,7 +411,7 @@ Evaluate = Callable[[str, dict[str, Array]], Array]  # set the unit's inputs fro
 
 def settle(system: System, outputs: dict[str, Array], evaluate: Evaluate) -> dict[str, Array]:
     """Outputs that agree with the inputs formed from them; `outputs` is the first guess."""
-    order = _order(system)
+    order = order_of_dependence(system)
 
     def sweep(guess: dict[str, Array]) -> dict[str, Array]:
         settled = dict(guess)
@@ -414,6 +451,9 @@ def _newton(
 ) -> dict[str, Array]:
     """Newton on r(y) = sweep(y) − y, with the Jacobian by differences in the outputs that are on loops.
 
+    A step that does not make the residual smaller is halved, as far as that helps: a saturation or a square root leads
+    the full step astray. Where nothing helps, the full step is taken: rounding decides then.
+
     Where substitution has found a solution already, this only makes sure that it is the only one near: a system at rest
     satisfies also a loop with det(I − D L) = 0.
     """
@@ -429,10 +469,12 @@ def _newton(
             changed[v.unit][v.index] = number
         return changed
 
-    y = pick(outputs)
-    for _ in range(NEWTON):
+    def evaluated(y: Array) -> tuple[Array, dict[str, Array], Array]:
         swept = sweep(put(outputs, y))
-        residual = pick(swept) - y
+        return y, swept, pick(swept) - y
+
+    y, swept, residual = evaluated(pick(outputs))
+    for _ in range(NEWTON):
         if not np.isfinite(residual).all():
             return swept
         increment = 1e-4 * np.maximum(1.0, np.abs(y))
@@ -448,23 +490,31 @@ def _newton(
         if np.abs(residual).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
             return swept
         update = np.linalg.solve(np.eye(len(y)) - gain, residual)
-        y = y + update
+        full = evaluated(y + update)
         # A loop of large gain magnifies the rounding of y in its residual, but not in the update.
-        if np.abs(update).max() <= TOLERANCE * max(1.0, float(np.abs(y).max())):
-            return put(sweep(put(outputs, y)), y)
+        if np.abs(update).max() <= TOLERANCE * max(1.0, float(np.abs(full[0]).max())):
+            return put(full[1], full[0])
+        size, tried = float(np.abs(residual).max()), full
+        for halving in range(1, HALVINGS + 1):
+            if float(np.abs(tried[2]).max()) < size:
+                break
+            tried = evaluated(y + update / 2**halving)
+        y, swept, residual = tried if float(np.abs(tried[2]).max()) < size else full
     raise AlgebraicLoopError(
         f"the outputs on the algebraic loop {', '.join(names)} could not be solved for at the start in {NEWTON} Newton "
-        f"steps; give start values nearer to the solution."
+        f"steps (residual {float(np.abs(residual).max()):.1e}); give start values nearer to the solution."
     )
 
 
-def _order(system: System) -> list[str]:
+def order_of_dependence(system: System) -> list[str]:
     """Units so that, loops apart, every unit comes after those whose outputs reach it through feedthrough."""
     waits = {
         name: {link.source.unit for link in system.incoming(name) if unit.feedthrough()[:, link.target.index].any()}
         - {name}
         for name, unit in system.units.items()
     }
+    for link in system.text_links:
+        waits[link.target[0]] |= {link.source[0]} - {link.target[0]}
     order: list[str] = []
     state: dict[str, int] = {}
     for root in waits:

@@ -8,29 +8,39 @@ Consecutive operations of the same kind on different units become one instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from math import copysign, factorial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import Coupling, ModelCheck, Sampling, settled
-from cosimo.core.errors import RunError, UnitError
+from cosimo.core.errors import ConfigurationError, RunError, UnitError
 from cosimo.core.master import Joint, Segment, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
-from cosimo.core.system import Link, Source
-from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep
-from cosimo.execution.live import Live, Signals
+from cosimo.core.system import Constant, Link, Source, Table
+from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, settled_sweep
+from cosimo.execution.live import Live, Signals, newton_correction, order_of_dependence
 from cosimo.execution.monitoring import Watch
+from cosimo.units.fmi.model_exchange import adapter_of
+from cosimo.units.fmi.variables import allowed_within
 from cosimo.units.linear import LinearInstance
 from cosimo.units.native import NativeInstance
 from cosimo.units.python import PythonInstance
 
 if TYPE_CHECKING:
-    from cosimo.units.fmi.instance import NativeFmu
+    from cosimo._kernel import Program
+    from cosimo.units.fmi.fmu import Fmu
+    from cosimo.units.fmi.instance import FmuInstance, NativeFmu
+    from cosimo.units.fmi.variables import Value, VariableInfo
 
 TYPES = (
     *("Float64", "Float32", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Boolean"),
@@ -45,8 +55,6 @@ class Lowering:
     """The program of initialised live units: they go on living in the kernel."""
 
     def __init__(self, live: Live, names: Sequence[str]) -> None:
-        from cosimo._kernel import Program
-
         self.live, self.system, self.master = live, live.system, live.master
         units = self.system.units
         self.numbers = {name: number for number, name in enumerate(units)}
@@ -64,13 +72,18 @@ class Lowering:
         flat = [
             np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)]).tolist() for parts in self._signals()
         ]
-        self.program = Program(live.start_time, self.master.step, *flat)
+        self.program = self._begin(live.start_time, self.master.step, *flat)
         self.program.name_units(list(units))
         for name in units:
             self._add(name)
         self._check()
         self._lower(live.timeline.operations)
         self._columns(names)
+
+    def _begin(self, start: float, step: float, y: list[float], c: list[float], w: list[float]) -> Program:
+        from cosimo._kernel import Program
+
+        return Program(start, step, y, c, w)
 
     def _signals(self) -> tuple[list[Array], list[Array], list[Array]]:
         names, i = self.system.units, self.live
@@ -158,6 +171,11 @@ class Lowering:
             self.program.fmi3(native.component, functions, references[0], references[1], m, p)
         else:
             self.program.fmi2(native.component, functions, *references)
+        events = native.events
+        if events is not None:
+            modes = ("EnterEventMode", "EnterStepMode", "UpdateDiscreteStates") if events.mode else ()
+            called = [symbol(f"{prefix}{mode}") for mode in modes]
+            self.program.events(number, called, events.variable_step, events.next)
         if native.isolated:
             self.program.post(number, native.version, symbol(f"cosimoPostStep{native.version}"))
         if not plain:
@@ -165,12 +183,10 @@ class Lowering:
             for input_, found in zip((True, False), groups, strict=True):
                 for group in found:
                     function = symbol(f"{prefix}{'Set' if input_ else 'Get'}{group.code}")
-                    kind = TYPES.index(
-                        "BooleanAsInt"
-                        if (native.version, group.code) == (2, "Boolean")
-                        else SAME.get(group.code, group.code)
-                    )
+                    kind = _type_number(native.version, group.code)
                     self.program.typed_group(number, input_, kind, group.references, group.positions, function)
+            if events is not None and any(events.discrete):
+                self.program.discrete_inputs(number, events.discrete, events.given)
         elif powers > 1:
             m, h = len(unit.inputs), self.master.step
             orders = [j for j in range(1, powers) for _ in range(m)]
@@ -209,7 +225,9 @@ class Lowering:
                     self._step(operation)
                 case TimedRead():
                     if operation.again:
-                        self._give_again(operation.unit, operation.offset, float(operation.time))
+                        name, keep = operation.unit, self.system.units[operation.unit].input_degree
+                        cut = shift_matrix(len(self.live.c[name]) - 1, operation.offset, keep=keep)
+                        self._give_again(name, cut, float(operation.time))
                     self.program.read(self.numbers[operation.unit], self.y[operation.unit], float(operation.time))
                 case Save() | Restore():
                     name = operation.unit
@@ -232,6 +250,10 @@ class Lowering:
     def _couple(self, operation: TimedCouple) -> None:
         name, m = operation.unit, len(self.system.units[operation.unit].inputs)
         samplings = dict(zip(self.system.incoming(name), operation.samplings, strict=True))
+        if not operation.gives:
+            for link, sampling in samplings.items():
+                self._sample(link, self.master.coupling_of(link.connection.target), sampling)
+            return
         if name in self.master.mixers:
             self._mix(operation)
             samplings = {}
@@ -248,6 +270,14 @@ class Lowering:
                 self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
                 self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
         self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _sample(self, link: Link, coupling: Coupling, sampling: Sampling) -> None:
+        """What a coupling remembers of the newest output, without an input; a plain hold remembers nothing."""
+        f, connection = coupling.matrices(sampling), link.connection
+        if not f.plain:
+            source, memory = self.y[link.source.unit] + link.source.index, self.w[link.number]
+            parts = f.ww.ravel().tolist(), f.ws.ravel().tolist(), list[float]()
+            self.program.link(source, 0, 1, connection.gain, connection.offset, memory, *parts)
 
     def _link(self, link: Link, coupling: Coupling, sampling: Sampling, place: int, _: Fraction) -> None:
         """The connection into the input whose polynomial begins at `place`."""
@@ -298,15 +328,15 @@ class Lowering:
         name, unit = operation.unit, self.system.units[operation.unit]
         tau, fraction = float(operation.time), float(operation.fraction)
         duration = fraction * self.master.step
-        if unit.input_degree < len(self.live.c[name]) - 1 and operation.offset > 0:
-            self._give_again(name, operation.offset, tau)
+        degree = len(self.live.c[name]) - 1
+        if unit.input_degree < degree and (operation.offset > 0 or operation.projects):
+            self._give_again(name, operation.given(degree, unit.input_degree), tau)
         self.program.step(self.numbers[name], self._map(name, fraction), tau, duration)
 
-    def _give_again(self, name: str, offset: Fraction, tau: float) -> None:
-        """What the unit can take of its input polynomial from `offset` after the coupling on."""
-        unit, powers = self.system.units[name], len(self.live.c[name])
-        cut = shift_matrix(powers - 1, offset, keep=unit.input_degree).ravel().tolist()
-        self.program.shift(self.numbers[name], self.c[name], len(unit.inputs), powers, tau, cut)
+    def _give_again(self, name: str, cut: Array, tau: float) -> None:
+        """What the unit can take of its input polynomial, by a matrix from its coefficients at the coupling."""
+        m, powers = len(self.system.units[name].inputs), len(self.live.c[name])
+        self.program.shift(self.numbers[name], self.c[name], m, powers, tau, cut.ravel().tolist())
 
     def _map(self, name: str, fraction: float) -> int:
         """What a unit needs for steps of this fraction of a macro step: the number of its map."""
@@ -328,7 +358,11 @@ class Lowering:
         times = operation.times
         until = times if isinstance(times, Convergence) else Convergence()
         count = 0 if isinstance(times, Convergence) else times
-        self.program.begin_repeat(count, until.tolerance, until.limit, until.anderson, len(operation.sweeps))
+        self.program.begin_repeat(count, until.tolerance, until.limit, len(operation.sweeps))
+        if depth := until.anderson or until.quasi_newton:
+            correction = newton_correction(until, len(self.system.outputs)).ravel().tolist()
+            first = settled_sweep(self.system, self.master, operation) if until.quasi_newton else 0
+            self.program.accelerate(depth, until.quasi_newton > 0, first, correction)
         for number, sweep in enumerate(operation.sweeps):
             self.program.begin_sweep(number)
             self._lower(sweep)
@@ -421,6 +455,185 @@ class VariableLowering(Lowering):
     def _step(self, operation: TimedStep) -> None:
         super()._step(operation)
         self.program.fraction(float(operation.fraction))
+
+
+class Recorder:
+    """Takes the calls that build a program, in the place of the kernel's own; `src/coupling` reads and makes them.
+
+    Each is a text, the name, and a list, the arguments; `src/coupling/recording.hpp` says how values are written.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self._maps: Counter[int] = Counter()
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return partial(self._call, name)
+
+    def _call(self, name: str, *given: Any) -> int:
+        self._write(name)
+        self._write(given)
+        if not name.endswith("_map"):
+            return -1
+        self._maps[given[0]] += 1
+        return self._maps[given[0]] - 1
+
+    def _write(self, value: Any) -> None:
+        if isinstance(value, str):
+            text = value.encode()
+            self.bytes += struct.pack("<cI", b"s", len(text)) + text
+        elif isinstance(value, float):
+            self.bytes += struct.pack("<cd", b"d", value)
+        elif isinstance(value, int):
+            self.bytes += struct.pack("<cq", b"i", value)
+        elif isinstance(value, list) and all(isinstance(one, float) for one in value):
+            self.bytes += struct.pack(f"<cI{len(value)}d", b"n", len(value), *value)
+        else:
+            self.bytes += struct.pack("<cI", b"[", len(value))
+            for one in value:
+                self._write(one)
+
+
+CONFIGURING, BEFORE, WITHIN = range(3)
+"""When a value is given to an FMU: in configuration mode, before initialisation mode, once more in it."""
+
+
+ADAPTERS = "adapters"
+"""The folder of libraries that stand between us and FMUs, and of what these need, beside the folders of the FMUs."""
+
+
+class RecordedLowering(Lowering):
+    """The program as recorded calls, with all that is needed to begin it without Python (`src/coupling`).
+
+    `folders` says where each FMU is; `inputs` are the external inputs that whoever runs it sets, by the number of their
+    variable.
+    """
+
+    program: Any  # a Recorder
+
+    def __init__(self, live: Live, folders: Mapping[str, str], inputs: Mapping[str, int]) -> None:
+        self._folders = folders
+        super().__init__(live, ())
+        self.program.name_outputs(list(self.system.outputs))
+        sources: dict[str, int] = {}
+        for name in self.system.units:
+            self.program.layout(self.y[name], self.c[name], live.c[name].size)
+            for place, inlet in enumerate(self.system.inlets[name]):
+                where = (self.numbers[name], place)
+                if inlet.link is not None:
+                    source, connection = inlet.link.source, inlet.link.connection
+                    gain, offset = float(connection.gain), float(connection.offset)
+                    self.program.linked(*where, self.y[source.unit] + source.index, gain, offset)
+                elif inlet.source is not None:
+                    sources[inlet.target] = len(sources)
+                    self._source(inlet.target, inlet.source, inputs)
+                    self.program.fed(*where, sources[inlet.target])
+                else:
+                    self.program.held(*where, float(inlet.start))
+        for target, _, time in self.samples:
+            self.program.sample(sources[target], time)
+        for link, first, memory in zip(self.system.links, self.w, live.w, strict=False):
+            self.program.remembers(first, len(memory), self.c[link.target.unit] + link.target.index)
+        places = {name: place for place, name in enumerate(self.system.outputs)}
+        loops = [places[name] for loop in self.system.loops() for name in loop]
+        self.program.guess([value for name in self.system.units for value in live.settled[name].tolist()])
+        self.program.order([self.numbers[name] for name in order_of_dependence(self.system)], loops)
+
+    def parameter(self, name: str, owner: str, unit: Fmu, variable: str) -> float:
+        """Let a parameter of an FMU be a variable of the coupling, called `name`; its value where nobody sets it."""
+        from cosimo.units.fmi.exchange import group
+
+        info = unit.variables[variable]
+        start = unit.given.get(variable, info.start)
+        if info.element is not None or start is None or isinstance(start, str | bytes) or float(start) != start:
+            raise ConfigurationError(
+                f"{name} cannot be a parameter of the FMU; choose scalar numbers with a start value."
+            )
+        (found,) = group([info], unit.major_version)
+        kind = _type_number(unit.major_version, found.code)
+        within = bool(allowed_within([(info, start)]))
+        self.program.parameter(name, self.numbers[owner], found.code, kind, info.value_reference, float(start), within)
+        return float(start)
+
+    def _begin(self, start: float, step: float, y: list[float], c: list[float], w: list[float]) -> Any:
+        recorder = Recorder()
+        recorder.begin(start, step, y, c, w)
+        return recorder
+
+    def _source(self, target: str, source: Source, inputs: Mapping[str, int]) -> None:
+        if target in inputs:
+            self.program.variable(inputs[target])
+        elif isinstance(source, Constant):
+            self.program.constant(float(source.value))
+        elif isinstance(source, Table):
+            self.program.table(source.times.tolist(), source.values.tolist(), source.interpolation == "hold")
+        else:
+            raise ConfigurationError(
+                f"the external input {target} is a function in Python, which an FMU cannot call; choose it as a "
+                "connector, so that it becomes an input, or give a table."
+            )
+
+    def _add(self, name: str) -> None:
+        if not isinstance(self.live.instances[name], LinearInstance):
+            native = self.live.instances[name].native(self._powers(name))
+            if native is None or native.events is not None:
+                raise ConfigurationError(f"unit '{name}' cannot be part of an FMU: {self._reason(name)}.")
+            self._fmu(self._folders[name], native.instance)
+        super()._add(name)
+
+    def _reason(self, name: str) -> str:
+        unit = self.system.units[name]
+        if unit.path is None:
+            return f"it is of kind {type(unit).__name__}, which needs Python; export it as an FMU of its own first"
+        return "it has event mode, returns early or is given exact differences of times, which is not written down yet"
+
+    def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
+        # The names of functions stand for their addresses, and "component" for the instance.
+        component: Any = "component"
+        named: Callable[[str], Any] = str
+        super()._add_fmu(name, replace(native, component=component, address=named, isolated=False), powers)
+
+    def _fmu(self, folder: str, instance: FmuInstance) -> None:
+        from cosimo.units.fmi.component import TROUBLE
+
+        unit, number = instance.unit, instance.unit.major_version
+        adapter, settings = adapter_of(unit), ""
+        if adapter is not None:
+            settings = adapter.settings
+            for beside in adapter.readable:
+                settings = settings.replace(f"{beside}{os.sep}", "@/")
+        times = (unit.experiment.tolerance, unit.experiment.stop_time)
+        self.program.fmu(
+            *(unit.name, folder, unit.library(), number, unit.token),
+            *("" if adapter is None else f"{ADAPTERS}/{adapter.name}", settings, unit.options.logging),
+            [name for name in unit.log_categories if name in TROUBLE and not unit.options.logging],
+            *([] if time is None else [float(time)] for time in times),
+        )
+        given = unit.settings()
+        self._values(unit.label, number, CONFIGURING, unit.structure)
+        self._values(unit.label, number, BEFORE, given)
+        self._values(unit.label, number, WITHIN, allowed_within(given))
+
+    def _values(self, label: str, version: int, stage: int, values: Sequence[tuple[VariableInfo, Value]]) -> None:
+        from cosimo.units.fmi.exchange import group
+
+        for found in group([info for info, _ in values], version):
+            given = [values[position][1] for position in found.positions]
+            if found.code == "String":
+                self.program.give_texts(stage, found.code, found.references, [str(one) for one in given])
+            elif found.code == "Binary" or any(float(one) != one for one in given):
+                raise ConfigurationError(
+                    f"FMU '{label}': the value of '{found.infos[0].name}' cannot be written into the FMU of a "
+                    "coupling; leave it out."
+                )
+            else:
+                kind = _type_number(version, found.code)
+                self.program.give_numbers(stage, found.code, kind, found.references, [float(one) for one in given])
+
+
+def _type_number(version: int, code: str) -> int:
+    """The kernel's number for the type of the variables that `fmi2Set<code>` sets."""
+    return TYPES.index("BooleanAsInt" if (version, code) == (2, "Boolean") else SAME.get(code, code))
 
 
 def _places(names: Iterable[str], widths: Sequence[int]) -> dict[str, int]:

@@ -46,7 +46,13 @@ class Output(Protocol):
     @property
     def variables(self) -> Sequence[str] | None: ...
 
-    def open(self, names: Sequence[str], metadata: Mapping[str, Any], position: Position | None = None) -> Recorder:
+    def open(
+        self,
+        names: Sequence[str],
+        metadata: Mapping[str, Any],
+        position: Position | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> Recorder:
         """A recorder of these signals; raises before the first step what would stop it from writing.
 
         With a `position`, it goes on with the rows that an interrupted run left there.

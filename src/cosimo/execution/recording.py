@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import time
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -32,10 +33,11 @@ import numpy.typing as npt
 from cosimo.core import __version__
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CheckpointError, ConfigurationError, DimensionError, OutputError, UnknownNameError
-from cosimo.core.master import Master
+from cosimo.core.master import Master, formed_degree
 from cosimo.core.result import Result, Warned
-from cosimo.core.storage import CAN_LOCK, bring_names_to_disk, hold, writing
+from cosimo.core.storage import bring_names_to_disk, hold, let_move, writing
 from cosimo.core.system import System, matches
+from cosimo.core.unit import Text
 from cosimo.execution.options import RunOptions, as_plain
 
 _RESERVE_BYTES = 1 << 30
@@ -100,25 +102,36 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         convert: Convert | None = None,
         position: Position | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         if every < 1:
             raise ConfigurationError(f"of the rows every {every}-th was asked for; give a whole number of 1 or more.")
         if not flush_interval >= 0:
             raise ConfigurationError(f"the flush interval is {flush_interval} s; give 0 or a positive number.")
-        if "time" in names or len(set(names)) != len(names):
+        known = [*names, *(texts or {})]
+        if "time" in known or len(set(known)) != len(known):
             raise ConfigurationError(
-                f"recorded signals need distinct names, and none may be 'time': {', '.join(names)}."
+                f"recorded signals need distinct names, and none may be 'time': {', '.join(known)}."
             )
-        chosen = choose(names, variables)
+        wanted = choose(known, variables)
+        chosen = [i for i in wanted if i < len(names)]
         self.names = tuple(names[i] for i in chosen)
+        self.texts = {known[i]: (texts or {})[known[i]] for i in wanted if i >= len(names)}
+        self.text_source: Callable[[Array], Sequence[Sequence[Text]]] = lambda times: [[] for _ in texts or ()]
+        """What the texts were at the times of rows, all that were announced."""
+        self._places = [i - len(names) for i in wanted if i >= len(names)]
         self.rows = 0 if position is None else position.taken
         self.keep = False
         self._width, self._every, self._convert = 1 + len(names), every, convert
         self._columns = None if len(chosen) == len(names) else np.array([0, *(i + 1 for i in chosen)])
         self._metadata = dict(metadata or {})
-        self._last: Array | None = None
+        self._last: tuple[Array, list[Sequence[Text]]] | None = None
         self._closed = False
-        self._store = _Memory(1 + len(chosen)) if path is None else self._open(Path(path), flush_interval, position)
+        self._store = (
+            _Memory(1 + len(chosen), len(self.texts))
+            if path is None
+            else self._open(Path(path), flush_interval, position)
+        )
 
     def _open(self, path: Path, flush_interval: float, position: Position | None) -> Stream:
         if self._convert is None and path.suffix != ".arrows":
@@ -126,7 +139,8 @@ class Recorder:
                 f"'{path}' needs a converter; open it as a ResultFile, or use the suffix '.arrows'."
             )
         self._metadata |= {"started": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()}
-        return Stream(path, self.names, self._document(complete=False, warnings=()), flush_interval, position)
+        document = self._document(complete=False, warnings=())
+        return Stream(path, self.names, document, flush_interval, position, texts=self.texts)
 
     def record(self, block: npt.ArrayLike) -> None:
         """Take rows (K, 1 + n), time first; the block may be overwritten afterwards."""
@@ -136,12 +150,15 @@ class Recorder:
         if self._closed:
             raise ConfigurationError("the recorder is already closed; open a new one.")
         first, self.rows = self.rows, self.rows + len(rows)
+        found = self.text_source(rows[:, 0]) if self.texts else ()
+        texts = [found[place] for place in self._places]
         if self._columns is not None:
             rows = rows[:, self._columns]
         if self._every > 1 and len(rows):
-            self._last = rows[-1:].copy()
-            rows = rows[-first % self._every :: self._every]
-        self._store.append(rows)
+            self._last = rows[-1:].copy(), [column[-1:] for column in texts]
+            kept = slice(-first % self._every, None, self._every)
+            rows, texts = rows[kept], [column[kept] for column in texts]
+        self._store.append(rows, texts)
 
     def reserve(self, rows: int) -> None:
         """Make room for `rows` to come: spares rows kept in memory from being moved as they grow."""
@@ -179,10 +196,11 @@ class Recorder:
         if isinstance(store, Stream) and store.failed:
             return None
         if self._last is not None and (self.rows - 1) % self._every:
-            store.append(self._last)
+            store.append(*self._last)
         if isinstance(store, _Memory):
             rows = store.rows
-            return Result(self.names, rows[:, 0].copy(), rows[:, 1:], tuple(warnings), complete, self._metadata)
+            texts = dict(zip(self.texts, store.texts, strict=True))
+            return Result(self.names, rows[:, 0].copy(), rows[:, 1:], tuple(warnings), complete, self._metadata, texts)
         store.flush()
         document = self._document(complete, warnings)
         store.close(document)
@@ -200,6 +218,7 @@ class Recorder:
         """What the file tells about the run, as plain data."""
         found = [asdict(warned) for warned in warnings]
         document = {**self._metadata, "complete": complete, "warnings": found}
+        document |= {"texts": self.texts} if self.texts else {}
         try:
             plain: dict[str, Any] = json.loads(json.dumps(document, default=as_plain, allow_nan=False))
         except (TypeError, ValueError) as problem:
@@ -220,12 +239,21 @@ def open_recorder(
     metadata = {**about, **options.metadata, **info}
     if measured := _physical_units(system, set(names)):
         metadata["physical_units"] = measured
+    if held := _held_inputs(system, master, set(names)):
+        metadata["held_inputs"] = held
+    texts = recorded_texts(system)
     if options.output is None:
-        return Recorder(None, names, metadata=metadata)
+        return Recorder(None, names, metadata=metadata, texts=texts)
     for pattern in options.output.variables or ():
-        if not any(matches(name, pattern) for name in names):
-            raise UnknownNameError("variable to record", pattern, (*names, *system.observable))
-    return options.output.open(names, metadata, position)
+        if not any(matches(name, pattern) for name in (*names, *texts)):
+            raise UnknownNameError("variable to record", pattern, (*names, *texts, *system.observable))
+    more = {"texts": texts} if texts else {}
+    return options.output.open(names, metadata, position, **more)
+
+
+def recorded_texts(system: System) -> dict[str, str]:
+    """The outputs of a system that are no numbers, with their types."""
+    return {f"{name}.{text}": kind for name, unit in system.units.items() for text, kind in unit.text_outputs.items()}
 
 
 def _physical_units(system: System, names: Container[str]) -> dict[str, str]:
@@ -236,6 +264,18 @@ def _physical_units(system: System, names: Container[str]) -> dict[str, str]:
             if f"{name}.{variable}" in names and (measure := unit.measure(variable)) is not None:
                 found[f"{name}.{variable}"] = measure.name
     return found
+
+
+def _held_inputs(system: System, master: Master, names: Container[str]) -> list[str]:
+    """The recorded inputs that have one value during each macro step."""
+    durations = master.durations
+    return [
+        inlet.target
+        for name, inlets in system.inlets.items()
+        if durations.get(name) == master.step
+        for inlet in inlets
+        if inlet.target in names and formed_degree(master, name, inlet) == 0
+    ]
 
 
 def choose(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
@@ -258,11 +298,14 @@ def choose(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
 class _Memory:
     """Rows side by side in one array that doubles when full."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, texts: int) -> None:
         self._storage = np.empty((1024, width))
         self._used = 0
+        self.texts: list[list[Text]] = [[] for _ in range(texts)]
 
-    def append(self, rows: Array) -> None:
+    def append(self, rows: Array, texts: Sequence[Sequence[Text]] = ()) -> None:
+        for kept, column in zip(self.texts, texts, strict=True):
+            kept.extend(column)
         end = self._used + len(rows)
         if end > len(self._storage):
             self._grow(max(end, 2 * len(self._storage)))
@@ -372,6 +415,8 @@ class Stream:
         document: Mapping[str, Any],
         interval: float,
         position: Position | None = None,
+        *,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         import pyarrow as arrow
 
@@ -380,11 +425,17 @@ class Stream:
         self._interval, self._flushed, self._used = interval, time.monotonic(), 0
         width = 1 + len(names)
         self._buffer = np.empty((width, capacity(width)))
-        schema = arrow.schema([(name, arrow.float64()) for name in ("time", *names)], {METADATA_KEY: dump(document)})
+        types = {"String": arrow.string(), "Binary": arrow.binary()}
+        self._types = [types[kind] for kind in (texts or {}).values()]
+        self._texts: list[list[Text]] = [[] for _ in self._types]
+        fields = [(name, arrow.float64()) for name in ("time", *names)]
+        carried = {METADATA_KEY: dump(document)}
+        schema = arrow.schema([*fields, *zip(texts or {}, self._types, strict=True)], carried)
         # arrow.array would load pandas, which takes longer than many a run
         columns = [[None, arrow.py_buffer(column)] for column in self._buffer]
         arrays = [arrow.Array.from_buffers(arrow.float64(), self._buffer.shape[1], column) for column in columns]
-        self._batch = arrow.RecordBatch.from_arrays(arrays, schema=schema)
+        self._batch = arrow.RecordBatch.from_arrays(arrays, schema=arrow.schema(fields, carried))
+        self._schema = schema
         with writing(final, "give a file in a folder that exists and can be written to"):
             self._final = final.absolute()
             self._path = self._final.with_name(self.path.name)
@@ -396,7 +447,7 @@ class Stream:
             self._claim = _claim(self._path, self.path)
             self._sink = arrow.OSFile(str(self._path), "ab")
             self._writer = arrow.ipc.new_stream(self._sink, schema)
-            self._writer.write_batch(self._batch.slice(0, 0))  # so that the stream can be read from now on
+            self._writer.write_batch(self._first(0))  # so that the stream can be read from now on
             self._size = self._length()
 
     def _go_on(self, schema: Any, position: Position) -> None:
@@ -409,17 +460,24 @@ class Stream:
         with self._path.open("rb") as old, ExitStack() as undo:
             _lock(old, self._path, self.path)
             new.unlink(missing_ok=True)  # whoever writes one holds the lock: this one was left by a run that was killed
-            self._claim = undo.enter_context(new.open("xb"))
             undo.callback(new.unlink, missing_ok=True)
+            self._claim = undo.enter_context(new.open("xb"))
             _lock(self._claim, new, self.path)
-            self._sink = undo.enter_context(arrow.OSFile(str(new), "ab"))
+            movable = _Movable(self._claim)
+            windows = sys.platform == "win32"  # where a file must be closed to be moved
+            self._sink = undo.enter_context(arrow.PythonFile(movable, "w") if windows else arrow.OSFile(str(new), "ab"))
             self._writer = arrow.ipc.new_stream(self._sink, schema)
             for batch in self._before(position):
                 self._writer.write_batch(batch, check_of(self.written, batch))
                 self.written += batch.num_rows
-            self._writer.write_batch(self._batch.slice(0, 0))
+            self._writer.write_batch(self._first(0))
             os.fsync(self._claim.fileno())  # the rows that it replaces are on the disk already
+            let_move(old)
+            let_move(self._claim)
             os.replace(new, self._path)
+            if self._claim.closed:
+                self._claim = movable.file = undo.enter_context(self._path.open("ab"))
+                _lock(self._claim, self._path, self.path)
             bring_names_to_disk(self._path.parent)
             undo.pop_all()  # held as long as the recording goes on
             self._size = self._length()
@@ -430,10 +488,13 @@ class Stream:
 
         missing = position.written
         try:
-            with arrow.memory_map(str(self._path)) as source:
+            opened = (
+                arrow.OSFile if sys.platform == "win32" else arrow.memory_map
+            )  # what is mapped cannot be replaced there
+            with opened(str(self._path)) as source:
                 reader = arrow.ipc.open_stream(source)
                 found = json.loads((reader.schema.metadata or {}).get(METADATA_KEY, b"{}"))
-                if found.get("run") != position.run or not reader.schema.equals(self._batch.schema):
+                if found.get("run") != position.run or not reader.schema.equals(self._schema):
                     raise CheckpointError(f"'{self.path}' has the rows of another run; give the file of this one.")
                 for whole, _ in checked_batches(reader):
                     if missing <= 0:
@@ -447,11 +508,23 @@ class Stream:
             reason = str(problem).rstrip(".")
             raise CheckpointError(f"'{self.path}' lacks rows from before the checkpoint: {reason}.") from None
 
-    def append(self, rows: Array) -> None:
+    def _first(self, count: int) -> Any:
+        """The first rows of the buffer as a batch."""
+        import pyarrow as arrow
+
+        batch = self._batch.slice(0, count)
+        if not self._types:
+            return batch
+        texts = [arrow.array(text[:count], kind) for text, kind in zip(self._texts, self._types, strict=True)]
+        return arrow.RecordBatch.from_arrays([*batch.columns, *texts], schema=self._schema)
+
+    def append(self, rows: Array, texts: Sequence[Sequence[Text]] = ()) -> None:
         start, capacity = 0, self._buffer.shape[1]
         while start < len(rows):
             count = min(len(rows) - start, capacity - self._used)
             self._buffer[:, self._used : self._used + count] = rows[start : start + count].T
+            for kept, column in zip(self._texts, texts, strict=True):
+                kept.extend(column[start : start + count])
             start, self._used = start + count, self._used + count
             if self._used == capacity:
                 self.flush()
@@ -460,8 +533,10 @@ class Stream:
 
     def flush(self) -> None:
         if self._used:
-            columns = (column[: self._used] for column in self._buffer)
-            self._write(self._batch.slice(0, self._used), _check(self.written, self._used, columns))
+            columns, batch = (column[: self._used] for column in self._buffer), self._first(self._used)
+            numbers = _check(self.written, self._used, columns) if not self._types else None
+            self._write(batch, numbers or check_of(self.written, batch))
+            self._texts = [[] for _ in self._types]
             self.written += self._used
             self._used = 0
         self._flushed = time.monotonic()
@@ -469,7 +544,7 @@ class Stream:
     def close(self, document: Mapping[str, Any]) -> None:
         """Write what waits, then the end."""
         self.flush()
-        nothing = self._batch.slice(0, 0)
+        nothing = self._first(0)
         self._write(nothing, {METADATA_KEY: dump(document), **check_of(self.written, nothing)})
         with self._guard():
             self._writer.close()
@@ -537,11 +612,13 @@ class Stream:
             if convert is not None:
                 convert(self._path, self._final, document)
                 if not keep:
+                    let_move(self._claim)
                     self._path.unlink(missing_ok=True)
             elif keep:
                 shutil.copyfile(self._path, self._final)
             else:
                 os.fsync(self._claim.fileno())
+                let_move(self._claim)
                 os.replace(self._path, self._final)
                 bring_names_to_disk(self._final.parent)
 
@@ -562,6 +639,29 @@ class Stream:
                 file.close()
 
 
+class _Movable:
+    """What Arrow writes to where the file beneath is closed, moved and opened again meanwhile."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def write(self, data: bytes) -> int:
+        count = self.file.write(data)
+        self.file.flush()
+        return count
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        self.closed = True  # the file beneath is held until the recording ends
+
+
 def _claim(path: Path, shown: Path) -> IO[bytes]:
     """A fresh stream file. What a killed run left is removed; what another run is writing is refused.
 
@@ -569,6 +669,7 @@ def _claim(path: Path, shown: Path) -> IO[bytes]:
     """
     with suppress(FileNotFoundError), path.open("rb") as old:
         _lock(old, path, shown)
+        let_move(old)
         path.unlink()
     try:
         file = path.open("xb")
@@ -587,7 +688,7 @@ def _lock(file: IO[bytes], path: Path, shown: Path) -> None:
     try:
         hold(file.fileno())
         # Who held it until a moment ago may have put another file in its place: the lock then protects nothing.
-        held = not CAN_LOCK or os.path.samestat(os.fstat(file.fileno()), path.stat())
+        held = os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         held = False
     if not held:

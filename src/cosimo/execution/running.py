@@ -22,7 +22,7 @@ from cosimo.execution.checkpoints import CheckpointWriter, beside
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.options import RunOptions
-from cosimo.execution.recording import Position, open_recorder
+from cosimo.execution.recording import Position, open_recorder, recorded_texts
 from cosimo.execution.session import EqualSteps, recorded_names, watch_of
 from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
@@ -77,6 +77,7 @@ def _run_equal_steps(system: System, master: Master, options: RunOptions, saved:
     steps, warnings = _count(options.start, options.stop, master.step)
     warnings += _known_before(system, master, options)
     watch = watch_of(system, options)
+    require_divisible(system, master)
     if saved is None and master.saved:
         require_states(system, master, options.start, master.saved, as_bytes=False)
     writer = _checkpoint_writer(system, master, options, saved)
@@ -152,11 +153,31 @@ def observed(system: System, options: RunOptions) -> System:
 def _known_before(system: System, master: Master, options: RunOptions) -> list[Warned]:
     """What the user should know before the first step."""
     warned = _unused_slopes(system, master, options.start)
-    if not recorded_names(system, master, options):
+    if system.clock_links and options.engine.kind == "kernel":
+        said = "units are connected by clocks: macro steps end at events and are made in plain Python"
+        warned.append(Warned(said, options.start))
+    if not recorded_names(system, master, options) and not recorded_texts(system):
         further = system.observable
         remedy = f"; record local variables with --variable, such as '{further[0]}'" if further else ""
         warned.append(Warned(f"only the time is recorded: no unit has outputs{remedy}", options.start))
     return warned
+
+
+def require_divisible(system: System, master: Master) -> None:
+    """Refuse masters whose macro step cannot end at the events of units that are connected by clocks."""
+    if not system.clock_links:
+        return
+    source, target = (".".join(end) for end in system.clock_links[0])
+    wrong = "compensates its inputs" if master.mixers else ""
+    for inlet in (inlet for inlets in system.inlets.values() for inlet in inlets):
+        coupling = master.coupling_of(inlet.target)
+        if (inlet.link or inlet.source) and not coupling.interpolates:
+            wrong = f"has the coupling {coupling} at {inlet.target}"
+    if wrong:
+        raise ConfigurationError(
+            f"the clocks {source} → {target} end macro steps at events, and master '{master.name}' {wrong}, which is "
+            "set up for one macro step; use Hold(0), Hold(1) or Hold(2), and no compensation."
+        )
 
 
 def _unused_slopes(system: System, master: Master, start: float) -> list[Warned]:

@@ -32,7 +32,14 @@ from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System
 from cosimo.execution.checkpoints import CheckpointWriter
 from cosimo.execution.checkpoints.self_test import require_states
-from cosimo.execution.engines import CarefulEngine, CarefulKernelEngine, Engine, KernelEngine, ReferenceEngine
+from cosimo.execution.engines import (
+    CarefulEngine,
+    CarefulKernelEngine,
+    Engine,
+    EventEngine,
+    KernelEngine,
+    ReferenceEngine,
+)
 from cosimo.execution.live import Live, Signals
 from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch, held_steps, switch_warnings
 from cosimo.execution.options import RunOptions
@@ -78,6 +85,7 @@ class Session(ABC):
     @contextmanager
     def keeping_rows(self, recorder: Recorder) -> Iterator[None]:
         """Whatever ends the run early, an error or Ctrl-C, carries the rows completed so far in `.result`."""
+        recorder.text_source = lambda times: self.live.texts(times)
         try:
             yield
         except RunError as error:
@@ -154,6 +162,7 @@ class EqualSteps(Session):
         super().__init__(self._instantiate(), recorded_names(system, master, options))
         self.stopped_at: float | None = None
         self.made = self.recorded = 0
+        self.between = 0  # rows at events, beyond one for each macro step
         self.iterations, self.ranges = Iterations(master), Ranges(system, self.names)
         self.ready: Array | None = None
         self.resumed_at: list[float] = []
@@ -201,6 +210,8 @@ class EqualSteps(Session):
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
         if self.master.mixers:
             return "a compensated master is designed for its macro step and cannot be run with a shorter one"
+        if self.system.clock_links:
+            return "macro steps end at events, and events are not made again"
         if self.live.joints:
             return "a prediction is learned for its macro step and cannot be made for a shorter one"
         stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
@@ -214,6 +225,7 @@ class EqualSteps(Session):
         self.made = saved["step"]
         # More than made + 1 while a run that began again with a safety net catches up with its rows.
         self.recorded = saved["position"]["taken"]
+        self.between = 0 if engine.events is None else self.recorded - self.made - 1
         self.iterations.load(saved["iterations"])
         self.ranges.found = dict(saved["ranges"])
         self.stepping, self.resumed_at = saved["stepping"], [*saved["resumed_at"], self.reached]
@@ -266,7 +278,7 @@ class EqualSteps(Session):
             self.ended_by = engine.ended, self.reached
 
     def _record_last(self, recorder: Recorder, row: Array) -> None:
-        self._record(recorder, self.made + 1, row[None, :])
+        self._record(recorder, self.made + 1 + self.between, row[None, :])
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
@@ -287,8 +299,10 @@ class EqualSteps(Session):
 
     def _take(self, engine: Engine, rows: Array, recorder: Recorder) -> None:
         """Record what the engine made."""
-        self._record(recorder, self.made + 1, rows[: engine.made])
+        filled = engine.filled(rows)
+        self._record(recorder, self.made + 1 + self.between, filled)
         self.made += engine.made
+        self.between += len(filled) - engine.made
         self.iterations.add(*engine.sweeps())
 
     def _checkpoint(self, writer: CheckpointWriter, engine: Engine, recorder: Recorder, row: Array) -> None:
@@ -309,7 +323,11 @@ class EqualSteps(Session):
         writer.take({**entries, "after": engine.signals()._asdict()}, reached, recorder.sync())
 
     def _make(self, careful: bool) -> Engine:
-        if careful and (self.options.engine.kind == "reference" or self.master.saved):
+        if self.live.events:
+            return EventEngine(self.live, self.names, self.watch)
+        # The compiled loop cannot take back texts that were passed on.
+        plain = self.options.engine.kind == "reference" or bool(self.system.text_links)
+        if careful and (plain or self.master.saved):
             return CarefulEngine(self.live, self.names, self.watch)
         if careful:
             return CarefulKernelEngine(self.live, self.names, self.options.engine, self.watch)
@@ -360,6 +378,8 @@ class EqualSteps(Session):
             warned += self.iterations.warnings(self.options.start, self.master.step, self.made)
         if self.engine is not None and self.engine.rollbacks is not None:
             info["rollbacks"] = self.engine.rollbacks
+        if self.engine is not None and self.engine.events is not None:
+            info["events"] = self.engine.events
         if self.live.joints:
             info["learned"] = self.live.learned()
         if (report := self._monitored(final=True)) is not None:

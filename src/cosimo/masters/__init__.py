@@ -9,23 +9,27 @@ steps and reads every unit so that each advances by exactly one macro step, and 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 from cosimo.core.arguments import checked
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Save, Schedule, Step
+from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Sample, Save, Schedule, Step
 from cosimo.core.system import System
 from cosimo.couplings import Hold
 
 __all__ = [
     "MASTERS",
     "Convergence",
+    "Grants",
     "MasterOptions",
+    "federation",
     "gauss_seidel",
     "groups",
     "iterative",
@@ -138,6 +142,7 @@ def multirate(
     *,
     multiples: Mapping[str, int],
     inputs: Literal["held", "interpolated"] = "held",
+    order: Sequence[Sequence[str]] | None = None,
     coupling: Coupling | None = None,
     couplings: Couplings | None = None,
 ) -> Master:
@@ -146,7 +151,12 @@ def multirate(
     "held": at each base tick the units that are due are coupled, stepped, and read when their time has come, so that
     faster units see the last value of slower ones. "interpolated": units that start at the same tick go slowest first
     and are read at once; the faster ones see their future, and with `Hold(1)` (the default here) interpolate it.
+    `order` lists groups that go one after the other at each tick, as in `groups`; one group if left out.
     """
+    parts = [system.names] if order is None else order
+    _complete(system, [name for part in parts for name in part])
+    if order is not None and inputs == "interpolated":
+        raise ConfigurationError("a multirate master with interpolated inputs goes slowest first; leave out the order.")
     for name, multiple in multiples.items():
         if name not in system.units:
             raise UnknownNameError("unit", name, system.units)
@@ -161,14 +171,15 @@ def multirate(
         )
     operations: list[Operation] = []
     for tick in range(period):
-        due = sorted((n for n in every if tick % every[n] == 0), key=lambda n: -every[n])
-        steps = {name: Step(name, Fraction(every[name], period)) for name in due}
-        if inputs == "interpolated":
-            operations += [op for name in due for op in (Couple(name), steps[name], Read(name))]
-        else:
-            operations += [*map(Couple, due), *steps.values()]
-            operations += [Read(name) for name in every if (tick + 1) % every[name] == 0]
-    name = f"multirate({','.join(f'{n}:{m}' for n, m in every.items())};{inputs})"
+        for part in parts:
+            due = sorted((n for n in part if tick % every[n] == 0), key=lambda n: -every[n])
+            steps = {name: Step(name, Fraction(every[name], period)) for name in due}
+            if inputs == "interpolated":
+                operations += [op for name in due for op in (Couple(name), steps[name], Read(name))]
+            else:
+                operations += [*map(Couple, due), *steps.values()]
+                operations += [Read(name) for name in part if (tick + 1) % every[name] == 0]
+    name = f"multirate({';'.join(','.join(f'{n}:{every[n]}' for n in part) for part in parts)};{inputs})"
     return _master(
         name, system, step * period, tuple(operations), coupling or Hold(int(inputs == "interpolated")), couplings
     )
@@ -181,6 +192,7 @@ def iterative(
     *,
     sweeps: int | Convergence | None = None,
     tolerance: float | None = None,
+    samples: int = 1,
     order: Sequence[str] | None = None,
     coupling: Coupling | None = None,
     couplings: Couplings | None = None,
@@ -190,6 +202,10 @@ def iterative(
     `tolerance=1e-6` stands for `sweeps=Convergence(1e-6)`.
     Without `order` a sweep is Jacobi (successive substitution, gomes2018, Eq. 15); with it, Gauss–Seidel. All units
     must be able to restore their state.
+
+    With `samples=3` units are read at thirds of the macro step, and every sweep interpolates what the sweep before it
+    has sampled (waveform iteration): with `Hold(q)` through q + 1 samples the inputs are in error by O(h^(q+1)), which
+    is the order of the master where the units' own solvers have it too.
     """
     for name, unit in system.units.items():
         if not unit.can_restore:
@@ -198,17 +214,208 @@ def iterative(
         raise ConfigurationError("an iteration has a tolerance or a number of sweeps; give one of the two.")
     if sweeps is None:
         sweeps = Convergence() if tolerance is None else Convergence(tolerance)
+    if samples < 1:
+        raise ConfigurationError(f"units are sampled at least once per macro step, not {samples} times.")
+    if samples > 1 and isinstance(sweeps, Convergence) and (sweeps.anderson or sweeps.quasi_newton):
+        raise ConfigurationError(
+            "Anderson acceleration and quasi-Newton correct the outputs at the end of the macro step, not the samples "
+            "before it; leave out one of the two."
+        )
     stages = [system.names] if order is None else [[name] for name in _complete(system, order)]
-    body: tuple[Operation, ...] = (*map(Restore, system.names), *(op for stage in stages for op in _together(stage)))
+    swept = (op for stage in stages for op in _sampled(system, stage, samples))
+    body: tuple[Operation, ...] = (*map(Restore, system.names), *swept)
     kind = "jacobi" if order is None else "gauss-seidel"
     times = f"{sweeps}" if isinstance(sweeps, int) else "until converged"
+    times += f";{samples} samples" if samples > 1 else ""
     operations: tuple[Operation, ...] = (*map(Save, system.names), Repeat(body, sweeps))
     return _master(f"iterative({kind};{times})", system, step, operations, coupling, couplings)
+
+
+# ---- federations: the order of operations that HELICS settings mean --------------------------------------------------
+# A federate is granted the times offset + n · period. A value that is published at the granted time s is seen at the
+# granted time t where s < t; by a federate that waits for the others' current update where s ≤ t. What a federate does
+# with a grant is its own program, a cycle of F (take the inputs), G (step) and H (publish the outputs):
+#
+#     FGH   the step that ends at t is made with the inputs of t, and its outputs are published at t
+#     FHG   inputs are taken at t, outputs of t are published, then the step that begins at t is made
+#     HFG   outputs of t are published, inputs are taken at t, then the step that begins at t is made
+#
+# At each granted time this is a partial order of the letters of all federates: that of each program, and for a value
+# from i to j "H_i before F_j" where j waits and "F_j before H_i" where it does not. A schedule is any order that keeps
+# it. Steps that begin at a grant are written just before the next one: nothing that others see lies in between.
+
+
+@checked
+@dataclass(frozen=True)
+class Grants:
+    """When one federate is granted times, in fractions of the macro step, and what its program does then.
+
+    >>> print(Grants("tyre", Fraction(1, 2), offset=Fraction(1, 4), program="FGH", waits=True))
+    tyre:FGH:1/2+1/4:wait
+    """
+
+    unit: str
+    period: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
+    program: Literal["FGH", "FHG", "HFG"] = "HFG"
+    waits: bool = False
+
+    def __post_init__(self) -> None:
+        if self.period <= 0 or (1 / self.period).denominator != 1 or 1 / self.period > MOST_TICKS:
+            raise ConfigurationError(
+                f"federate '{self.unit}' has the period {self.period} of the macro step; a whole number of periods, at "
+                f"most {MOST_TICKS:,}, must make one macro step."
+            )
+        if not 0 <= self.offset < self.period:
+            raise ConfigurationError(
+                f"federate '{self.unit}' has the offset {self.offset} and the period {self.period}; the offset must "
+                "not be negative, and less than the period."
+            )
+
+    def __str__(self) -> str:
+        offset = f"+{self.offset}" if self.offset else ""
+        return f"{self.unit}:{self.program}:{self.period}{offset}{':wait' * self.waits}"
+
+    @classmethod
+    def parse(cls, text: str) -> Grants:
+        """From the text that `str` gives."""
+        found = re.fullmatch(r"(.+):(FGH|FHG|HFG):(\d+(?:/\d+)?)(?:\+(\d+(?:/\d+)?))?(:wait)?", text.strip())
+        try:
+            if found is None:
+                raise ValueError
+            unit, program, period, offset, waits = found.groups()
+            times = Fraction(period), Fraction(offset or 0)
+        except (ValueError, ZeroDivisionError):
+            raise ConfigurationError(
+                f"'{text}' says not when a federate is granted times; write 'UNIT:FGH:1/2' with its program (FGH, FHG "
+                "or HFG) and its period as a part of the macro step, '+1/4' for an offset and ':wait' at the end."
+            ) from None
+        return cls(unit, times[0], offset=times[1], program=program, waits=bool(waits))  # type: ignore[arg-type]
+
+    @property
+    def times(self) -> list[Fraction]:
+        """The times that are granted in (0, 1], one macro step."""
+        first = self.offset or self.period
+        return [first + n * self.period for n in range(int((1 - first) / self.period) + 1)]
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the step that ends at the first grant of a macro step begins in the one before it."""
+        return self.program == "FGH" and self.offset > 0
+
+
+@checked
+def federation(
+    system: System,
+    step: float,
+    *,
+    members: Sequence[Grants],
+    sweeps: int | Convergence | None = None,
+    coupling: Coupling | None = None,
+    couplings: Couplings | None = None,
+) -> Master:
+    """The order in which the federates of a HELICS federation exchange values; every unit is one federate.
+
+    `sweeps`: all federates iterate at each granted time, so often or until the outputs no longer change; those with the
+    program FGH repeat their step.
+    """
+    _complete(system, [member.unit for member in members])
+    grants = {member.unit: member for member in members}
+    for member in members:
+        _check_ahead(system, grants, member)
+    ticks = sorted({time for member in members for time in member.times})
+    operations: list[Operation] = []
+    local = dict.fromkeys(grants, Fraction(0))
+    for tick in ticks:
+        due = [member for member in members if tick in member.times]
+        steps = {member.unit: Step(member.unit, tick - local[member.unit]) for member in due}
+        local |= dict.fromkeys(steps, tick)
+        operations += _granted(system, due, steps, tick)
+    for member in members:
+        if member.ahead:
+            operations.append(Couple(member.unit))
+        if local[member.unit] < 1:
+            operations.append(Step(member.unit, 1 - local[member.unit]))
+    if sweeps is not None:
+        operations = _iterated(members, operations, sweeps)
+    name = f"federation({','.join(map(str, members))})"
+    return _master(name, system, step, tuple(operations), coupling, couplings)
+
+
+def _granted(system: System, due: Sequence[Grants], steps: Mapping[str, Step], tick: Fraction) -> list[Operation]:
+    """What the federates that are granted the same time do, in an order that shows each what it sees in HELICS."""
+    before: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for member in due:
+        chain = {"FGH": "FGH", "FHG": "GFH", "HFG": "GHF"}[member.program]
+        if member.ahead and tick == member.offset:
+            chain = "GH"  # its inputs were taken at the end of the macro step before
+        letters = [(letter, member.unit) for letter in chain]
+        before |= {letter: set(letters[:place]) for place, letter in enumerate(letters)}
+        if member.program == "HFG" and not system.units[member.unit].feedthrough().any():
+            before["F", member.unit].discard(("H", member.unit))  # the outputs do not show which input is there
+    for member in due:
+        for source in {link.source.unit for link in system.incoming(member.unit)}:
+            taken, given = ("F", member.unit), ("H", source)
+            if taken in before and given in before:
+                sees = member.waits and source != member.unit  # nobody waits for what it publishes itself
+                before[taken if sees else given].add(given if sees else taken)
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        around = sorted({unit for _, unit in error.args[1]})
+        raise ConfigurationError(
+            f"at one granted time the federates {', '.join(around)} each need what another one publishes later; let "
+            "one of them not wait (wait_for_current_time_update), or take its inputs before it publishes (program FHG)."
+        ) from None
+    places = {member.unit: place for place, member in enumerate(due)}
+    operations: list[Operation] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=lambda letter: (letter[0], places[letter[1]]))
+        operations += [steps[u] if kind == "G" else Couple(u) if kind == "F" else Read(u) for kind, u in ready]
+        sorter.done(*ready)
+    return operations
+
+
+def _check_ahead(system: System, grants: Mapping[str, Grants], member: Grants) -> None:
+    """Refuse a step across the end of the macro step whose inputs are not known there."""
+    if not member.ahead:
+        return
+    for source in {link.source.unit for link in system.incoming(member.unit)} - {member.unit}:
+        first = grants[source].offset or grants[source].period
+        if first < member.offset or (member.waits and first == member.offset):
+            raise ConfigurationError(
+                f"federate '{member.unit}' makes the step that ends at its first grant with values that '{source}' "
+                "publishes while it lasts; such a step cannot begin in one macro step and end in the next: let "
+                f"'{member.unit}' step after its grants (program FHG or HFG), or give it no offset."
+            )
+
+
+def _iterated(members: Sequence[Grants], operations: Sequence[Operation], sweeps: int | Convergence) -> list[Operation]:
+    """The operations of one granted time, repeated: the step too where it ends there."""
+    for member in members:
+        if member.period != 1 or member.offset or member.waits or member.program == "HFG":
+            raise ConfigurationError(
+                f"federate '{member.unit}' cannot iterate: federates that iterate have one period, no offset, do not "
+                "wait for the current update, and publish after they have taken their inputs (program FGH or FHG)."
+            )
+    repeated = [member.unit for member in members if member.program == "FGH"]
+    steps = [op for op in operations if isinstance(op, Step) and op.unit not in repeated]
+    body = (*map(Restore, repeated), *(op for op in operations if op not in steps))
+    return [*steps, *map(Save, repeated), Repeat(body, sweeps)]
 
 
 def _together(names: Iterable[str], fraction: Fraction = Fraction(1)) -> list[Operation]:
     names = list(names)
     return [*map(Couple, names), *(Step(name, fraction) for name in names), *map(Read, names)]
+
+
+def _sampled(system: System, names: Iterable[str], count: int) -> list[Operation]:
+    """Couple and step together, read `count` times; those that see the outputs remember all but the last for later."""
+    names, part = list(names), Fraction(1, count)
+    seen = [n for n in system.names if any(link.source.unit in names for link in system.incoming(n))]
+    once: list[Operation] = [*(Step(name, part) for name in names), *map(Read, names)]
+    return [*map(Couple, names), *([*once, *map(Sample, seen)] * (count - 1)), *once]
 
 
 def _complete(system: System, order: Sequence[str] | None) -> tuple[str, ...]:
@@ -242,7 +449,31 @@ def _master(
                 raise ConfigurationError(
                     f"input {unit_name}.{variable} is not continuous; it can only be held (Hold(0))."
                 )
-    return Master(name, Schedule(system.names, operations), step, coupling or Hold(0), chosen)
+    master = Master(name, Schedule(system.names, operations), step, coupling or Hold(0), chosen)
+    parts = {name: _substeps(system, master, name) for name in system.names}
+    if all(count == 1 for count in parts.values()):
+        return master
+    return replace(master, schedule=Schedule(system.names, _divided(operations, parts)))
+
+
+def _substeps(system: System, master: Master, unit: str) -> int:
+    """In how many steps a unit follows the polynomials of its inputs that it cannot take as they are."""
+    couplings = [master.coupling_of(inlet.target) for inlet in system.inlets[unit] if inlet.link or inlet.source]
+    return max((c.substeps for c in couplings if c.degree > system.units[unit].input_degree), default=1)
+
+
+def _divided(operations: Iterable[Operation], parts: Mapping[str, int]) -> tuple[Operation, ...]:
+    """Every step in as many parts as its unit needs."""
+    found: list[Operation] = []
+    for operation in operations:
+        if isinstance(operation, Repeat):
+            found.append(Repeat(_divided(operation.body, parts), operation.times))
+        elif isinstance(operation, Step):
+            count = parts[operation.unit]
+            found += [Step(operation.unit, operation.fraction / count)] * count
+        else:
+            found.append(operation)
+    return tuple(found)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
@@ -253,8 +484,8 @@ class MasterOptions:
     """A master in words.
 
     `couplings` are texts such as `hold1` (for all inputs) or `two.F=nepce:0.6` (for one). `order` lists units,
-    separated by commas, groups by semicolons. `sweeps`, `tolerance`, `sweep_limit` and `anderson` belong to
-    `iterative`, `multiples` and `inputs` to `multirate`.
+    separated by commas, groups by semicolons. `sweeps`, `tolerance`, `sweep_limit`, `anderson`, `quasi_newton`
+    and `samples` belong to `iterative`, `multiples` and `inputs` to `multirate`.
     """
 
     name: str = "jacobi"
@@ -264,6 +495,8 @@ class MasterOptions:
     tolerance: float | None = None
     sweep_limit: int | None = None
     anderson: int | None = None
+    quasi_newton: int | None = None
+    samples: int | None = None
     multiples: Mapping[str, int] = field(default_factory=dict)
     inputs: Literal["held", "interpolated"] | None = None
 
@@ -295,11 +528,11 @@ def _arrows(order: str) -> str:
 
 
 def _grouped(order: str) -> str:
-    return " → ".join(f"({group.replace(',', ', ')})" for group in order.split(";"))
+    return " → ".join(f"({group.replace(',', ', ')})" if "," in group else group for group in order.split(";"))
 
 
 def _parts(order: str) -> list[tuple[str, ...]]:
-    return [_names(group) or () for group in order.split(";")]
+    return [names for group in order.split(";") if (names := _names(group))]
 
 
 def _groups_arguments(options: MasterOptions) -> dict[str, Any]:
@@ -309,25 +542,29 @@ def _groups_arguments(options: MasterOptions) -> dict[str, Any]:
 
 
 def _strang_arguments(options: MasterOptions) -> dict[str, Any]:
-    """Without a semicolon every unit is a part, as in `gauss-seidel`: a single group could not be split."""
-    return {"order": _parts(options.order) if options.order and ";" in options.order else _names(options.order)}
+    """Without a semicolon every unit is a part, as in `gauss-seidel`; 'a,b;' is one group, which cannot be split."""
+    if not options.order or ";" not in options.order:
+        return {"order": _names(options.order)}
+    return {"order": _parts(options.order)}
 
 
 def _multirate_options(master: Master, rest: str) -> dict[str, Any]:
-    pairs, _, inputs = rest.partition(";")
-    multiples = {unit: int(count) for unit, _, count in (pair.rpartition(":") for pair in pairs.split(","))}
-    slower = {unit: count for unit, count in multiples.items() if count > 1}
-    return {"multiples": slower, "inputs": "interpolated" if inputs == "interpolated" else None}
+    *groups, inputs = rest.split(";")
+    parts = [[pair.rpartition(":") for pair in group.split(",")] for group in groups]
+    slower = {unit: int(count) for part in parts for unit, _, count in part if int(count) > 1}
+    order = ";".join(",".join(unit for unit, _, _ in part) for part in parts) if len(parts) > 1 else None
+    return {"multiples": slower, "inputs": "interpolated" if inputs == "interpolated" else None, "order": order}
 
 
 def _multirate_title(rest: str, options: MasterOptions | None) -> str:
     if options is None:
         return "multirate"
     rates = " and ".join(f"{unit} every {count} steps" for unit, count in options.multiples.items())
-    return f"multirate, {rates or 'all units every step'}{', interpolated' if options.inputs else ''}"
+    order = f", {_grouped(options.order)}" if options.order else ""
+    return f"multirate, {rates or 'all units every step'}{order}{', interpolated' if options.inputs else ''}"
 
 
-_UNTIL = {"tolerance": "tolerance", "sweep_limit": "limit", "anderson": "anderson"}
+_UNTIL = {"tolerance": "tolerance", "sweep_limit": "limit", "anderson": "anderson", "quasi_newton": "quasi_newton"}
 """Fields of `Convergence` by the options that set them."""
 
 
@@ -338,17 +575,19 @@ def _iterative_arguments(options: MasterOptions) -> dict[str, Any]:
             "an iteration has a fixed number of sweeps or runs until converged, not both; leave out sweeps or the rest."
         )
     sweeps = Convergence(**given) if options.sweeps is None else options.sweeps
-    return {"sweeps": sweeps, "order": _names(options.order)}
+    return {"sweeps": sweeps, "order": _names(options.order), "samples": options.samples or 1}
 
 
 def _iterative_options(master: Master, rest: str) -> dict[str, Any]:
     repeat = next(op for op in master.schedule.operations if isinstance(op, Repeat))
-    order = ",".join(op.unit for op in repeat.body if isinstance(op, Step)) if "gauss" in rest else None
+    order = ",".join(dict.fromkeys(op.unit for op in repeat.body if isinstance(op, Step))) if "gauss" in rest else None
+    read = sum(op == Read(master.schedule.units[0]) for op in repeat.body)
+    own = {"order": order, "samples": read if read > 1 else None}
     if not isinstance(repeat.times, Convergence):
-        return {"order": order, "sweeps": repeat.times}
+        return own | {"sweeps": repeat.times}
     usual = Convergence()
     until = {option: getattr(repeat.times, name) for option, name in _UNTIL.items()}
-    return {"order": order} | {o: value for o, value in until.items() if value != getattr(usual, _UNTIL[o])}
+    return own | {o: value for o, value in until.items() if value != getattr(usual, _UNTIL[o])}
 
 
 def _iterative_title(rest: str, options: MasterOptions | None) -> str:
@@ -356,7 +595,37 @@ def _iterative_title(rest: str, options: MasterOptions | None) -> str:
         return "iterative"
     swept = f"Gauss–Seidel {_arrows(options.order)}" if options.order else "Jacobi"
     count = options.sweeps
-    return f"{swept}, " + ("iterated until converged" if count is None else f"{count} sweep{'s' * (count > 1)}")
+    return (
+        f"{swept}, "
+        + ("iterated until converged" if count is None else f"{count} sweep{'s' * (count > 1)}")
+        + (f", {options.samples} samples per step" if options.samples else "")
+    )
+
+
+def _federation_arguments(options: MasterOptions) -> dict[str, Any]:
+    if options.order is None:
+        raise ConfigurationError("master 'federation' needs an order such as 'a:FGH:1,b:HFG:1/2:wait'.")
+    iterated = any(getattr(options, name) is not None for name in ("sweeps", *_UNTIL))
+    sweeps = _iterative_arguments(replace(options, order=None))["sweeps"] if iterated else None
+    return {"members": [Grants.parse(text) for text in _names(options.order) or ()], "sweeps": sweeps}
+
+
+def _federation_options(master: Master, rest: str) -> dict[str, Any]:
+    repeat = next((op for op in master.schedule.operations if isinstance(op, Repeat)), None)
+    if repeat is None:
+        return {"order": rest}
+    if not isinstance(repeat.times, Convergence):
+        return {"order": rest, "sweeps": repeat.times}
+    return {"order": rest, "tolerance": repeat.times.tolerance, "sweep_limit": repeat.times.limit}
+
+
+def _federation_title(rest: str, options: MasterOptions | None) -> str:
+    if options is None:
+        return "federation"
+    swept = ", iterated until converged" if options.tolerance else ""
+    if options.sweeps is not None:
+        swept = f", {options.sweeps} sweep{'s' * (options.sweeps > 1)}"
+    return f"federation {rest.replace(',', ', ')}{swept}"
 
 
 MASTERS: Mapping[str, MasterWord] = {
@@ -386,16 +655,28 @@ MASTERS: Mapping[str, MasterWord] = {
     "multirate": MasterWord(
         multirate,
         _multirate_title,
-        ("multiples", "inputs"),
-        lambda options: {"multiples": options.multiples, "inputs": options.inputs or "held"},
+        ("multiples", "inputs", "order"),
+        lambda options: {
+            "multiples": options.multiples,
+            "inputs": options.inputs or "held",
+            "order": None if options.order is None else _parts(options.order),
+        },
         _multirate_options,
         tuned=False,  # the multiples must be given
     ),
     "iterative": MasterWord(
         iterative,
         _iterative_title,
-        ("order", "sweeps", "tolerance", "sweep_limit", "anderson"),
+        ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "quasi_newton", "samples"),
         _iterative_arguments,
         _iterative_options,
+    ),
+    "federation": MasterWord(
+        federation,
+        _federation_title,
+        ("order", "sweeps", "tolerance", "sweep_limit"),
+        _federation_arguments,
+        _federation_options,
+        tuned=False,  # what federates do is their own program
     ),
 }

@@ -83,7 +83,7 @@ def options_of(master: Master, system: System | None = None) -> MasterOptions | 
     >>> from cosimo.problems import two_mass
     >>> options_of(build_master(two_mass(), 1e-3, MasterOptions("gauss-seidel", couplings=["hold1"])))
     MasterOptions(name='gauss-seidel', order='one,two', couplings=('hold1',), sweeps=None, tolerance=None, \
-sweep_limit=None, anderson=None, multiples={}, inputs=None)
+sweep_limit=None, anderson=None, quasi_newton=None, samples=None, multiples={}, inputs=None)
     """
     kind, _, rest = master.name.removesuffix(")").partition("(")
     if master.mixers or kind not in MASTERS or not _sayable(master):

@@ -23,7 +23,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import Source, System, Table
 from cosimo.problems.catalogue import require
 from cosimo.problems.following import FollowingUnit
-from cosimo.problems.monolithic import run_monolithic
+from cosimo.problems.oscillators import run_monolithic
 from cosimo.units.python import PythonUnit
 
 # ---- the hydraulic cylinder (Eqs. 29–36) and the units that hold it --------------------------------------------------

@@ -25,7 +25,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
 from cosimo.problems.catalogue import require
 from cosimo.problems.following import FollowingUnit
-from cosimo.problems.monolithic import run_monolithic
+from cosimo.problems.oscillators import run_monolithic
 from cosimo.units.python import PythonUnit
 
 

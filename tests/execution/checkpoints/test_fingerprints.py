@@ -55,6 +55,7 @@ def until(**options: Any) -> Callable[[System], Master]:
 def test_every_option_of_a_master_counts() -> None:
     system = two_mass()
     makers = [until(), until(tolerance=1e-4), until(limit=2), until(anderson=2), until(anderson=3)]
+    makers += [until(quasi_newton=3), until(quasi_newton=3, jacobian=((0.0,) * 3,) * 3)]
     makers += [lambda s: masters.iterative(s, 1e-3, sweeps=2), lambda s: masters.jacobi(s, 1e-3)]
     found = [fingerprint(system, make(system), 0.0)["master"] for make in makers]
     assert len(set(found)) == len(makers)

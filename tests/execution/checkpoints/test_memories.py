@@ -85,9 +85,9 @@ def test_linear_units_under_any_schedule(case: tuple[System, Master], kind: str,
 
 
 @settings(max_examples=examples(10), suppress_health_check=SLOW)
-@given(systems(), couplings(), st.sampled_from(KINDS), st.integers(0, 3))
-def test_iterations_until_convergence(system: System, coupling: Any, kind: str, anderson: int) -> None:
-    until = Convergence(tolerance=1e-9, limit=12, anderson=anderson)
+@given(systems(), couplings(), st.sampled_from(KINDS), st.sampled_from(["anderson", "quasi_newton"]), st.integers(0, 3))
+def test_iterations_until_convergence(system: System, coupling: Any, kind: str, how: str, depth: int) -> None:
+    until = Convergence(tolerance=1e-9, limit=12, **{how: depth})
     require_continued(system, masters.iterative(system, 0.05, sweeps=until, coupling=coupling), kind, 7, 9)
 
 

@@ -47,6 +47,7 @@ MASTERS: dict[str, Callable[[System], Master]] = {
     "dmd": lambda s: masters.jacobi(s, H, coupling=Dmd()),
     "multirate": lambda s: masters.multirate(s, H, multiples={"one": 2}, inputs="interpolated"),
     "iterative": lambda s: masters.iterative(s, H, sweeps=Convergence(tolerance=1e-12, limit=4)),
+    "quasi-newton": lambda s: masters.iterative(s, H, sweeps=Convergence(quasi_newton=4)),
     "anderson": lambda s: masters.iterative(s, H, sweeps=Convergence(anderson=2), coupling=Hold(1)),
 }
 

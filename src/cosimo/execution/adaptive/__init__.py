@@ -89,7 +89,8 @@ class AdaptiveSteps(Session):
 
     def _make(self) -> Stepper:
         live, plan, names, engine = self.live, self.plan, self.names[:-1], self.options.engine
-        if engine.kind == "kernel":
+        # The compiled loop cannot take back texts that were passed on.
+        if engine.kind == "kernel" and not (plan.kind == "doubling" and live.system.text_links):
             return KernelStepper(live, plan, names, engine)
         return (EnergyStepper if plan.kind == "energy" else DoublingStepper)(live, plan, names)
 
@@ -155,6 +156,12 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
         raise ConfigurationError(
             "a compensated master works only at the step size it was designed for; leave out the adaptive step or "
             "the compensation."
+        )
+    if system.clock_links:
+        source, target = (".".join(end) for end in system.clock_links[0])
+        raise ConfigurationError(
+            f"the clocks {source} → {target} end macro steps at events, which adaptive steps do not follow; run it "
+            "without an adaptive step."
         )
     for operation in master.schedule.operations:
         if isinstance(operation, Repeat | Save | Restore) or (isinstance(operation, Step) and operation.fraction != 1):

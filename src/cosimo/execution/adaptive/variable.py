@@ -75,6 +75,14 @@ class Lengths:
         low = max(parts.bit_length() - 4, 0)
         return max((parts >> low) << low, self.shortest)
 
+    @property
+    def usual(self) -> list[int]:
+        """All lengths that `fit` gives, and the first, shortest first; only steps to a jump or the end have others."""
+        found, parts = {self.shortest, self.first}, self.shortest
+        while (parts := ((parts >> (low := max(parts.bit_length() - 4, 0))) + 1) << low) <= self.longest:
+            found.add(parts)
+        return sorted(found)
+
 
 def choose_lengths(adaptive: Adaptive, nominal: float, start: float, stop: float) -> Lengths:
     """The quantum and the limits of steps for a run from `start` to `stop`."""

@@ -28,7 +28,7 @@ from typing import Any
 from cosimo.core import __version__
 from cosimo.core.errors import CheckpointError, CosimoError, OutputError
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
-from cosimo.core.storage import SUFFIXES, bring_to_disk, replacing, writing
+from cosimo.core.storage import RESULT_SUFFIXES, bring_to_disk, replacing, writing
 
 MAGIC = b"cosimo checkpoint "
 HEAD = MAGIC + b"3\n"
@@ -97,7 +97,7 @@ def find_checkpoint(path: Path) -> Path:
     for candidate in (beside(path), path):
         for file in (candidate, Path(f"{candidate}{EARLIER}")):
             # A result file without a checkpoint is better said to be one than a damaged checkpoint.
-            if file.is_file() and (candidate != path or file.suffix not in SUFFIXES or _begins(file)):
+            if file.is_file() and (candidate != path or file.suffix not in RESULT_SUFFIXES or _begins(file)):
                 return file
     raise CheckpointError(f"there is no checkpoint '{path}', and no output file of that name has one; check the path.")
 

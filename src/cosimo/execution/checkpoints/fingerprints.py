@@ -31,6 +31,7 @@ def fingerprint(system: System, master: Master, start: float) -> dict[str, Any]:
 def system_fingerprint(system: System) -> dict[str, Any]:
     """Hashes of the units, the external inputs and the connections."""
     connections = [str(link.connection) + _exact(link.connection.gain, link.connection.offset) for link in system.links]
+    connections += [str(tuple(link)) for link in (*system.text_links, *system.clock_links)]
     return {
         "units": {name: _hash(_unit(unit)) for name, unit in system.units.items()},
         "inputs": {target: _hash(source_parts(source)) for target, source in system.inputs.items()},

@@ -72,7 +72,7 @@ def _found(name: str, unit: Unit, start: float, h: float, as_bytes: bool) -> Fou
             instance = _begin(unit, start, h, alive)
             if as_bytes and (mute := _mute(instance)):
                 return mute
-            u = _nudged(unit, _start(unit))
+            u = nudged(unit)[None, :]
             _step(instance, u, start, 0, h)
             if as_bytes and (mute := _mute(instance)):  # it may have come by something that is not plain
                 return mute
@@ -86,21 +86,14 @@ def _found(name: str, unit: Unit, start: float, h: float, as_bytes: bool) -> Fou
 
 def _begin(unit: Unit, start: float, h: float, alive: ExitStack) -> Instance:
     """A fresh instance, ready to step; `alive` closes it."""
-    instance = unit.instantiate(start)
+    instance = unit.started(start, h)
     alive.callback(_close, instance)
-    instance.set_input(_start(unit), h)
-    instance.read()
-    instance.finish_initialisation()
     return instance
 
 
 def _close(instance: Instance) -> None:
     with suppress(Exception):
         instance.close()
-
-
-def _start(unit: Unit) -> Array:
-    return np.array([[unit.start.get(variable, 0.0) for variable in unit.inputs]], dtype=float)
 
 
 def _mute(instance: Instance) -> ConfigurationError | None:
@@ -155,14 +148,16 @@ def _step(instance: Instance, u: Array, start: float, first: int, h: float) -> l
     return outputs
 
 
-def _nudged(unit: Unit, u: Array) -> Array:
-    """Inputs a little moved, within their range; those that are not continuous stay."""
+def nudged(unit: Unit) -> Array:
+    """The start values of the inputs (m,), a little moved within their ranges; those that are not continuous stay."""
+    u, ranges = unit.start_inputs, unit.ranges()
     moved = u + NUDGE * np.maximum(1.0, np.abs(u))
-    ranges = unit.ranges()
     for place, name in enumerate(unit.inputs):
         low, high = ranges.get(name, (-np.inf, np.inf))
-        if name in unit.discrete_inputs or not low <= moved[0, place] <= high:
-            moved[0, place] = u[0, place]
+        if not low <= moved[place] <= high:
+            moved[place] = 2 * u[place] - moved[place]
+        if name in unit.discrete_inputs or not low <= moved[place] <= high:
+            moved[place] = u[place]
     return moved
 
 
