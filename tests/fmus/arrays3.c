@@ -1,4 +1,6 @@
-/* FMI 3.0 arrays: y = 2 u + offset by row (2 × 3), m = k reversed (as long as the structural parameter says), texts. */
+/* FMI 3.0 arrays: y = 2 u + offset by row (2 × 3), m = k reversed (as long as the structural parameter says), texts.
+
+   The structural parameter can be set in configuration mode only, up to 8; k is then 0, and its old size is refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +10,37 @@ enum { U = 1, Y, N, K, M, OFFSET, WORDS, ECHO };
 
 typedef struct {
     double u[6], offset[2];
-    int32_t k[3];
+    int32_t k[8];
+    uint64_t n;
+    int configuring;
     char words[2][64];
 } Unit;
 
-EXPORT void *fmi3InstantiateCoSimulation(INSTANTIATE_ARGUMENTS) { return calloc(1, sizeof(Unit)); }
+EXPORT void *fmi3InstantiateCoSimulation(INSTANTIATE_ARGUMENTS) {
+    Unit *unit = calloc(1, sizeof *unit);
+    unit->n = 3;
+    return unit;
+}
+EXPORT int fmi3EnterConfigurationMode(void *c) {
+    ((Unit *)c)->configuring = 1;
+    return OK;
+}
+EXPORT int fmi3ExitConfigurationMode(void *c) {
+    ((Unit *)c)->configuring = 0;
+    return OK;
+}
+EXPORT int fmi3SetUInt64(void *c, const Reference *r, size_t n, const uint64_t *v, size_t m) {
+    Unit *unit = c;
+    if (n != 1 || r[0] != N || !unit->configuring || v[0] > 8) return ERROR;
+    unit->n = v[0];
+    memset(unit->k, 0, sizeof unit->k);
+    return OK;
+}
+EXPORT int fmi3GetUInt64(void *c, const Reference *r, size_t n, uint64_t *v, size_t m) {
+    if (n != 1 || r[0] != N) return ERROR;
+    v[0] = ((Unit *)c)->n;
+    return OK;
+}
 EXPORT void fmi3FreeInstance(void *c) { free(c); }
 EXPORT int fmi3EnterInitializationMode(void *c, bool d, double tolerance, double start, bool s, double stop) {
     return OK;
@@ -37,13 +65,13 @@ EXPORT int fmi3GetFloat64(void *c, const Reference *r, size_t n, double *v, size
     return OK;
 }
 EXPORT int fmi3SetInt32(void *c, const Reference *r, size_t n, const int32_t *v, size_t m) {
-    if (n != 1 || r[0] != K || m != 3) return ERROR;
-    memcpy(((Unit *)c)->k, v, sizeof ((Unit *)c)->k);
+    if (n != 1 || r[0] != K || m != ((Unit *)c)->n) return ERROR;
+    memcpy(((Unit *)c)->k, v, m * sizeof *v);
     return OK;
 }
 EXPORT int fmi3GetInt32(void *c, const Reference *r, size_t n, int32_t *v, size_t m) {
-    if (n != 1 || r[0] != M || m != 3) return ERROR;
-    for (int i = 0; i < 3; i++) v[i] = ((Unit *)c)->k[2 - i];
+    if (n != 1 || r[0] != M || m != ((Unit *)c)->n) return ERROR;
+    for (size_t i = 0; i < m; i++) v[i] = ((Unit *)c)->k[m - 1 - i];
     return OK;
 }
 EXPORT int fmi3SetString(void *c, const Reference *r, size_t n, const char **v, size_t m) {

@@ -28,6 +28,12 @@ ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
 VALIDATE = "COSIMO_VALIDATE"
 """The variable that switches the validation of descriptions off for a whole process, with the value `off`."""
 
+
+def validating(validate: bool | None) -> bool:
+    """Whether files are held to their standard; None: unless the environment switches it off."""
+    return os.environ.get(VALIDATE, "") != "off" if validate is None else validate
+
+
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 _FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.system import System
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmi.variables import check_connection
@@ -54,7 +56,8 @@ def test_arrays_element_by_element(tmp_path: Path) -> None:
     assert fmu.start["u[2,1]"] == 4.0
     assert [fmu.start[f"k[{i}]"] for i in (1, 2, 3)] == [7.0] * 3
     assert fmu.variables["u[2,1]"].element == 3
-    assert "blob" not in fmu.variables
+    assert fmu.variables["blob"].start == b"\0"
+    assert fmu.text_inputs == {"words[1]": "String", "words[2]": "String", "blob": "Binary"}
 
 
 def test_capabilities(tmp_path: Path) -> None:
@@ -140,9 +143,36 @@ def test_values_that_cannot_be_given(
         Fmu(build(tmp_path, "feedthrough2"), parameters=parameters, start=start)
 
 
-def test_structural_parameters_are_fixed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="'n' is a structural parameter"):
-        Fmu(build(tmp_path, "arrays3"), start={"n": 4})
+@pytest.mark.parametrize("isolate", [False, True])
+def test_structural_parameters_say_how_long_arrays_are(tmp_path: Path, isolate: bool) -> None:
+    unit = Fmu(build(tmp_path, "arrays3"), parameters={"n": 5}, start={"k": [1, 2, 3, 4, 5]}, isolate=isolate)
+    assert [name for name in unit.inputs if name.startswith("k")] == [f"k[{i}]" for i in range(1, 6)]
+    with closing(unit.instantiate()) as live:
+        live.finish_initialisation()
+        assert live.get_variables([f"m[{i}]" for i in range(1, 6)]).tolist() == [5, 4, 3, 2, 1]
+        assert live.get_variables(["n"]).tolist() == [5]
+    other = unit.with_values({"n": 2})
+    assert (other.start["k[1]"], other.start["k[2]"], len(other.inputs)) == (1, 2, len(unit.inputs) - 3)
+    with closing(other.instantiate()) as live:
+        assert live.get_variables(["m[1]", "m[2]"]).tolist() == [2, 1]
+
+
+def test_start_values_of_another_size_are_to_be_given_anew(tmp_path: Path) -> None:
+    several = {'<Int32 name="k" valueReference="4" causality="input" start="7">':
+               '<Int32 name="k" valueReference="4" causality="input" start="7 8 9">'}  # fmt: skip
+    path = build(tmp_path, "arrays3", changes=several)
+    assert "k[1]" not in Fmu(path, start={"n": 4}).start
+    assert Fmu(path).start["k[3]"] == 9
+    with pytest.raises(ConfigurationError, match=r"input a\.k\[1\] is not connected and has no start value"):
+        System({"a": Fmu(path, start={"n": 4})})
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.5, "two", 2**64])
+def test_sizes_that_are_none_are_refused(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"arrays3\.fmu': 'n' is of type UInt64 and cannot be"):
+        Fmu(build(tmp_path, "arrays3"), parameters={"n": wrong})
+    with pytest.raises(UnsafeInputError, match="scalars, more than"):
+        Fmu(build(tmp_path, "arrays3"), parameters={"n": 2**40})
 
 
 def test_unknown_name_type(tmp_path: Path) -> None:
@@ -216,4 +246,4 @@ def test_experiment_and_name_have_defaults(tmp_path: Path) -> None:
     fmu = Fmu(build(tmp_path, "minimal2", file="some tank.fmu"))
     assert fmu.name == "some tank"
     assert fmu.experiment == Experiment(0.0, None, None)
-    assert "1 inputs, 1 outputs" in repr(fmu)
+    assert "1 input, 1 output)" in repr(fmu)

@@ -293,9 +293,9 @@ def test_the_kind_is_chosen_or_what_there_is(tmp_path: Path) -> None:
         ({"relative_tolerance": math.nan}, "is nan; give"),
         ({"name": "rk4", "relative_tolerance": 1e-3}, "'rk4' has fixed steps and no tolerance"),
         ({"micro_steps": 2}, "CVODE chooses its steps itself"),
-        ({"name": "rk4", "micro_steps": 0}, "cannot make 0 micro steps"),
+        ({"name": "rk4", "micro_steps": 0}, "micro-steps = 0; give 1 or more"),
         ({"name": "rk4", "micro_step": -1.0}, "is -1; give a positive time"),
-        ({"name": "rk4", "micro_step": 0.1, "micro_steps": 2}, "not both"),
+        ({"name": "rk4", "micro_step": 0.1, "micro_steps": 2}, "micro-steps or micro-step, not both"),
     ],
 )
 def test_solvers_that_make_no_sense(given: dict[str, Any], said: str) -> None:

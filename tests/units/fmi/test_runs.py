@@ -168,3 +168,4 @@ def test_a_scenario_may_list_local_variables(tmp_path: Path) -> None:
 def test_arrays_are_read_whole(tmp_path: Path) -> None:
     system = System({"a": Fmu(build(tmp_path, "arrays3"))})
     assert system.observing(["a.offset[2]"]).outputs == (*system.outputs, "a.offset[1]", "a.offset[2]")
+    assert system.observing(["a.offset[*]"]).outputs == (*system.outputs, "a.offset[1]", "a.offset[2]")

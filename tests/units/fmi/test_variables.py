@@ -49,8 +49,8 @@ def test_lossless_connections(source: str, target: str) -> None:
         ("UInt64", "Int64", "wider type"),
         ("Int32", "Boolean", "not every value"),
         ("Int32", "Enumeration", "not every value"),
-        ("String", "Float64", "a text can be connected only to a text"),
-        ("Boolean", "String", "a text can be connected only to a text"),
+        ("String", "Float64", "a text or a binary value can be connected only to its like"),
+        ("Boolean", "String", "a text or a binary value can be connected only to its like"),
     ],
 )
 def test_lossy_connections_are_refused(source: str, target: str, reason: str) -> None:

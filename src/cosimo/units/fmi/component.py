@@ -35,8 +35,8 @@ from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
-from cosimo.units.fmi import model_exchange
 from cosimo.units.fmi.isolation import available, part
+from cosimo.units.fmi.model_exchange import Adapter
 
 PHASES = (
     ("load", "instantiate"),
@@ -241,9 +241,9 @@ class Component:
         count = self.log.suppressed
         return (f"logged more than is kept ({count} lines suppressed)",) if count else ()
 
-    def __init__(self, version: int, file: str, name: str, solver: str | None = None) -> None:
+    def __init__(self, version: int, file: str, name: str, adapter: Adapter | None = None) -> None:
         self.version, self.file, self.name = version, file, name
-        self.solver = solver  # of a model-exchange unit: what the library that solves must know
+        self.adapter = adapter
         self.log: Log = Log()
         self.dead = False
         self.initialised = self._running = False
@@ -294,8 +294,8 @@ class Component:
             extra = {"libraryPath": str(library)} if self.version == 2 else {}
             self._fmu = self._opened(kind, library, folder, token, **extra)
             bind_imports(folder)
-            if self.solver is not None:
-                self._fmu._functions = LazyFunctions(self._fmu, model_exchange.library())
+            if self.adapter is not None:
+                self._fmu._functions = LazyFunctions(self._fmu, self.adapter.library())
         except CosimoError:
             raise
         except Exception as error:  # FMPy raises plain exceptions
@@ -305,9 +305,9 @@ class Component:
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""
         self._talks = options["loggingOn"]
-        if self.solver is not None:
-            use = model_exchange.library().cosimoModelExchangeUse
-            if problem := use(self._fmu.dll._handle, os.fsencode(self.solver)):
+        if self.adapter is not None:
+            use = self.adapter.library().cosimoAdapterUse
+            if problem := use(self._fmu.dll._handle, os.fsencode(self.adapter.settings)):
                 raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {os.fsdecode(problem)}.")
         if self.version == 2:
             options["callbacks"] = self._log_here()

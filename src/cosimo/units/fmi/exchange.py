@@ -11,8 +11,10 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
+from cosimo.core.timing import time_rounding
+from cosimo.core.unit import Text
 from cosimo.units.fmi.component import WARNING, Component
-from cosimo.units.fmi.variables import EXACT, MANTISSA, TYPES, Value, VariableInfo
+from cosimo.units.fmi.variables import EXACT, MANTISSA, TEXTS, TYPES, Value, VariableInfo
 
 if TYPE_CHECKING:
     from cosimo.units.fmi.fmu import Fmu
@@ -28,11 +30,13 @@ class Group:
         self.references = tuple(info.value_reference for info in self.infos if not info.element)
         self._where = np.array(self.positions, dtype=np.intp)
         self.buffer = (c_type * len(members))()
-        self._values: Any = None if code == "String" else np.frombuffer(self.buffer, dtype=np.dtype(c_type))
+        self._values: Any = None if code in TEXTS else np.frombuffer(self.buffer, dtype=np.dtype(c_type))
+        self._sizes = (ctypes.c_size_t * len(members))()  # of binary values
         self._bounds = self._limits(code)
         references = (ctypes.c_uint * len(self.references))(*self.references)
         count = (len(members),) if version == 3 else ()
-        self._arguments = (references, len(self.references), self.buffer, *count)
+        sizes = (self._sizes,) if code == "Binary" else ()
+        self._arguments = (references, len(self.references), *sizes, self.buffer, *count)
 
     def set(self, component: Component, vector: Array) -> None:
         """Set the variables from their places in `vector`."""
@@ -58,19 +62,28 @@ class Group:
 
     def write(self, component: Component, values: Iterable[Value]) -> None:
         """Set the variables to `values`, one per member."""
+        kept = []  # until the call is over
         for number, value in enumerate(values):
-            self.buffer[number] = value.encode() if isinstance(value, str) else value
+            if isinstance(value, bytes):
+                kept.append((ctypes.c_uint8 * max(len(value), 1)).from_buffer_copy(value or b"\0"))
+                self._sizes[number] = len(value)
+                self.buffer[number] = ctypes.cast(kept[-1], type(self.buffer)._type_)
+            else:
+                self.buffer[number] = value.encode() if isinstance(value, str) else value
         component.call(f"fmi{self.version}Set{self.code}", *self._arguments)
 
-    def texts(self, component: Component) -> list[str]:
-        """The values of strings; copied, as the FMU's memory is valid only until the next call."""
+    def texts(self, component: Component) -> list[Text]:
+        """The values of strings or binaries; copied, as the FMU's memory is valid only until the next call."""
         component.call(f"fmi{self.version}Get{self.code}", *self._arguments)
+        if self.code == "Binary":
+            pairs = zip(self.buffer, self._sizes, strict=True)
+            return [ctypes.string_at(start, size) if size else b"" for start, size in pairs]
         return [(text or b"").decode("utf-8", "replace") for text in self.buffer]
 
     def _limits(self, code: str) -> tuple[float, float] | None:
         if code == "Boolean":
             return 0.0, 1.0
-        if code == "String" or self._values.dtype.kind == "f":
+        if code in TEXTS or self._values.dtype.kind == "f":
             return None
         limits = np.iinfo(self._values.dtype)
         return max(float(limits.min), -EXACT), min(float(limits.max), EXACT)
@@ -92,14 +105,46 @@ class Group:
 def group(infos: Iterable[VariableInfo], version: int, *, split: bool = False) -> tuple[Group, ...]:
     """The variables in groups by type, in the order in which the types first occur.
 
-    `split` keeps continuous and discrete ones apart, for units that may be given the latter only in event mode.
+    `split` keeps apart continuous, discrete and clocked ones, for units that take the latter only in event mode.
     """
-    members: dict[tuple[tuple[str, Any], bool], list[tuple[int, VariableInfo]]] = {}
+    members: dict[tuple[tuple[str, Any], Any], list[tuple[int, VariableInfo]]] = {}
     for position, info in enumerate(infos):
         kind = TYPES[info.type]
         call = kind.fmi2 if version == 2 and kind.fmi2 is not None else kind.fmi3
-        members.setdefault((call, split and info.continuous), []).append((position, info))
+        members.setdefault((call, split and (info.continuous, info.clocks)), []).append((position, info))
     return tuple(Group(version, code, c_type, found) for ((code, c_type), _), found in members.items())
+
+
+class TextLog:
+    """What the text outputs of a component were, as far as somebody records them: the times at which they changed."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, dict[str, Text]]] = []
+        self._recorded = False
+
+    @property
+    def last(self) -> Mapping[str, Text]:
+        """What they were at the last reading."""
+        return self._entries[-1][1] if self._entries else {}
+
+    def note(self, time: float, values: dict[str, Text]) -> None:
+        """They were read; a reading at a time that was passed before tells of a step that is made again."""
+        near = time_rounding(time, time)
+        while self._entries and (not self._recorded or self._entries[-1][0] >= time - near):
+            self._entries.pop()
+        if values != self.last or not self._entries:
+            self._entries.append((time, values))
+
+    def at(self, times: Array) -> list[dict[str, Text]]:
+        """What they were at increasing times; from now on all changes are kept until they were asked for."""
+        self._recorded = True
+        found, place = [], 0
+        for time in times.tolist():
+            while place + 1 < len(self._entries) and self._entries[place + 1][0] <= time + time_rounding(time, time):
+                place += 1
+            found.append(self._entries[place][1])
+        del self._entries[:place]
+        return found
 
 
 def write_values(component: Component, version: int, values: Sequence[tuple[VariableInfo, Value]]) -> None:

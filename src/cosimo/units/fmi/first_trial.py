@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
-import numpy as np
-
 from cosimo.core.errors import CosimoError, UnitCrashed, UnitTimeout
 from cosimo.core.guarding import enter, leave, time_limit
 from cosimo.core.storage import Remembered, file_digest
@@ -82,13 +80,9 @@ def _try(unit: Fmu, isolation: Isolation, start: float, h: float) -> None:
     tried = copy.copy(unit)
     tried.isolation = replace(isolation, timeout=isolation.timeout or LONGEST, log=None)
     tried.reserve = None
-    with closing(tried.instantiate(start)) as instance:
-        inputs = np.array([[unit.start.get(variable, 0.0) for variable in unit.inputs]], dtype=float)
-        instance.set_input(inputs, h)
-        instance.read()
-        instance.finish_initialisation()
+    with closing(tried.started(start, h)) as instance:
         for k in range(STEPS):
-            instance.set_input(inputs, h)
+            instance.set_input(unit.start_inputs[None, :], h)
             instance.step(start + k * h, h)
             instance.read()
         if unit.can_restore:

@@ -15,21 +15,26 @@ import numpy as np
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.formatting import counted
 from cosimo.core.guarding import unwatched
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmi.archive import find_library, platforms, read_description
+from cosimo.units.fmi.archive import COMPILE, find_library, has_sources, platform_folders, platforms, read_description
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
 from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver
 from cosimo.units.fmi.variables import (
     SETTABLE,
+    STRUCTURAL,
+    TEXTS,
     Value,
     VariableInfo,
     check_connection,
     find_derivatives,
     left_out,
     parse_value,
+    read_clocks,
     read_variables,
+    resize,
 )
 from cosimo.units.linear import Exact, ForwardEuler, Integrator, RungeKutta4, discretise
 
@@ -56,7 +61,8 @@ class FmuOptions:
     takes descriptions that break the standard; None validates unless the environment says COSIMO_VALIDATE=off. `limits`
     bound what the archive may be; None takes the usual ones, or those of the environment. `kind` is "co-simulation" or
     "model-exchange"; None takes what the FMU offers, co-simulation if it offers both. `solver` integrates it in model
-    exchange.
+    exchange. `compile` compiles an FMU that has sources and no library for this platform: "sandbox" inside the sandbox,
+    "trusted" also where there is none.
     """
 
     exact_difference: bool = False
@@ -65,8 +71,11 @@ class FmuOptions:
     limits: ArchiveLimits | None = None
     kind: str | None = None
     solver: Solver | None = None
+    compile: str | None = None
 
     def __post_init__(self) -> None:
+        if self.compile is not None and self.compile not in COMPILE:
+            raise UnknownNameError("way to compile", self.compile, COMPILE)
         if self.kind is not None and self.kind not in KINDS:
             raise UnknownNameError("kind of FMU", self.kind, KINDS)
 
@@ -91,7 +100,7 @@ _INTEGRATORS: Mapping[str, type[Integrator]] = {CVODE: Exact, "euler": ForwardEu
 
 @checked
 class Fmu(Unit):
-    """An FMI 2.0 or 3.0 FMU, for co-simulation or with a `solver` of ours for model exchange.
+    """An FMU of FMI 1.0, 2.0 or 3.0, for co-simulation or with a `solver` of ours for model exchange.
 
     `parameters` and `start` give values by variable name: a number, a Boolean or a string; for an array the name
     without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in
@@ -126,10 +135,13 @@ class Fmu(Unit):
         self.options = options or FmuOptions()
         self.experiment = experiment or Experiment()
         self.name = name or self.path.stem
-        description, root = read_description(self.path, validate=self.options.validate, limits=self.options.limits)
+        description, root, self.overlooked = read_description(
+            self.path, validate=self.options.validate, limits=self.options.limits
+        )
         self.kind, self.offered = self._kind(description)
         declared = description.coSimulation if self.solver is None else description.modelExchange
-        element = root.find("CoSimulation" if self.solver is None else "ModelExchange")
+        found = root.find("CoSimulation" if self.solver is None else "ModelExchange")
+        element = root if found is None else found  # FMI 1.0 has no such element
         self.fmi_version: str = description.fmiVersion
         # What the standard demands may be missing where the description is not validated.
         self.model_name: str = description.modelName or self.path.stem
@@ -149,7 +161,13 @@ class Fmu(Unit):
         self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
         self.default_experiment = _default_experiment(self.path, description)
         self.suggested_step = self.default_experiment.get("stepSize")
-        self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root)
+        self._describe(description, root, {**(parameters or {}), **(start or {})})
+        self.given = self._accept(parameters or {}, ("parameter", STRUCTURAL)) | self._accept(start or {}, ())
+        self.start = self._start_values()
+
+    def _describe(self, description: Any, root: Any, values: Mapping[str, Any]) -> None:
+        """The variables, and what depends on what; arrays are as long as structural parameters in `values` say."""
+        self.variables: Mapping[str, VariableInfo] = self._read_variables(description, root, values)
         self.left_out = left_out(description)
         self._structure = {
             unknown.variable.name: frozenset(known.name for known in unknown.dependencies)
@@ -162,12 +180,11 @@ class Fmu(Unit):
             for unknown in description.derivatives
         ]
         self._sort_variables()
-        self.given = self._accept(parameters or {}, ("parameter",)) | self._accept(start or {}, ())
-        self.start = self._start_values()
 
     def __repr__(self) -> str:
         return (
-            f"Fmu({str(self.path)!r}, FMI {self.fmi_version}: {len(self.inputs)} inputs, {len(self.outputs)} outputs)"
+            f"Fmu({str(self.path)!r}, FMI {self.fmi_version}: {counted(len(self.inputs), 'input')}, "
+            f"{counted(len(self.outputs), 'output')})"
         )
 
     # ---- the contract --------------------------------------------------------------------------------------------
@@ -182,18 +199,35 @@ class Fmu(Unit):
             return self.reserve.instance(self, experiment, FmuInstance)
         return FmuInstance(self, experiment)
 
-    @property
+    @cached_property
     def parameter_names(self) -> tuple[str, ...]:
-        return (*self.variables, *self.owners.values())
+        able = [
+            n for n, info in self.variables.items() if info.causality == "structuralParameter" or not _computed(info)
+        ]
+        return (*able, *dict.fromkeys(self.owners[name] for name in able))
 
     def with_values(self, values: Mapping[str, Any], *, reserve: Reserve | None = None) -> Fmu:
         """The same FMU with other values of parameters or start values, its instances taken from `reserve`."""
         changed = copy.copy(self)
         changed.reserve = reserve
         if values:
-            changed.given = self.given | self._accept(values, ())
+            sizes = {n: v for n, v in {**self.given, **values}.items() if self._is_structural(n)}
+            if any(sizes[name] != self.given.get(name) for name in sizes):
+                limits, validate = self.options.limits, self.options.validate
+                description, root, _ = read_description(self.path, validate=validate, limits=limits)
+                changed._describe(description, root, sizes)
+            kept = {name: value for name, value in self.given.items() if name in changed.variables}
+            changed.given = kept | changed._accept(values, ())
             changed.start = changed._start_values()
         return changed
+
+    def _is_structural(self, name: str) -> bool:
+        return name in self.variables and self.variables[name].causality == STRUCTURAL
+
+    @property
+    def structure(self) -> tuple[tuple[VariableInfo, Value], ...]:
+        """The structural parameters that were given, which decide how long arrays are."""
+        return tuple((self.variables[n], value) for n, value in self.given.items() if self._is_structural(n))
 
     def parts(self) -> tuple[Any, ...]:
         values = [[n, v.hex() if isinstance(v, float) else repr(v)] for n, v in sorted(self.given.items())]
@@ -295,23 +329,29 @@ class Fmu(Unit):
         return find_derivatives([info for info in self.output_infos if info.causality == "output"])
 
     def refusal(self, variable: str) -> str | None:
-        """Strings, binary variables and clocks are not exchanged."""
-        info = self.variables.get(variable)
-        if info is not None and info.type == "String" and info.causality in ("input", "output"):
-            return "is a text; only numbers are exchanged while running. Give it a start value instead."
-        other = self.left_out.get(variable)
-        if other is not None:
-            return (
-                f"is {other.words}, and these are not supported. Only numbers are exchanged: leave the connection out."
-            )
-        return None
+        """Clocks are connected from outputs to triggered inputs, where the FMU has event mode."""
+        if variable not in self.left_out or variable in (*self.clock_inputs, *self.clock_outputs):
+            return None
+        if self.clocks.triggered.keys() | self.clocks.outputs.keys() >= {variable}:
+            return "is a clock, and these tick in the event mode of co-simulation FMUs only; leave the connection out."
+        return "is a clock that ticks by itself; leave the connection out, or connect to a triggered input clock."
+
+    @property
+    def clock_inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Triggered input clocks, where there is event mode for them to tick in."""
+        return tuple(self.clocks.triggered) if self.capabilities.event_mode else ()
+
+    @property
+    def clock_outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Output clocks, where there is event mode."""
+        return tuple(self.clocks.outputs) if self.capabilities.event_mode else ()
 
     # ---- what else can be asked ----------------------------------------------------------------------------------
 
     @property
     def major_version(self) -> int:
-        """2 or 3."""
-        return int(self.fmi_version[0])
+        """The FMI that it is spoken to in, 2 or 3; FMUs of FMI 1.0 through an adapter (`model_exchange.py`)."""
+        return max(int(self.fmi_version[0]), 2)
 
     @property
     def can_serialise(self) -> bool:
@@ -332,8 +372,14 @@ class Fmu(Unit):
         return ()
 
     def library(self) -> str:
-        """The archive member to load: named after the model identifier, or the only one there is for this platform."""
-        return find_library(self.path, self.major_version, self.model_identifier, self.options.limits)
+        """The archive member to load: named after the model identifier, or the only one there is for this platform.
+
+        One that is not in the archive is compiled from its sources.
+        """
+        limits, folders = self.options.limits, platform_folders(self.major_version)
+        if self.options.compile and not {*folders} & {*self.platforms} and has_sources(self.path, limits):
+            return f"binaries/{folders[0]}/{self.model_identifier}.so"
+        return find_library(self.path, self.major_version, self.model_identifier, limits)
 
     def elements_of(self, owner: str) -> list[str]:
         """The scalars of a variable."""
@@ -366,14 +412,19 @@ class Fmu(Unit):
     def settings(self) -> tuple[tuple[VariableInfo, Value], ...]:
         """Values to give before initialisation: those of the user, and the start values of inputs.
 
-        An array is set as a whole: elements not given keep their start values.
+        An array is set as a whole: elements not given keep their start values. A binary input has its own already, and
+        structural parameters are given before all others (`structure`).
         """
         arrays = {self.owners[name] for name in self.given}
         wanted = [
             info
             for name, info in self.variables.items()
             if not info.alias
-            and (self.owners[name] in arrays or (info.causality == "input" and info.start is not None))
+            and info.causality != STRUCTURAL
+            and (
+                self.owners[name] in arrays
+                or (info.causality == "input" and info.start is not None and info.type != "Binary")
+            )
         ]
         values = []
         for info in wanted:
@@ -405,7 +456,7 @@ class Fmu(Unit):
             )
         return kind, offered
 
-    def _read_variables(self, description: Any, root: Any) -> dict[str, VariableInfo]:
+    def _read_variables(self, description: Any, root: Any, values: Mapping[str, Any]) -> dict[str, VariableInfo]:
         # FMPy does not keep this attribute of variables.
         relative = frozenset(
             element.get("name") or element.getparent().get("name")
@@ -414,6 +465,8 @@ class Fmu(Unit):
         )
         try:
             limits = self.options.limits or ArchiveLimits.from_environment()
+            resize(description, values)
+            self.clocks = read_clocks(root)
             return read_variables(description, relative, most=limits.variables)
         except (ConfigurationError, UnsafeInputError) as error:
             raise type(error)(f"FMU '{self.path}': {error}") from None
@@ -426,6 +479,9 @@ class Fmu(Unit):
         ports = [info for info in self.variables.values() if not info.alias]
         self.input_infos = tuple(info for info in ports if info.causality == "input" and info.numeric)
         self.output_infos = tuple(info for info in ports if info.causality == "output" and info.numeric)
+        texts = [info for info in ports if info.type in TEXTS]
+        self.text_inputs = {info.name: info.type for info in texts if info.causality == "input"}
+        self.text_outputs = {info.name: info.type for info in texts if info.causality == "output"}
         self.inputs = tuple(info.name for info in self.input_infos)
         self.outputs = tuple(info.name for info in self.output_infos)
 
@@ -462,15 +518,18 @@ class Fmu(Unit):
         return elements
 
     def _require_settable(self, info: VariableInfo, causalities: tuple[str, ...]) -> None:
-        if info.causality == "structuralParameter":
-            reason = "a structural parameter; array sizes are those of the description"
-        elif causalities and info.causality not in causalities:
+        if causalities and info.causality not in causalities:
             reason = f"not a parameter but has the causality {info.causality}; give it as a start value"
-        elif info.variability == "constant" or not (info.causality == "input" or info.initial in SETTABLE):
+        elif _computed(info):
             reason = "computed by the FMU and cannot be given a value"
         else:
             return
         raise ConfigurationError(f"FMU '{self.path}': '{info.name}' is {reason}.")
+
+
+def _computed(info: VariableInfo) -> bool:
+    """Whether only the FMU itself gives the variable a value."""
+    return info.variability == "constant" or not (info.causality == "input" or info.initial in SETTABLE)
 
 
 def _flag(element: Any, name: str) -> bool:

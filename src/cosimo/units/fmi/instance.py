@@ -4,38 +4,55 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from cosimo.core.arrays import Array, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, RunError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes
-from cosimo.core.unit import Instance
-from cosimo.units.fmi.archive import Lease, lease, require_whole
+from cosimo.core.unit import EventMode, Instance, Text
+from cosimo.units.fmi.archive import Lease, compile_library, lease, listing, require_whole
 from cosimo.units.fmi.component import Component
 from cosimo.units.fmi.exchange import (
     FmuState,
     Group,
     InputDerivatives,
     States,
+    TextLog,
     directional_derivative,
     group,
     write_values,
 )
 from cosimo.units.fmi.isolation import Isolation, available
-from cosimo.units.fmi.model_exchange import settings
+from cosimo.units.fmi.model_exchange import adapter_of
+from cosimo.units.fmi.variables import TEXTS, Value, VariableInfo, allowed_within
 from cosimo.units.fmi.versions import Fmi2, Fmi3
 
 if TYPE_CHECKING:
     from cosimo.units.fmi.fmu import Experiment, Fmu
 
 
-RETURNED_EARLY = 100  # what compiled code gives for a step of FMI 3.0 that ended early, which is no status of FMI
+RETURNED_EARLY, STUCK, UNSETTLED, ENDED = 100, 104, 105, 106
+"""What compiled code gives for steps of FMI 3.0 besides a status of FMI: a step that ended early although the FMU does
+not declare that, no progress, discrete states that do not settle, the wish to end when it was given inputs."""
+EVENT_FUNCTIONS = {1000: "fmi3EnterEventMode", 2000: "fmi3UpdateDiscreteStates", 3000: "fmi3EnterStepMode"}
+"""What compiled code adds to a status that one of these functions gave."""
+
+
+class NativeEvents(NamedTuple):
+    """Of an FMU whose steps may be several calls: whether it has event mode, and can be stepped to any time; its next
+    known event; which groups of inputs are given in event mode, when they change, and the values given last."""
+
+    mode: bool
+    variable_step: bool
+    next: float
+    discrete: list[bool]
+    given: list[float]
 
 
 @dataclass(frozen=True)
@@ -53,11 +70,14 @@ class NativeFmu:
     outputs: tuple[Group, ...]
     instance: FmuInstance = field(repr=False)
     isolated: bool = False
+    events: NativeEvents | None = None
 
     @property
     def doubles(self) -> bool:
-        """Whether all inputs, and all outputs, are doubles, set or got in one call and in order."""
+        """Whether all inputs, and all outputs, are doubles, set or got in one call, at any time, and in order."""
         both = (self.inputs, self.outputs)
+        if self.events is not None and any(self.events.discrete):
+            return False
         return all(not found or (len(found) == 1 and found[0].code in ("Real", "Float64")) for found in both)
 
 
@@ -75,10 +95,16 @@ class FmuInstance(Instance):
         folder = self._folder = lease(unit.path, limits=unit.options.limits, single=single)
         self._component = _component(number, unit, isolation)
         self._component.time = experiment.start_time
-        self._version = (Fmi2 if number == 2 else Fmi3)(self._component, unit.capabilities, experiment)
+        self._version = (Fmi2 if number == 2 else Fmi3)(
+            self._component, unit.capabilities, experiment, unit.clocks
+        )  # fmt: skip
         self._states = States(self._component, self._version.state_functions)
         self._finaliser = weakref.finalize(self, _release, self._component, self._states, folder)
         try:
+            if unit.options.compile and library not in listing(unit.path, unit.options.limits).names:
+                interface = "CoSimulation" if unit.solver is None else "ModelExchange"
+                how = {"how": unit.options.compile, "interface": interface}
+                compile_library(unit.path, folder.path, library, **how, limits=unit.options.limits)
             require_whole(Path(folder.path, library), unit.label)
             with self._component.calling("load"):
                 self._component.load(Path(folder.path, library), folder.path, unit.token)
@@ -94,17 +120,22 @@ class FmuInstance(Instance):
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
         self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
+        self._text_outputs = group([unit.variables[name] for name in unit.text_outputs], number)
+        self._text_sources: list[tuple[VariableInfo, Callable[[], Text | None]]] = []
+        self._follows_texts = False
         self._read: tuple[tuple[str, ...], tuple[Group, ...], Any, int] | None = None  # of `get_variables`, the last
         self._set_out()
 
     def _set_out(self) -> None:
         """Nothing has happened yet."""
         unit = self._unit
-        self._values = np.array([unit.start.get(name, 0.0) for name in unit.inputs], dtype=float)
+        self._values = unit.start_inputs
         self._c, self._h = self._values[None, :], 1.0
         self._time = self._start_time
         self._in_initialisation, self._stepped, self._moved = True, False, False
+        self.events: FmuEvents | None = None
         self._behind = 0.0
+        self._texts, self._given_texts = TextLog(), dict[str, Text]()
 
     def _initialise(self, *, again: bool = False) -> None:
         settings, number = self._unit.settings(), self._version.number
@@ -115,12 +146,15 @@ class FmuInstance(Instance):
                 self._version.instantiate(self._unit.options.logging)
         if not self._unit.options.logging:
             self._component.ask_for_messages(self._unit.log_categories)
+        if structure := self._unit.structure:
+            self._component.call("fmi3EnterConfigurationMode")
+            write_values(self._component, number, structure)
+            self._component.call("fmi3ExitConfigurationMode")
         # Some FMUs reset values while the experiment is set up: values are given after it, and what initialisation mode
         # allows is given once more in it.
         write_values(self._component, number, settings)
         self._version.enter_initialisation()
-        allowed = [(info, value) for info, value in settings if info.causality == "input" or info.initial == "exact"]
-        write_values(self._component, number, allowed)
+        write_values(self._component, number, allowed_within(settings))
 
     # ---- the contract --------------------------------------------------------------------------------------------
 
@@ -130,13 +164,40 @@ class FmuInstance(Instance):
         c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
         c[1:, ~self._continuous] = 0.0
         self._c, self._h, self._moved, self._behind = c, h, False, 0.0
-        self._set_values(c[0])
+        self._set_values(c[0], () if self._waits_for_events else self._fresh_texts())
         self._require_going()
+
+    def take_texts(self, sources: Mapping[str, Callable[[], Text | None]]) -> None:
+        self._text_sources = [(self._unit.variables[name], source) for name, source in sources.items()]
+        self._follows_texts = bool(sources or self._text_outputs)
+
+    def text(self, name: str) -> Text | None:
+        return self._texts.last.get(name)
+
+    def take_back(self, time: float, texts: Mapping[str, Text | None]) -> None:
+        self._texts.note(time, {name: text for name, text in texts.items() if text is not None})
+
+    def texts_at(self, times: Array) -> list[list[Text]]:
+        found = self._texts.at(times)
+        return [[values[name] for values in found] for name in self._unit.text_outputs]
 
     def finish_initialisation(self) -> None:
         if self._in_initialisation:
             self._in_initialisation = False
             self._version.exit_initialisation()
+            self._tell_of_idle_clocks()
+
+    def _tell_of_idle_clocks(self) -> None:
+        clocks, connected = self._unit.clocks, () if self.events is None else self.events.connected
+        triggered = [name for name in clocks.triggered if name not in connected]
+        if idle := [*clocks.idle, *triggered, *self._version.idle]:
+            names = ", ".join(idle[:5]) + (" …" if len(idle) > 5 else "")
+            self._component.tell("clocks", f"has input clocks that nobody activates: {names}")
+
+    def join_events(self, clocks: Collection[str]) -> FmuEvents | None:
+        if isinstance(self._version, Fmi3) and self._version.event_mode:
+            self.events = FmuEvents(self, self._version, clocks)
+        return self.events
 
     def step(self, time: float, duration: float) -> None:
         """One step of the FMU from exactly `time`; afterwards the polynomial is moved along, once somebody needs it.
@@ -168,7 +229,15 @@ class FmuInstance(Instance):
         values = np.empty(len(self._unit.outputs))
         for found in self._outputs:
             found.get(self._component, values)
+        self._read_texts()
         return values
+
+    def _read_texts(self) -> None:
+        if self._follows_texts:
+            texts: dict[str, Text] = {}
+            for members in self._text_outputs:
+                texts |= zip((info.name for info in members.infos), members.texts(self._component), strict=True)
+            self._texts.note(self._time, {name: texts[name] for name in self._unit.text_outputs})
 
     def save(self) -> FmuState:
         """The FMU's own state and the input. Initialisation is finished first."""
@@ -176,15 +245,22 @@ class FmuInstance(Instance):
         self.finish_initialisation()
         self._require_going()
         self._follow()
-        return self._states.save(
-            (self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event)
-        )
+        beside = (self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.agenda)
+        return self._states.save((*beside, dict(self._given_texts)) if self._text_sources else beside)
 
     def restore(self, state: FmuState) -> None:
         self._states.restore(state)
         self._behind = 0.0
-        self._c, self._h, self._moved, self._values, self._time, self._stepped, self._version.next_event = state.beside
+        self._go_on_with(*state.beside)
         self._version.ended = None
+
+    def _go_on_with(
+        self, c: Array, h: float, moved: bool, values: Array, time: float, stepped: bool, event: Any,
+        texts: Mapping[str, Text] | None = None,
+    ) -> None:  # fmt: skip
+        self._c, self._h, self._moved, self._values = c, h, moved, values
+        self._time, self._stepped, self._version.agenda = time, stepped, event
+        self._given_texts = dict(texts or {})
 
     def close(self) -> None:
         """Free the instance, its states and the extracted folder, unless it is kept; closing twice is harmless."""
@@ -205,7 +281,7 @@ class FmuInstance(Instance):
         self._finaliser = weakref.finalize(self, _release, self._component, self._states, self._folder)
         self._unit, self._start_time = unit, experiment.start_time
         self._component.time = experiment.start_time
-        self._version = type(self._version)(self._component, unit.capabilities, experiment)
+        self._version = type(self._version)(self._component, unit.capabilities, experiment, unit.clocks)
         self._component.log.clear()
         self._set_out()
         self._initialise(again=True)
@@ -236,7 +312,7 @@ class FmuInstance(Instance):
             raise UnknownNameError(f"string variable of FMU '{unit.path}'", name, texts)
         members = [info for other, info in texts.items() if unit.owners[other] == unit.owners[name]]
         (strings,) = group(members, self._version.number)
-        return strings.texts(self._component)[texts[name].element or 0]
+        return str(strings.texts(self._component)[texts[name].element or 0])
 
     def get_variables(self, names: Sequence[str]) -> Array:
         """The values of numeric variables or array elements now; FMI reads arrays whole."""
@@ -277,8 +353,9 @@ class FmuInstance(Instance):
         self._states.restore(self._states.deserialise(own))
         *beside, self._derivatives.highest = beside
         self._behind = 0.0
-        self._c, self._h, self._moved, self._values, self._time, _, self._version.next_event = beside
+        self._go_on_with(*beside)
         self._stepped = True
+        self._read_texts()  # they are passed on in the next step
 
     def directional_derivative(self, unknowns: Sequence[str], knowns: Sequence[str], seed: Sequence[float]) -> Array:
         """Σ_j ∂unknown_i / ∂known_j · seed_j, by names of variables or array elements."""
@@ -289,19 +366,36 @@ class FmuInstance(Instance):
     def native(self, powers: int) -> NativeFmu | None:
         """Addresses and variables for compiled code; finish initialisation before stepping there.
 
-        None where that can do less than is needed: event mode, steps that are more than one call, and polynomials of
-        inputs that are not all continuous doubles.
+        None where that can do less than is needed: texts in a system, clocks, steps that are given as differences of
+        times, and polynomials of inputs that are not all continuous doubles.
         """
         unit, version = self._unit, self._version
-        if version.event_mode or unit.options.exact_difference or unit.capabilities.early_return:
+        clocked = version.event_mode and bool(unit.clocks.timed)
+        if self._follows_texts or clocked or unit.options.exact_difference or version.ended is not None:
             return None
-
+        events = None
+        if version.event_mode or unit.capabilities.early_return:
+            discrete = [version.event_mode and not found.infos[0].continuous for found in self._inputs]
+            able, given = unit.capabilities.variable_step, self._values.tolist()
+            events = NativeEvents(version.event_mode, able, version.next_event, discrete, given)
         component, groups = self._component, (self._inputs, self._outputs)
-        found = NativeFmu(version.number, component.address, component.symbol, *groups, self, component.isolated)
+        found = NativeFmu(
+            version.number, component.address, component.symbol, *groups, self, component.isolated, events
+        )
         return found if powers == 1 or (found.doubles and self._continuous.all()) else None
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
+        which, status = (status // 1000 * 1000, status % 1000) if status > 0 else (0, status)
         self._component.note(status)
+        if which:
+            self._component.fail(EVENT_FUNCTIONS[which], status, f"at t = {time!r}")
+        if status == STUCK:
+            raise self._version.stuck(time, time + duration)
+        if status == UNSETTLED:
+            raise self._version.unsettled(time)
+        if status == ENDED:
+            self._version.ended = time
+            raise self._version.end_requested()
         if status == RETURNED_EARLY:
             raise UnitError(
                 f"{self._component} returned early from its step from t = {time!r} to {time + duration!r}, which it "
@@ -330,15 +424,42 @@ class FmuInstance(Instance):
         if self._version.ended is not None:
             raise self._version.end_requested()
 
-    def _set_values(self, values: Array) -> None:
+    @property
+    def _waits_for_events(self) -> bool:
+        return self.events is not None and not self._in_initialisation
+
+    def _fresh_texts(self, *, look: bool = False) -> list[tuple[VariableInfo, Value]]:
+        """The texts of connected inputs that are others than they were given last; FMI sets arrays whole.
+
+        With `look` they are not yet given.
+        """
+        unit, given, fresh = self._unit, dict(self._given_texts) if look else self._given_texts, dict[str, None]()
+        for info, source in self._text_sources:
+            if (value := source()) is not None and value != given.get(info.name):
+                fresh[unit.owners[info.name]] = None
+                given[info.name] = value
+        infos = [unit.variables[element] for owner in fresh for element in unit.elements_of(owner)]
+        start = {info.name: unit.given.get(info.name, info.start) for info in infos}
+        return [(one, given.get(one.name) or start[one.name] or TEXTS[one.type]) for one in infos]
+
+    def _set_values(self, values: Array, texts: Sequence[tuple[VariableInfo, Value]] = ()) -> None:
         """Set all inputs; where event mode is used, discrete ones only when they change, and in event mode."""
         before, self._values = self._values, values
-        if not self._version.event_mode or self._in_initialisation:
+
+        def set_all() -> None:
             self._set_groups(self._inputs)
-        elif np.array_equal(before[~self._continuous], values[~self._continuous]):
+            write_values(self._component, self._version.number, texts)
+
+        if not self._version.event_mode or self._in_initialisation:
+            set_all()
+        elif self.events is not None or (
+            np.array_equal(before[~self._continuous], values[~self._continuous]) and not texts
+        ):
+            if self.events is not None:  # discrete ones are set at events, for all units at once
+                self._values = np.where(self._continuous, values, before)
             self._set_groups(tuple(found for found in self._inputs if found.infos[0].continuous))
         else:
-            self._version.handle_event(self._time, lambda: self._set_groups(self._inputs))
+            self._version.handle_event(self._time, set_all)
 
     def _set_groups(self, groups: tuple[Group, ...]) -> None:
         for found in groups:
@@ -352,13 +473,73 @@ class FmuInstance(Instance):
             )
 
 
+class FmuEvents(EventMode):
+    """Event mode of an FMU of FMI 3.0, entered and left by the master; `connected` input clocks tick when told to."""
+
+    def __init__(self, instance: FmuInstance, version: Fmi3, connected: Collection[str]) -> None:
+        self._instance, self._version, self.connected = instance, version, connected
+        self.returns_early = version.capabilities.early_return
+        version.coordinated = True
+
+    @property
+    def met(self) -> bool:  # type: ignore[override]
+        """Whether the last step ended with an event."""
+        return self._version.met
+
+    @property
+    def entered(self) -> bool:  # type: ignore[override]
+        """Whether it is in event mode."""
+        return self._version.entered
+
+    def next(self) -> float:
+        return self._version.next()
+
+    def changes(self, inputs: Array) -> bool:
+        instance = self._instance
+        free = np.array([not (info.continuous or info.clocks) for info in instance.unit.input_infos], dtype=bool)
+        return not np.array_equal(inputs[free], instance._values[free]) or bool(instance._fresh_texts(look=True))
+
+    def enter(self, time: float) -> None:
+        self._version.enter(time)
+        self._version.tick(self._version.ticking(time))
+
+    def activate(self, clocks: Collection[str]) -> None:
+        self._version.activate({name: self._version.clocks.triggered[name] for name in clocks})
+
+    def ticked(self) -> Sequence[str]:
+        return self._version.ticked()
+
+    def give(self, inputs: Array) -> bool:
+        instance = self._instance
+        before, values, changed = instance._values, instance._values.copy(), False
+        for found in instance._inputs:
+            clocks, places = found.infos[0].clocks, list(found.positions)
+            if not clocks or self._version.active.intersection(clocks):
+                values[places] = inputs[places]
+                if clocks or not np.array_equal(values[places], before[places]):
+                    found.set(instance._component, values)
+        changed = not np.array_equal(values, before)
+        texts = instance._fresh_texts()
+        write_values(instance._component, self._version.number, texts)
+        instance._values, instance._c = values, values[None, :]
+        instance._moved, instance._behind = False, 0.0
+        return changed or bool(texts)
+
+    def update(self, time: float) -> bool:
+        self._version.met = False
+        return self._version.update(time)
+
+    def leave(self, time: float) -> None:
+        self._version.leave(time)
+
+
 def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component:
-    solver = None if unit.solver is None else settings(unit, unit.solver, unit.experiment.tolerance)
+    adapter = adapter_of(unit)
     if isolation is None:
-        return Component(number, unit.label, unit.name, solver)
+        return Component(number, unit.label, unit.name, adapter)
     from cosimo.units.fmi.isolated_component import IsolatedComponent
 
-    return IsolatedComponent(number, unit.label, unit.name, solver, isolation)
+    return IsolatedComponent(number, unit.label, unit.name, adapter, isolation)
 
 
 def _release(component: Component, states: States, folder: Lease) -> None:
@@ -457,4 +638,4 @@ class Reserve:
 
 
 def _key(unit: Fmu) -> Hashable:
-    return (str(unit.path.absolute()), unit.name, unit.options, unit.isolation)
+    return (str(unit.path.absolute()), unit.name, unit.options, unit.isolation, unit.structure)

@@ -15,7 +15,6 @@ from fmpy.fmi2 import fmi2CallbackFunctions
 
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError, UnitCrashed, UnitError, UnitTimeout
 from cosimo.core.guarding import copies_text
-from cosimo.units.fmi import model_exchange
 from cosimo.units.fmi.component import (
     MESSAGES,
     Component,
@@ -38,6 +37,7 @@ from cosimo.units.fmi.isolation import (
     require_available,
     signal_text,
 )
+from cosimo.units.fmi.model_exchange import Adapter
 
 
 class _Functions(LazyFunctions):
@@ -99,8 +99,8 @@ class IsolatedComponent(Component):
     isolated = True
     log: WorkerLog
 
-    def __init__(self, version: int, file: str, name: str, solver: str | None, isolation: Isolation) -> None:
-        super().__init__(version, file, name, solver)
+    def __init__(self, version: int, file: str, name: str, adapter: Adapter | None, isolation: Isolation) -> None:
+        super().__init__(version, file, name, adapter)
         require_available(isolation)
         self.isolation = isolation
         self.log = WorkerLog()
@@ -110,12 +110,11 @@ class IsolatedComponent(Component):
 
     def load(self, library: Path, folder: Path, token: str) -> None:
         self._library = library.name
-        isolation, solver = self.isolation, []
-        if self.solver is not None:
-            solver = [str(model_exchange.path()), self.solver]
-            folders = {str(found.parent) for found in model_exchange.sundials()}
-            isolation = replace(isolation, readable=(*isolation.readable, solver[0], *folders))
-        self._worker = self.log.worker = Worker(library, folder, self.version, isolation, solver)
+        isolation, adapter = self.isolation, self.adapter
+        words = () if adapter is None else (str(adapter.path), adapter.settings)
+        if adapter is not None:
+            isolation = replace(isolation, readable=(*isolation.readable, str(adapter.path), *adapter.readable))
+        self._worker = self.log.worker = Worker(library, folder, self.version, isolation, words)
         state = self._worker.state
         if state.end == End.NOT_STARTED:
             self._told = True

@@ -164,11 +164,11 @@ class Worker:
     """A started worker that has loaded `unit_library` from the extracted `folder`, or says why it has not."""
 
     def __init__(
-        self, unit_library: Path, folder: Path, version: int, isolation: Isolation, solver: Sequence[str] = ()
+        self, unit_library: Path, folder: Path, version: int, isolation: Isolation, adapter: Sequence[str] = ()
     ) -> None:
         self._library = library()
         program = part("cosimo-worker")
-        words = [str(unit_library), *solver]
+        words = [str(unit_library), *adapter]
         command = [str(program), *words]
         if isolation.sandbox:
             command = sandboxed(program, words, folder, isolation.readable)
@@ -262,6 +262,13 @@ SPACE = 2**30  # bytes that the unit's own temporary folder may hold; it is in m
 
 def sandboxed(worker: Path, words: Sequence[str], folder: Path, readable: Sequence[str]) -> list[str]:
     """The command that starts the worker with `words`, the FMU's library first: it can write to its own folder only."""
+    command = box((*readable, str(folder)))
+    command += ["--ro-bind", str(worker), WORKER]
+    return [*closed(command), "--info-fd", "6", "--", WORKER, *words]
+
+
+def box(readable: Sequence[str]) -> list[str]:
+    """Bubblewrap with an almost empty file system: programs and libraries, `readable`, and a temporary folder."""
     found = shutil.which("bwrap") or "bwrap"
     command = [found, "--unshare-all", "--new-session", "--cap-drop", "ALL"]
     for path in SYSTEM:
@@ -271,15 +278,17 @@ def sandboxed(worker: Path, words: Sequence[str], folder: Path, readable: Sequen
         elif os.path.exists(path):
             command += ["--ro-bind", path, path]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(SPACE), "--tmpfs", TEMPORARY]
-    for path in (*map(str, readable), str(folder)):
+    for path in map(str, readable):
         command += ["--ro-bind", path, path]
-    command += ["--ro-bind", str(worker), WORKER]
+    return command
+
+
+def closed(command: list[str]) -> list[str]:
+    """The command of `box` with nothing to write to but its temporary folder and what was bound on purpose."""
     # Also of what bubblewrap itself has made: a process of its own in there has no filter of system calls, and could be
     # written to through /proc.
-    for path in ("/proc", "/dev", "/"):
-        command += ["--remount-ro", path]
-    command += ["--chdir", TEMPORARY, "--info-fd", "6"]
-    return [*command, "--", WORKER, *words]
+    locked = [word for path in ("/proc", "/dev", "/") for word in ("--remount-ro", path)]
+    return [*command, *locked, "--chdir", TEMPORARY]
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

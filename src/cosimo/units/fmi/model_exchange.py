@@ -1,9 +1,9 @@
-"""Model-exchange FMUs: the solver that makes a co-simulation unit of them.
+"""FMUs that are no co-simulation FMUs of FMI 2.0 or 3.0: the libraries that make such ones of them.
 
-A library of ours (`src/model_exchange`) has the functions of a co-simulation FMU and calls those of the FMU for states,
-derivatives and events. It is loaded in place of the FMU's own, in this process or in a worker, so that all else (the
-kernel, isolation, rollback, checkpoints, identification) sees an FMU with a solver. CVODE comes from the SUNDIALS
-libraries in the installed FMPy.
+A library of ours (`src/model_exchange`) has the functions of a co-simulation FMU and calls those of the FMU: for
+states, derivatives and events in model exchange, or under their names in FMI 1.0. It is loaded in place of the FMU's
+own, in this process or in a worker, so that all else (the kernel, isolation, rollback, checkpoints, identification)
+sees an ordinary FMU. CVODE comes from the SUNDIALS libraries in the installed FMPy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.formatting import counted
 from cosimo.units.fmi.isolation import part
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class Solver:
                 f"the relative tolerance of a solver is {tolerance:g}; give a number between 0 and 1, such as 1e-6."
             )
         if self.micro_steps is not None and self.micro_steps < 1:
-            raise ConfigurationError(f"a solver cannot make {self.micro_steps} micro steps; give 1 or more.")
+            raise ConfigurationError(f"a solver has micro-steps = {self.micro_steps}; give 1 or more.")
         if self.micro_step is not None and not (math.isfinite(self.micro_step) and self.micro_step > 0):
             raise ConfigurationError(f"the micro step of a solver is {self.micro_step:g}; give a positive time in s.")
         if self.micro_steps is not None and self.micro_step is not None:
-            raise ConfigurationError("a solver takes 'micro_steps' or 'micro_step', not both; leave one out.")
+            raise ConfigurationError("a solver takes micro-steps or micro-step, not both; leave one out.")
         fixed = self.micro_steps is not None or self.micro_step is not None
         if self.name == CVODE and fixed:
             raise ConfigurationError("CVODE chooses its steps itself; leave micro steps out, or choose euler or rk4.")
@@ -86,7 +87,7 @@ class Solver:
             return f"cvode, relative tolerance {self.tolerance():g}"
         if self.micro_step is not None:
             return f"{self.name}, micro step {self.micro_step:g} s"
-        return f"{self.name}, {self.micro_steps or 1} micro steps per macro step"
+        return f"{self.name}, {counted(self.micro_steps or 1, 'micro step')} per macro step"
 
 
 def sundials() -> tuple[Path, Path]:
@@ -100,8 +101,44 @@ def sundials() -> tuple[Path, Path]:
     return folder / f"sundials_core.{ending}", folder / f"sundials_cvode.{ending}"
 
 
-def settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
-    """What our library must know of a unit, as lines."""
+@dataclass(frozen=True)
+class Adapter:
+    """A library that is called in place of an FMU's own, what it must know, and the folders it reads in a sandbox."""
+
+    name: str
+    settings: str
+    readable: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The compiled library."""
+        return part(self.name)
+
+    def library(self) -> Any:
+        """The same, loaded."""
+        return _library(self.path)
+
+
+@cache
+def _library(path: Path) -> Any:
+    found = ctypes.CDLL(str(path))
+    found.cosimoAdapterUse.restype = ctypes.c_char_p
+    found.cosimoAdapterUse.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    return found
+
+
+def adapter_of(unit: Fmu) -> Adapter | None:
+    """What stands between us and the FMU; None where it is called itself."""
+    if unit.fmi_version == "1.0":
+        return Adapter("fmi1.so", f"identifier={unit.model_identifier}\n")
+    if unit.solver is None:
+        return None
+    folders = {str(found.parent) for found in sundials()}
+    return Adapter("model_exchange.so", _settings(unit, unit.solver, unit.experiment.tolerance), tuple(folders))
+
+
+def _settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
+    """What the library with solvers must know of a unit, as lines."""
     core, cvode = sundials()
     states, _ = unit.continuous_states()
     lines = [
@@ -128,17 +165,3 @@ def settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
 def _scalars(unit: Fmu, states: Sequence[str]) -> list[str]:
     """One name of each variable that has states; none where states are only some elements of an array."""
     return [name for name in states if not unit.variables[name].element]
-
-
-def path() -> Path:
-    """The compiled library."""
-    return part("model_exchange.so")
-
-
-@cache
-def library() -> Any:
-    """The compiled library, with the type of the function that prepares an instance."""
-    found = ctypes.CDLL(str(path()))
-    found.cosimoModelExchangeUse.restype = ctypes.c_char_p
-    found.cosimoModelExchangeUse.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-    return found

@@ -14,10 +14,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
-from cosimo.core.unit import BASE, Conversion, UnitOfMeasure, convert
+from cosimo.core.timing import time_rounding
+from cosimo.core.unit import BASE, Conversion, Text, UnitOfMeasure, convert
 from cosimo.units.archives import remedy
 
-Value = float | int | bool | str
+Value = float | int | bool | str | bytes
 
 EXACT = 2**53  # the largest integer up to which every integer is a float64
 
@@ -54,11 +55,14 @@ TYPES: Mapping[str, FmiType] = {
     "Boolean": FmiType(("Boolean", ctypes.c_bool), ("Boolean", ctypes.c_int32)),
     "Enumeration": FmiType(("Int64", ctypes.c_int64), ("Integer", ctypes.c_int32), (-(2**31), 2**31 - 1)),
     "String": FmiType(("String", ctypes.c_char_p), ("String", ctypes.c_char_p)),
+    "Binary": FmiType(("Binary", ctypes.POINTER(ctypes.c_uint8))),
 }
 """All types that are exchanged, by their names in FMI 3.0; an enumeration's values are those that FMI 2.0 allows."""
 INTEGERS = {name: kind.integers for name, kind in TYPES.items() if kind.integers is not None}
 MANTISSA = {name: kind.mantissa for name, kind in TYPES.items() if kind.mantissa is not None}
-LEFT_OUT = {"Binary": "a binary variable", "Clock": "a clock"}  # types of variables that are not exchanged, in words
+TEXTS: Mapping[str, Text] = {"String": "", "Binary": b""}
+"""Types that are no numbers, which are exchanged as they are, and the value that is empty."""
+LEFT_OUT = {"Clock": "a clock"}  # types of variables that are not exchanged, in words
 
 SETTABLE = ("exact", "approx")  # `initial` of variables whose value may be given before initialisation
 
@@ -82,6 +86,8 @@ class VariableInfo:
     alias: bool = False  # a further name of another variable (FMI 3.0); it is not exchanged
     derivative_of: str | None = None
     """The variable of which this one is the time derivative, where the description says so."""
+    clocks: tuple[str, ...] = ()
+    """The clocks of a clocked variable: it changes only while one of them is active (FMI 3.0)."""
 
     @property
     def numeric(self) -> bool:
@@ -99,7 +105,7 @@ def read_variables(
 ) -> dict[str, VariableInfo]:
     """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
 
-    `description` is FMPy's model description. Binary variables and clocks are left out, and those without a name, which
+    `description` is FMPy's model description. Clocks are left out, and those without a name, which
     only a description that is not validated can have. More than `most` scalars are refused: a single line can declare
     an array of any size.
     """
@@ -114,6 +120,102 @@ def read_variables(
             for info in _elements(variable, units, variable.name in relative):
                 found[info.name] = info
     return found
+
+
+STRUCTURAL = "structuralParameter"
+
+
+def resize(description: Any, values: Mapping[str, Any]) -> None:
+    """Give structural parameters other values, and arrays the sizes that follow from them (FMI 3.0, section 2.4.7.5).
+
+    Start values that no longer fit the size of their array are those of nobody: they must be given anew.
+    """
+    for variable in description.modelVariables:
+        if variable.causality == STRUCTURAL and variable.name in values:
+            (info,) = _elements(variable, {}, relative=False)
+            variable.start = str(parse_value(info, values[variable.name]))
+    for variable in description.modelVariables:
+        sizes = (part.start if part.start is not None else part.variable.start for part in variable.dimensions)
+        shape = tuple(map(int, sizes))
+        if shape != tuple(variable.shape or ()):
+            variable.shape = shape
+            if variable.start is not None and len(variable.start.split()) not in (1, math.prod(shape)):
+                variable.start = None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time-based input clock (FMI 3.0, section 2.2.8.3).
+
+    A periodic one ticks `first` + k · `interval` seconds after the start; an interval of 0 is asked for before the
+    start. Of an aperiodic one (changing, countdown) the time until the next tick is asked for at every event.
+    """
+
+    name: str
+    value_reference: int
+    interval: float = 0.0
+    first: float = 0.0
+    aperiodic: bool = False
+
+    def next(self, start: float, now: float) -> float:
+        """The first tick after `now`, by multiplication; one at `now` itself, but for rounding, is over."""
+        first = start + self.first
+        if now < start:
+            return first
+        k = math.floor((now - first) / self.interval)
+        while first + k * self.interval <= now + time_rounding(now, first):
+            k += 1
+        return first + max(k, 0) * self.interval
+
+
+class Clocks(NamedTuple):
+    """The clocks of an FMU: those that tick by time, triggered inputs, outputs (value references), all other inputs."""
+
+    timed: tuple[Clock, ...] = ()
+    triggered: Mapping[str, int] = {}
+    outputs: Mapping[str, int] = {}
+    idle: tuple[str, ...] = ()
+
+
+def read_clocks(root: Any) -> Clocks:
+    """What the description says of clocks; FMPy does not read their intervals: `root` is the description in XML."""
+    timed, triggered, outputs, idle = [], {}, {}, []
+    for element in root.iterfind("ModelVariables/Clock"):
+        name, digits = element.get("name"), element.get("valueReference") or ""
+        causality, kind = element.get("causality"), element.get("intervalVariability")
+        if not name or causality not in ("input", "output"):
+            continue
+        interval, shift = _period(element)
+        sound = 0 <= shift < math.inf and (0 < interval < math.inf or (kind in ("fixed", "tunable") and not interval))
+        if not (digits.isdecimal() and int(digits) < 1 << 32):
+            idle += [name] if causality == "input" else []
+        elif causality == "output":
+            outputs[name] = int(digits)
+        elif kind == "triggered":
+            triggered[name] = int(digits)
+        elif kind in ("changing", "countdown"):
+            timed.append(Clock(name, int(digits), aperiodic=True))
+        elif kind in ("constant", "fixed", "tunable") and sound:
+            timed.append(Clock(name, int(digits), interval, shift))
+        else:
+            idle.append(name)
+    return Clocks(tuple(timed), triggered, outputs, tuple(idle))
+
+
+def _period(element: Any) -> tuple[float, float]:
+    """Interval and shift in seconds, or counted in ticks of a resolution; an interval of 0 where there is none."""
+    try:
+        if element.get("intervalDecimal") is not None:
+            return float(element.get("intervalDecimal")), float(element.get("shiftDecimal") or 0.0)
+        if element.get("intervalCounter") is not None and element.get("resolution") is not None:
+            resolution = int(element.get("resolution"))
+            return int(element.get("intervalCounter")) / resolution, int(element.get("shiftCounter") or 0) / resolution
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ConfigurationError(
+            f"the clock '{element.get('name')}' (line {element.sourceline}) has an interval that is no number; export "
+            "the FMU again."
+        ) from None
+    return 0.0, 0.0
 
 
 class LeftOut(NamedTuple):
@@ -167,15 +269,22 @@ def find_derivatives(outputs: Sequence[VariableInfo]) -> dict[int, int]:
     return found
 
 
+def allowed_within(settings: Sequence[tuple[VariableInfo, Value]]) -> list[tuple[VariableInfo, Value]]:
+    """The values that may be given in initialisation mode."""
+    return [(info, value) for info, value in settings if info.causality == "input" or info.initial == "exact"]
+
+
 def parse_value(info: VariableInfo, value: object) -> Value:
     """`value`, given by a user, as a value of the variable; refuses what does not fit it."""
     fitting = _fit(info, value)
     if fitting is None:
-        wanted = {"Boolean": "true or false", "String": "a text"}.get(
-            info.type, "a whole number in the range of the type" if info.type in INTEGERS else "a number"
-        )
+        wanted = {
+            "Boolean": "true or false",
+            "String": "a text",
+            "Binary": "bytes, or hexadecimal digits in quotes",
+        }.get(info.type, "a whole number in the range of the type" if info.type in INTEGERS else "a number")
         raise ConfigurationError(f"'{info.name}' is of type {info.type} and cannot be {value!r}; give {wanted}.")
-    if isinstance(fitting, str | bool):
+    if isinstance(fitting, str | bytes | bool):
         return fitting
     low = -math.inf if info.minimum is None else info.minimum
     high = math.inf if info.maximum is None else info.maximum
@@ -188,6 +297,8 @@ def parse_value(info: VariableInfo, value: object) -> Value:
 
 
 def _fit(info: VariableInfo, value: object) -> Value | None:
+    if info.type == "Binary":
+        return _binary(value) if isinstance(value, str | bytes) else None
     if isinstance(value, str):
         return value if info.type == "String" else None
     if not hasattr(value, "__float__") or info.type == "String":
@@ -203,6 +314,14 @@ def _fit(info: VariableInfo, value: object) -> Value | None:
     return int(number) if low <= number <= high else None
 
 
+def _binary(value: Text) -> bytes | None:
+    """Bytes as they are, or as FMI 3.0 writes them, two hexadecimal digits each."""
+    try:
+        return bytes.fromhex(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+
+
 def _holds(target: str, source: str) -> bool:
     """Every value of `source` is a value of `target`.
 
@@ -210,7 +329,7 @@ def _holds(target: str, source: str) -> bool:
     """
     if source == target:
         return True
-    if "String" in (source, target) or target in ("Boolean", "Enumeration"):
+    if source in TEXTS or target in TEXTS or target in ("Boolean", "Enumeration"):
         return False
     if target in MANTISSA:
         if source in MANTISSA:
@@ -226,8 +345,8 @@ def _holds(target: str, source: str) -> bool:
 
 
 def _reason(source: str, target: str) -> str:
-    if "String" in (source, target):
-        return "a text can be connected only to a text"
+    if source in TEXTS or target in TEXTS:
+        return "a text or a binary value can be connected only to its like"
     if target in INTEGERS and source in MANTISSA:
         return "fractions would be lost; round in a separate unit"
     if target in ("Boolean", "Enumeration"):
@@ -264,27 +383,35 @@ def _elements(variable: Any, units: Mapping[str, UnitOfMeasure], relative: bool)
             element=number if shape else None,
             unit=unit,
             start=start,
-            minimum=_bound(variable.min, declared, "min"),
-            maximum=_bound(variable.max, declared, "max"),
+            minimum=_bound(variable, "min"),
+            maximum=_bound(variable, "max"),
             causality=variable.causality,
             variability=variable.variability,
             description=variable.description or "",
             initial=variable.initial,
             alias=variable.alias is not None,
             derivative_of=variable.derivative.name if variable.derivative is not None and not shape else None,
+            clocks=tuple(clock.name for clock in variable.clocks or ()),
         )
 
 
-def _bound(own: str | None, declared: Any, name: str) -> float | None:
-    text = own if own is not None else getattr(declared, name, None)
-    return None if text is None else float(text)
+def _bound(variable: Any, name: str) -> float | None:
+    own = getattr(variable, name)
+    text = own if own is not None else getattr(variable.declaredType, name, None)
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"variable '{variable.name}' (line {variable.sourceline}) has '{text:.40}' as its {name}imum, which is no "
+            "number; export the FMU again."
+        ) from None
 
 
 def _starts(variable: Any, kind: str, count: int) -> list[Value | None]:
     """The start values of all elements; one value stands for all."""
     if variable.start is None:
         return [None] * count
-    words = [variable.start] if kind == "String" else variable.start.split()
+    words = [variable.start] if kind in TEXTS else variable.start.split()
     if len(words) not in (1, count):
         raise ConfigurationError(
             f"variable '{variable.name}' (line {variable.sourceline}) has {len(words)} start values for "
@@ -298,6 +425,8 @@ def _literal(variable: Any, kind: str, word: str) -> Value:
     try:
         if kind == "String":
             return word
+        if kind == "Binary":
+            return bytes.fromhex(word)
         if kind == "Boolean":
             return {"true": True, "1": True, "false": False, "0": False}[word]
         return float(word) if kind in MANTISSA else int(word)

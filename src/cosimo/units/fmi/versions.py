@@ -5,16 +5,20 @@ from __future__ import annotations
 import ctypes
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from cosimo.core.errors import EndRequested, StepDiscarded, UnitError
+from cosimo.core.errors import EndRequested, EventInside, StepDiscarded, UnitError
 from cosimo.core.timing import time_rounding
 from cosimo.units.fmi.component import DISCARD, WARNING, Component
 from cosimo.units.fmi.fmu import Capabilities, Experiment
+from cosimo.units.fmi.variables import Clock, Clocks
 
 LAST_SUCCESSFUL_TIME, TERMINATED = 2, 3
 """Kinds of status that an FMI 2.0 component can be asked for after it discarded a step."""
+CHANGED = 2
+"""The qualifier of an interval that was not known before (fmi3IntervalChanged)."""
 EVENT_ITERATIONS = 1000
 """Updates of discrete states at one instant, and returns without progress, before a component counts as stuck."""
 
@@ -28,8 +32,11 @@ class Version(ABC):
     number: int
     state_functions: Mapping[str, str]
 
-    def __init__(self, component: Component, capabilities: Capabilities, experiment: Experiment) -> None:
+    def __init__(
+        self, component: Component, capabilities: Capabilities, experiment: Experiment, clocks: Clocks
+    ) -> None:
         self.component, self.capabilities, self.experiment = component, capabilities, experiment
+        self.clocks = clocks
         self.event_mode = False
         self.next_event = math.inf
         self.ended: float | None = None
@@ -72,11 +79,33 @@ class Version(ABC):
         if change is not None:
             change()
 
+    @property
+    def idle(self) -> list[str]:
+        """Time-based input clocks that never tick."""
+        return [clock.name for clock in self.clocks.timed]
+
+    @property
+    def agenda(self) -> Any:
+        """What is known of coming events, as plain data."""
+        return self.next_event
+
+    @agenda.setter
+    def agenda(self, known: Any) -> None:
+        self.next_event = known
+
     def end_requested(self) -> EndRequested:
         """The error for going on with a component that wants the simulation to end."""
         assert self.ended is not None
         said = f"{self.component} ended the simulation at t = {self.ended!r}; set an earlier stop time."
         return EndRequested(said, self.ended)
+
+    def stuck(self, time: float, end: float) -> UnitError:
+        """The error for a component that returns early again and again."""
+        return UnitError(f"{self.component} does not advance beyond t = {time!r} (step to {end!r}); it returns early.")
+
+    def unsettled(self, time: float) -> UnitError:
+        """The error for an event iteration without end."""
+        return UnitError(f"{self.component} does not settle its discrete states at t = {time!r}; contact its supplier.")
 
     def _times(self) -> tuple[Any, ...]:
         start, stop, tolerance = self.experiment.start_time, self.experiment.stop_time, self.experiment.tolerance
@@ -162,11 +191,22 @@ class Fmi3(Version):
         "deserialise": "fmi3DeserializeFMUState",
     }
 
-    def __init__(self, component: Component, capabilities: Capabilities, experiment: Experiment) -> None:
-        super().__init__(component, capabilities, experiment)
+    def __init__(
+        self, component: Component, capabilities: Capabilities, experiment: Experiment, clocks: Clocks
+    ) -> None:
+        super().__init__(component, capabilities, experiment, clocks)
         self.event_mode = capabilities.event_mode
+        self.coordinated = False
+        """Whether somebody else handles events, at one instant for all units: a step ends at them."""
+        self.entered = self.met = False
+        """Whether it is in event mode, and whether its last step ended with an event."""
+        self.active: set[str] = set()
+        """Input clocks that tick now."""
         self._flags = [ctypes.c_bool() for _ in range(5)]
         self._time = ctypes.c_double()
+        self._timed = list(clocks.timed)
+        self._due: dict[str, float] = {}  # when aperiodic clocks tick next
+        self._since = -math.inf  # up to when clocks have ticked
 
     def instantiate(self, logging: bool) -> None:
         options = {"visible": False, "loggingOn": logging, "earlyReturnAllowed": self.capabilities.early_return}
@@ -184,54 +224,222 @@ class Fmi3(Version):
         self.component.call("fmi3EnterInitializationMode", *self._times())
 
     def exit_initialisation(self) -> None:
+        if self.event_mode:
+            self._ask_before_start()
         self.component.call("fmi3ExitInitializationMode", doing=f"at t = {self.experiment.start_time!r}")
         self.component.running = True
-        if self.event_mode:
-            self._update(self.experiment.start_time)
-            if self.ended is None:
-                self.component.call("fmi3EnterStepMode")
+        self.entered = self.event_mode
+        if self.event_mode and not self.coordinated:
+            self.handle_event(self.experiment.start_time, ticking=self.ticking(self.experiment.start_time))
 
     def step(self, time: float, duration: float, *, final: bool) -> None:
-        """Step to the end, as often as the component returns early or an event lies between.
+        """Step to the end, as often as the component returns early, an event lies between or a clock ticks.
 
         An event that is due at the end, but for rounding, is met exactly and ends the step: otherwise the next step,
         which begins at a time of its own rounding, would go past it.
         """
         end, now = time + duration, time
         near = time_rounding(time, end, duration)
+        self.met = False
+        if self.coordinated:
+            return self._step_to_event(time, duration, near, final=final)
+        self._since = time
         if self.next_event <= now:
             self.handle_event(now)
+            if self.ended is not None:
+                return None
         stuck = 0
         while True:
-            met = now < self.next_event <= end + near and self.capabilities.variable_step
-            target = self.next_event if met else end
+            ahead_of = self.next()
+            met = now < ahead_of <= end + near and self.capabilities.variable_step
+            target = ahead_of if met else end
             ahead = duration if (now, target) == (time, end) else target - now
             event, early = self._do_step(now, ahead, final=final)
             if self.ended is not None:
-                return
+                return None
             reached = target if early is None else early
             stuck = stuck + 1 if reached <= now else 0
             if stuck > EVENT_ITERATIONS:
-                raise UnitError(
-                    f"{self.component} does not advance beyond t = {now!r} (step to {end!r}); it returns early."
-                )
-            if event or reached >= self.next_event - near:
-                self.handle_event(reached)
+                raise self.stuck(now, end)
+            ticking = self.ticking(reached)
+            if event or ticking or reached >= self.next_event - near:
+                self.handle_event(reached, ticking=ticking)
             if self.ended is not None:
-                return
+                return None
             if reached >= end - near:
-                return
+                return None
             now = reached
 
-    def handle_event(self, time: float, change: Any = None) -> None:
-        if self.event_mode:
-            self.component.call("fmi3EnterEventMode", doing=f"at t = {time!r}")
+    def _step_to_event(self, time: float, duration: float, near: float, *, final: bool) -> None:
+        """One step in a run whose units meet at events; early returns without an event are continued."""
+        end, now = time + duration, time
+        for _ in range(EVENT_ITERATIONS):
+            self.met, early = self._do_step(now, duration if now == time else end - now, final=final)
+            if self.ended is not None or early is None or early >= end - near:
+                return
+            if self.met:
+                raise EventInside(
+                    f"{self.component} has an event at t = {early!r}, inside its step from {time!r} to {end!r}; "
+                    "use a shorter macro step.",
+                    early,
+                )
+            now = early
+        raise self.stuck(now, end)
+
+    # ---- event mode ----------------------------------------------------------------------------------------------
+
+    def handle_event(self, time: float, change: Any = None, ticking: Sequence[Clock] = ()) -> None:
+        self.enter(time)
+        self.tick(ticking)
         if change is not None:
             change()
-        if self.event_mode:
-            self._update(time)
-            if self.ended is None:
-                self.component.call("fmi3EnterStepMode", doing=f"at t = {time!r}")
+        if not self.event_mode:
+            return
+        for _ in range(EVENT_ITERATIONS):
+            if not self.update(time):
+                break
+        else:
+            raise self.unsettled(time)
+        if self.ended is None:
+            self.leave(time)
+
+    def enter(self, time: float) -> None:
+        """Enter event mode, unless it is there already."""
+        if self.event_mode and not self.entered:
+            self.component.call("fmi3EnterEventMode", doing=f"at t = {time!r}")
+            self.entered = True
+
+    def update(self, time: float) -> bool:
+        """Update the discrete states once; whether that is needed again. Clocks that ticked are inactive then."""
+        need, terminate, *_, defined = self._flags
+        pointers = [ctypes.byref(flag) for flag in self._flags]
+        self.component.call("fmi3UpdateDiscreteStates", *pointers, ctypes.byref(self._time), doing=f"at t = {time!r}")
+        self.active.clear()
+        if terminate.value:
+            self.ended = time
+            return False
+        if need.value:
+            return True
+        self.next_event = self._time.value if defined.value else math.inf
+        self._ask_intervals(time)
+        at_once = [clock for clock in self._timed if self._due.get(clock.name, math.inf) <= time]
+        self.tick(at_once)
+        return bool(at_once)
+
+    def leave(self, time: float) -> None:
+        """Go back to step mode."""
+        self.component.call("fmi3EnterStepMode", doing=f"at t = {time!r}")
+        self.entered = False
+
+    # ---- clocks --------------------------------------------------------------------------------------------------
+
+    def next(self) -> float:
+        """When the next known event is: one that the component announced, or the tick of a clock."""
+        return min([self.next_event, *map(self._next_tick, self._timed if self.event_mode else ())])
+
+    def _next_tick(self, clock: Clock) -> float:
+        if clock.aperiodic:
+            return self._due.get(clock.name, math.inf)
+        return clock.next(self.experiment.start_time, self._since)
+
+    def ticking(self, until: float) -> list[Clock]:
+        """The clocks that tick at `until`; refuses ticks before it, which a component that cannot step there misses."""
+        near, found = time_rounding(until, until), []
+        for clock in self._timed if self.event_mode else ():
+            due = self._next_tick(clock)
+            if due < until - near:
+                remedy = f"of which {clock.interval:g} s is a multiple" if clock.interval else "that ends there"
+                raise UnitError(
+                    f"{self.component} has the clock '{clock.name}', which ticks at t = {due!r}, between two "
+                    "communication points, and cannot be stepped there (canHandleVariableCommunicationStepSize); "
+                    f"choose a macro step {remedy}."
+                )
+            if due <= until + near:
+                found.append(clock)
+        self._since = until
+        return found
+
+    def tick(self, clocks: Sequence[Clock]) -> None:
+        """Activate clocks, in event mode."""
+        for clock in clocks:
+            self._due.pop(clock.name, None)
+        self.activate({clock.name: clock.value_reference for clock in clocks})
+
+    def activate(self, clocks: Mapping[str, int]) -> None:
+        """The same by names and value references."""
+        if clocks:
+            references = (ctypes.c_uint * len(clocks))(*clocks.values())
+            values = (ctypes.c_bool * len(clocks))(*(True for _ in clocks))
+            self.component.call("fmi3SetClock", references, len(clocks), values)
+            self.active |= {*clocks}
+
+    def ticked(self) -> list[str]:
+        """The output clocks that are active, in event mode."""
+        outputs = self.clocks.outputs
+        if not outputs:
+            return []
+        references = (ctypes.c_uint * len(outputs))(*outputs.values())
+        values = (ctypes.c_bool * len(outputs))()
+        self.component.call("fmi3GetClock", references, len(outputs), values)
+        return [name for name, active in zip(outputs, values, strict=True) if active]
+
+    def _ask_before_start(self) -> None:
+        """Ask for intervals that the description leaves open; a clock of which nothing is learned ticks never."""
+        for clock in [clock for clock in self._timed if clock.aperiodic or not clock.interval]:
+            self._timed.remove(clock)
+            try:
+                interval, qualifier = self._interval(clock)
+                first = clock.first if clock.aperiodic or clock.first else self._shift(clock)
+            except UnitError:
+                continue
+            if clock.aperiodic:
+                self._timed.append(clock)
+                if qualifier == CHANGED:
+                    self._due[clock.name] = self.experiment.start_time + interval
+            elif interval > 0 and 0 <= first < math.inf:
+                self._timed.append(replace(clock, interval=interval, first=first))
+
+    def _ask_intervals(self, time: float) -> None:
+        """When aperiodic clocks tick next; T = t_event + interval, wherever a new interval is known."""
+        for clock in self._timed:
+            if clock.aperiodic:
+                interval, qualifier = self._interval(clock)
+                if qualifier == CHANGED:
+                    self._due[clock.name] = time + interval
+
+    def _interval(self, clock: Clock) -> tuple[float, int]:
+        """The time until the next tick, and whether that is new."""
+        references, interval = (ctypes.c_uint * 1)(clock.value_reference), (ctypes.c_double * 1)()
+        qualifier = (ctypes.c_int * 1)()
+        self.component.call("fmi3GetIntervalDecimal", references, 1, interval, qualifier)
+        if qualifier[0] and not 0 <= interval[0] < math.inf:
+            raise UnitError(
+                f"{self.component} gives {interval[0]!r} s as the interval of its clock '{clock.name}'; contact its "
+                "supplier."
+            )
+        return interval[0], qualifier[0]
+
+    def _shift(self, clock: Clock) -> float:
+        shift = (ctypes.c_double * 1)()
+        self.component.call("fmi3GetShiftDecimal", (ctypes.c_uint * 1)(clock.value_reference), 1, shift)
+        return shift[0]
+
+    @property
+    def idle(self) -> list[str]:
+        ticking = {clock.name for clock in self._timed} if self.event_mode else set()
+        return [clock.name for clock in self.clocks.timed if clock.name not in ticking]
+
+    @property
+    def agenda(self) -> Any:
+        if not (self.coordinated or self._due):
+            return self.next_event
+        return [self.next_event, dict(self._due), self._since, self.met, self.entered]
+
+    @agenda.setter
+    def agenda(self, known: Any) -> None:
+        plain = known if isinstance(known, list) else (known, {}, -math.inf, False, False)
+        self.next_event, due, self._since, self.met, self.entered = plain
+        self._due = dict(due)
 
     def _do_step(self, time: float, duration: float, *, final: bool) -> tuple[bool, float | None]:
         """One call; returns whether there is an event, and the time reached if the component returned early."""
@@ -251,19 +459,3 @@ class Fmi3(Version):
             self.component.went_back(time, last)
             last = time
         return event.value, last if early.value else None
-
-    def _update(self, time: float) -> None:
-        """Update discrete states until they settle."""
-        need, terminate, *_, defined = self._flags
-        pointers = [ctypes.byref(flag) for flag in self._flags]
-        for _ in range(EVENT_ITERATIONS):
-            self.component.call(
-                "fmi3UpdateDiscreteStates", *pointers, ctypes.byref(self._time), doing=f"at t = {time!r}"
-            )
-            if terminate.value:
-                self.ended = time
-                return
-            if not need.value:
-                self.next_event = self._time.value if defined.value else math.inf
-                return
-        raise UnitError(f"{self.component} does not settle its discrete states at t = {time!r}; contact its supplier.")
