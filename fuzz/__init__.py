@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-TARGETS = ("model_description", "structures", "scenario", "archives", "results", "checkpoints")
+TARGETS = ("model_description", "build_description", "structures", "scenario", "archives", "results", "checkpoints")
 
 
 def load(name: str) -> ModuleType:

@@ -20,6 +20,9 @@ WORDS = words(
     Outputs Unknown index dependencies dependenciesKind Output ContinuousStateDerivative InitialUnknown
     UnitDefinitions Unit BaseUnit DisplayUnit factor offset kg m s rad TypeDefinitions SimpleType Item value
     DefaultExperiment startTime stopTime stepSize tolerance LogCategories Category relativeQuantity INF NaN 1e999
+    clocks intervalVariability triggered countdown changing intervalDecimal shiftDecimal intervalCounter shiftCounter
+    resolution hasEventMode mightReturnEarlyFromDoStep 1.0 CoSimulation_StandAlone Capabilities noAlias
+    negatedAlias alias
     -1 0 4294967295 99999999999999999999 <!DOCTYPE <!ENTITY <![CDATA[ ]]> <?xml &#0; &lt; xmlns: UTF-16
     """,
 )
@@ -49,4 +52,7 @@ def check(data: bytes) -> None:
     described.to_dict()
     fmu.settings()
     fmu.derivatives()
+    for clock in fmu.clocks.timed:
+        clock.next(0.0, 1.0) if clock.interval else None
+    [fmu.refusal(name) for name in fmu.left_out]
     fmu.ranges()

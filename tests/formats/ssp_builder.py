@@ -17,6 +17,7 @@ NAMES = " ".join(
         ("ssc", "Common"),
         ("ssv", "ParameterValues"),
         ("ssm", "ParameterMapping"),
+        ("ssb", "SignalDictionary"),
     )
 )
 UNITS = """<ssd:Units>
@@ -54,6 +55,45 @@ def wire(start: str, end: str, inside: str = "", more: str = "") -> str:
 
 def linear(factor: float, offset: float) -> str:
     return f'<ssc:LinearTransformation factor="{factor}" offset="{offset}"/>'
+
+
+def table(kind: str, *entries: str) -> str:
+    """A transformation by a table; each entry is 'source target'."""
+    rows = "".join('<ssc:MapEntry source="{}" target="{}"/>'.format(*entry.split()) for entry in entries)
+    return f"<ssc:{kind}MappingTransformation>{rows}</ssc:{kind}MappingTransformation>"
+
+
+def dictionary(*items: str, name: str = "d") -> str:
+    """A signal dictionary; each item is 'name Type' or 'name Real unit'."""
+    entries = ""
+    for item in items:
+        entry, kind, *unit = item.split()
+        of = f' unit="{unit[0]}"' if unit else ""
+        entries += f'<ssb:DictionaryEntry name="{entry}"><ssc:{kind}{of}/></ssb:DictionaryEntry>'
+    inside = f'<ssb:SignalDictionary version="1.0">{entries}</ssb:SignalDictionary>'
+    inside = f'<ssd:SignalDictionary name="{name}">{inside}</ssd:SignalDictionary>'
+    return f"<ssd:SignalDictionaries>{inside}</ssd:SignalDictionaries>"
+
+
+def reference(name: str, *items: str, to: str = "d") -> str:
+    """A reference to a signal dictionary, with connectors as `connectors` takes them."""
+    inside = connectors(*items)
+    return f'<ssd:SignalDictionaryReference name="{name}" dictionary="{to}">{inside}</ssd:SignalDictionaryReference>\n'
+
+
+def array(name: str, size: int, kind: str = "input") -> str:
+    """The connectors of a system that has one, an array (SSP 2.0)."""
+    content = f'<ssc:Float64><ssc:Dimension size="{size}"/></ssc:Float64>'
+    return f'<ssd:Connectors><ssd:Connector name="{name}" kind="{kind}">{content}</ssd:Connector></ssd:Connectors>'
+
+
+def array_value(name: str, size: int, values: str) -> str:
+    """A parameter set with one array (SSP 2.0)."""
+    content = f'<ssv:Float64 value="{values}"><ssc:Dimension size="{size}"/></ssv:Float64>'
+    return (
+        f'<ssv:ParameterSet version="2.0" name="p"><ssv:Parameters><ssv:Parameter name="{name}">{content}'
+        "</ssv:Parameter></ssv:Parameters></ssv:ParameterSet>"
+    )
 
 
 def parameters(**values: str) -> str:

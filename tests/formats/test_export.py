@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fmpy
@@ -15,13 +16,20 @@ from fmpy.validation import validate_fmu
 
 sys.path.insert(0, str(Path(__file__).parent))
 from exported import Exported, many_sided, oscillator
+from fmu_builder import build
+from hybrid import build_model
 
 from cosimo import masters
 from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.storage import file_digest
 from cosimo.core.system import Connection, System, Table
 from cosimo.execution.running import run
 from cosimo.formats.export import SuggestedExperiment, export_ssp, export_system, export_unit, identifier, state_names
+from cosimo.formats.scenario import Scenario, load
+from cosimo.masters import MasterOptions
 from cosimo.units import Exact, Mechanical, PythonUnit, StateSpace
+from cosimo.units.fmi.fmu import Fmu, FmuOptions
+from cosimo.units.fmi.model_exchange import Solver
 
 BOTH = pytest.mark.parametrize("fmi", [2, 3])
 
@@ -227,6 +235,91 @@ def test_system_as_ssp(tmp_path, fmi):
     assert variables["road"] == "2.0"
 
 
+def test_a_package_of_linear_units_keeps_its_master_and_inputs(tmp_path):
+    """Its units come back as FMUs; all else is equal, and once they are FMUs, everything is, to the last byte."""
+    system = pair(**{"the wheel.road": Table([0.0, 1.0], [2.0, 3.0])})
+    words = MasterOptions("gauss-seidel", order="body,the wheel", couplings=("hold1",))
+    scenario = Scenario.of(system, options=words, step=0.01, stop=2.0, target=0.05, outputs=("body.*",))
+    first = load(export_ssp(scenario, tmp_path / "first.ssp", fmi=2, step=0.01, stop=2.0))
+    second = load(export_ssp(first, tmp_path / "second.ssp", fmi=2, step=0.01, stop=2.0))
+    for name in ("options", "step", "start", "stop", "target", "outputs", "power_pairs"):
+        assert getattr(first, name) == getattr(second, name), name
+        if name != "options":
+            assert getattr(first, name) == getattr(scenario, name), name
+    assert replace(first.options, couplings=tuple(first.options.couplings)) == words
+    assert [file_digest(unit.path) for unit in first.system.units.values()] == [
+        file_digest(unit.path) for unit in second.system.units.values()
+    ]
+    ours, theirs = scenario.run(), first.run()
+    np.testing.assert_allclose(theirs["body.x"], ours["body.x"], rtol=0, atol=1e-12)
+    assert ours["body.x"][-1] != 0.0
+
+
+def test_a_package_keeps_solver_and_kind_of_an_fmu(tmp_path):
+    path = build_model(tmp_path, "BALL")
+    how = FmuOptions(kind="model-exchange", solver=Solver("rk4", micro_steps=7))
+    scenario = Scenario.of(System({"ball": Fmu(path, options=how)}), step=0.01, stop=0.1)
+    again = load(export_ssp(scenario, tmp_path / "ball.ssp", fmi=2, step=0.01, stop=0.1))
+    unit = again.system.units["ball"]
+    assert (unit.kind, unit.solver, unit.trial is None) == ("model-exchange", Solver("rk4", micro_steps=7), False)
+    assert (
+        'implementation="ModelExchange"' in zipfile.ZipFile(tmp_path / "ball.ssp").read("SystemStructure.ssd").decode()
+    )
+
+
+def test_a_package_keeps_sizes_of_arrays_texts_and_connections_of_both(tmp_path):
+    """Elements that only a structural parameter makes, a text, and a connection of texts come back."""
+    build(tmp_path, "arrays3")
+    unit = Fmu(tmp_path / "arrays3.fmu", parameters={"n": 5}, start={"k": [1, 2, 3, 4, 5], "words": ["a", "b"]})
+    wires = [("a.m[5]", "b.k[5]"), ("a.echo[1]", "b.words[2]")]
+    scenario = Scenario.of(System({"a": unit, "b": unit}, wires), step=0.1, stop=0.5)
+    again = load(export_ssp(scenario, tmp_path / "s.ssp", fmi=2, step=0.1, stop=0.5))
+    assert again.warnings == ()
+    assert [(c.source, c.target) for c in again.system.connections] == wires
+    assert {name: one.given for name, one in again.system.units.items()} == {"a": unit.given, "b": unit.given}
+    ours, theirs = scenario.run(), again.run()
+    assert ours.names == theirs.names
+    np.testing.assert_array_equal(ours.values, theirs.values)
+    assert ours["b.m[1]"][-1] == 1.0, "the fifth input, which is the first output of the other"
+    assert list(theirs["b.echo[2]"]) == list(ours["b.echo[2]"])
+
+
+def test_packages_with_fmi_3_are_ssp_2(tmp_path):
+    for version, expected in ((2, "1.0"), (3, "2.0")):
+        fmu = export_unit(UNITS["source"], tmp_path / f"{version}.fmu", name="a", fmi=version)
+        path = export_ssp(System({"a": Fmu(fmu)}), tmp_path / f"{version}.ssp", fmi=2, step=0.1, stop=1.0)
+        assert f'version="{expected}" name=' in zipfile.ZipFile(path).read("SystemStructure.ssd").decode()
+        assert load(path).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"step-size"', '"step-sice"', "did you mean 'step-size'?"),
+        ("{", "[", "is not JSON"),
+        ('"gauss-seidel"', '"gaus"', "unknown master 'gaus'"),
+        ('"body.*"', '"boby.x"', "outputs"),
+        ("resources/input", "resources/no-input", "no-input"),
+        ('"fmu": "resources/body.fmu"', '"kind": "python", "class": "os:path"', "no 'fmu'"),
+    ],
+)
+def test_a_wrong_annotation_is_refused_with_file_and_line(tmp_path, old, new, said):
+    system = pair(**{"the wheel.road": Table([0.0, 1.0], [2.0, 3.0])})
+    scenario = Scenario.of(system, options=MasterOptions("gauss-seidel"), step=0.01, stop=2.0, outputs=("body.*",))
+    right = zipfile.ZipFile(export_ssp(scenario, tmp_path / "s.ssp", fmi=2, step=0.01, stop=2.0))
+    with zipfile.ZipFile(tmp_path / "wrong.ssp", "w") as wrong:
+        for name in right.namelist():
+            content = right.read(name)
+            if name.endswith(".ssd"):
+                assert old.encode() in content
+                content = content.replace(old.encode(), new.encode())
+            wrong.writestr(name, content)
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path / "wrong.ssp")
+    assert said in str(caught.value)
+    assert "SystemStructure.ssd:" in str(caught.value)
+
+
 def test_ssp_of_what_cannot_be_exported(tmp_path):
     mixed = System({"a": UNITS["source"], "b": PythonUnit(Twice)}, [("a.y1", "b.u")])
     with pytest.raises(ConfigurationError, match="unit 'b' is of kind PythonUnit"):
@@ -243,7 +336,31 @@ def test_missing_library_is_named(tmp_path, monkeypatch):
         export_unit(oscillator(), tmp_path / "unit.fmu", name="unit", fmi=2)
 
 
-def test_machines_without_a_library_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("cosimo.formats.export.platform.system", lambda: "Plan9")
-    with pytest.raises(ConfigurationError, match="on Linux and Darwin, not on Plan9"):
-        export_unit(oscillator(), tmp_path / "unit.fmu", name="unit", fmi=2)
+@pytest.mark.parametrize(
+    ("fmi", "folders"),
+    [
+        (2, {"linux64/unit.so", "win64/unit.dll", "darwin64/unit.dylib"}),
+        (
+            3,
+            {
+                "x86_64-linux/unit.so",
+                "x86_64-windows/unit.dll",
+                "x86_64-darwin/unit.dylib",
+                "aarch64-darwin/unit.dylib",
+            },
+        ),
+    ],
+)
+def test_an_fmu_has_the_libraries_of_all_systems_that_are_installed(tmp_path, monkeypatch, fmi, folders):
+    """The headers as ELF, PE and Mach-O (for two processors) lay them out."""
+    place = tmp_path / "package" / "_fmu"
+    place.mkdir(parents=True)
+    (place / "unit.so").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(11) + struct.pack("<H", 62))
+    (place / "unit.dll").write_bytes(b"MZ" + bytes(58) + struct.pack("<I4sH", 64, b"PE", 0x8664))
+    table = struct.pack(">5I", 0x01000007, 3, 0, 0, 12) + struct.pack(">5I", 0x0100000C, 0, 0, 0, 14)
+    (place / "unit.dylib").write_bytes(struct.pack(">II", 0xCAFEBABE, 2) + table)
+    monkeypatch.setattr("cosimo.formats.export.resources.files", lambda _: tmp_path / "package")
+    export_unit(oscillator(), tmp_path / "unit.fmu", name="unit", fmi=fmi)
+    with zipfile.ZipFile(tmp_path / "unit.fmu") as archive:
+        names = archive.namelist()
+    assert {name for name in names if name.startswith("binaries/")} == {f"binaries/{folder}" for folder in folders}

@@ -157,7 +157,7 @@ def test_nothing_wrong(tmp_path: Path) -> None:
 
 
 def test_all_that_is_wrong_is_listed(tmp_path: Path) -> None:
-    wires = wire("a.nothing", "b.real_in") + wire("a.text_out", "b.text_in")
+    wires = wire("a.nothing", "b.real_in") + wire("a.text_out", "b.real_in")
     text = document(system(component("a") + component("b"), wires)).replace('version="1.0" name="test"', 'name="test"')
     path = write(tmp_path, text)
     found = validate(path)

@@ -58,7 +58,7 @@ def test_files_by_their_ending(tmp_path: Path) -> None:
     ("name", "part"),
     [
         ("two-mas", "unknown system 'two-mas'; did you mean 'two-mass'?"),
-        ("nothing", "a file (.toml, .ssp, .ssd, .fmu)"),
+        ("nothing", "a file (.toml, .ssp, .ssd, .xml, .json, .fmu)"),
         ("truk.toml", "truck.toml'?"),
         ("truck.tml", "the file 'truck.tml' does not exist; did you mean 'truck.toml'?"),
         ("truck", "unknown system 'truck'; did you mean 'truck.toml'?"),
@@ -66,7 +66,7 @@ def test_files_by_their_ending(tmp_path: Path) -> None:
         ("nowhere/other.ssd", "does not exist; check the path"),
         ("folder", "is a folder; give a file in it"),
         ("folder.fmu", "is a folder; give a file"),
-        ("note.txt", "cannot be read as a system; files end in .toml, .ssp, .ssd, .fmu"),
+        ("note.txt", "cannot be read as a system; files end in .toml, .ssp, .ssd, .xml, .json, .fmu"),
     ],
 )
 def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, part: str) -> None:
@@ -170,6 +170,18 @@ def test_values_of_units(tmp_path: Path) -> None:
 def test_what_has_no_value_to_set(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         tanks(tmp_path, settings={name: 1.0})
+
+
+def test_only_what_can_be_set_is_proposed(tmp_path: Path) -> None:
+    path = build(tmp_path, "feedthrough2")
+    with pytest.raises(ConfigurationError) as caught:
+        load(path, settings={"feedthrough2.gains": 1.0})
+    assert "did you mean 'gain'?" in str(caught.value)
+    known = str(caught.value).partition("Known: ")[2]
+    assert "bool_in, enum_in, gain, int_in, integral, real_in, text_in" in known
+    assert "_out" not in known
+    with pytest.raises(ConfigurationError, match=r"feedthrough2\.real_out is computed by its unit and cannot be given"):
+        load(path, settings={"feedthrough2.real_out": 1.0})
 
 
 def test_inputs_from_a_table(tmp_path: Path) -> None:

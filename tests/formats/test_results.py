@@ -24,7 +24,7 @@ from hypothesis.extra.numpy import arrays
 import processes
 from cosimo.core.errors import ConfigurationError, OutputError
 from cosimo.core.result import Result, Warned
-from cosimo.core.storage import SUFFIXES as KNOWN
+from cosimo.core.storage import RESULT_SUFFIXES as KNOWN
 from cosimo.formats import results
 from cosimo.formats.results import FORMATS, ResultFile, read_result
 from thinning import examples

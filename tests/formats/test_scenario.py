@@ -289,6 +289,8 @@ REFUSED: list[tuple[str, int | None, str]] = [
     (FREE.replace("state-space", "statespace"), 1, "unknown kind of unit 'statespace'; did you mean 'state-space'?"),
     (FREE.replace('kind = "state-space"', ""), 1, "units.tank: a unit is a table with 'fmu' (a path) or 'kind'"),
     ("units.tank = 3\n", 1, "units.tank: a unit is a table"),
+    ("units.tank = {kind = 3}\n", 1, "kind must be one of state-space, mechanical, python, not 3."),
+    ('units.tank = {fmu = "a.fmu", kind = 3}\n', 1, "kind must be one of co-simulation, model-exchange, not 3."),
     (FREE.replace("C = 1.0\n", ""), 1, "units.tank.C: the key is missing"),
     (FREE.replace("A = -0.5", 'A = "x"'), 3, "units.tank.A: must be a number or a list, not 'x'"),
     (FREE.replace("A = -0.5", "A = [[1, 2],\n[3, true]]"), 4, "units.tank.A[1][1]: must be a number, not True"),
@@ -331,7 +333,17 @@ REFUSED: list[tuple[str, int | None, str]] = [
     ('[units.f]\nfmu = "f.fmu"\nparameters = { gian = 1 }\n', 1, "did you mean 'gain'?"),
     ('[units.f]\nfmu = "f.fmu"\nparameters = { gain = 11 }\n', 1, "0 to 10"),
     ('[units.f]\nfmu = "f.fmu"\nparameters = { real_in = 11 }\n', 1, "give it as a start value"),
-    ('connections = ["f.text_out -> f.text_in"]\n[units.f]\nfmu = "f.fmu"\n', 1, "f.text_out is a text"),
+    ('connections = ["f.text_out -> f.int_in"]\n[units.f]\nfmu = "f.fmu"\n', 1, "'f.int_in' is a number"),
+    (
+        'connections = [{ from = "f.text_out", to = "f.text_in", gain = 2.0 }]\n[units.f]\nfmu = "f.fmu"\n',
+        1,
+        "has a gain or an offset, and no numbers",
+    ),
+    (
+        'connections = ["f.text_out -> f.text_in", "f.text_out -> f.text_in"]\n[units.f]\nfmu = "f.fmu"\n',
+        2,
+        "input f.text_in is fed twice",
+    ),
     ('connections = ["f.real_out -> f.int_in"]\n[units.f]\nfmu = "f.fmu"\n', 1, "fractions would be lost"),
 ]
 

@@ -18,15 +18,19 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ssp_builder import (
     NAMES,
     UNITS,
+    array,
+    array_value,
     binding,
     bindings,
     component,
     connectors,
+    dictionary,
     document,
     pack,
     parameter_set,
     parameters,
     system,
+    table,
     wire,
     write,
 )
@@ -52,6 +56,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
+BUS = (
+    '<ssd:SignalDictionaryReference name="bus" dictionary="d">'
+    + connectors("force inout Real m")
+    + "</ssd:SignalDictionaryReference>\n"
+)
 SIGNALS = '<ssd:SignalDictionaryReference name="bus" dictionary="d"/>\n'
 REFUSED = [
     ("unknown element", system(PAIR, wire("a.real_out", "bb.real_in")), 9, "did you mean 'b'?"),
@@ -60,17 +69,39 @@ REFUSED = [
     ("fed twice", system(PAIR, A_TO_B + wire("b.real_out", "b.real_in")), 10, "fed twice: by a.real_out"),
     ("two outputs", system(PAIR, wire("a.real_out", "b.real_out")), 9, "both give"),
     ("two inputs", system(PAIR, wire("a.real_in", "b.real_in")), 9, "both take"),
-    ("a text", system(PAIR, wire("a.text_out", "b.text_in")), 9, "a.text_out (String, output) cannot be exchanged"),
+    ("a text", system(PAIR, wire("a.text_out", "b.real_in")), 9, "'a.text_out' (String) cannot be connected"),
     ("a fraction lost", system(PAIR, wire("a.real_out", "b.int_in")), 9, "fractions would be lost"),
     ("two parameters", system(PAIR, wire("a.gain", "b.gain")), 9, "both take"),
-    ("signal dictionary", system(component("a") + SIGNALS), 6, "signal dictionary reference 'bus' cannot be used"),
+    ("signal dictionary", system(component("a") + SIGNALS), 6, "unknown signal dictionary 'd'"),
+    ("signal", system(component("a") + BUS, "", dictionary("f Real")), 6, "unknown signal of dictionary 'd' 'force'"),
+    (
+        "signal in another unit",
+        system(component("a") + BUS, "", dictionary("force Real kg")),
+        6,
+        "is declared in 'm', but the signal dictionary has 'kg'",
+    ),
+    (
+        "a signal fed twice",
+        system(PAIR + BUS, wire("a.real_out", "bus.force") + wire("b.real_out", "bus.force"), dictionary("force Real")),
+        11,
+        "<d>.force is fed twice",
+    ),
+    ("scheduled", system(component("a", more='implementation="ScheduledExecution"')), 5, "any, CoSimulation, Model"),
+    (
+        "arrays of two sizes",
+        system(
+            system(component("c"), name="s", inside=array("u", 2)) + system("", name="t", inside=array("v", 3)),
+            wire("s.u", "t.v"),
+        ),
+        16,
+        "joins 2 and 3 values",
+    ),
     ("unknown FMU", system(component("a", source="g.fmu")), 5, "did you mean 'f.fmu'?"),
     ("a web address", system(component("a", source="http://x/f.fmu")), 5, "not a local file"),
     ("model exchange", system(component("a", more='implementation="ModelExchange"')), 5, "is for co-simulation only"),
     ("unknown type", system(component("a", more='type="text/x"')), 5, "FMUs, .ssd and .ssp can be read"),
     ("same name twice", system(component("a") + component("a")), 6, "are called 'a'"),
     ("no name", system(component("")), 5, "needs the attribute 'name'"),
-    ("no source", system('<ssd:Component name="a"/>'), 5, "needs the attribute 'source'"),
     ("unknown id", system(component("x", source="#it")), 5, "no System of this document has the id 'it'"),
     ("kind", system(component("a", connectors("real_in output"))), 5, "but the FMU has the causality input"),
     ("unknown kind", system(component("a", connectors("real_in inputt"))), 5, "did you mean 'input'?"),
@@ -83,13 +114,45 @@ REFUSED = [
         "a table",
         system(PAIR, wire("a.int_out", "b.int_in", "<ssc:IntegerMappingTransformation/>")),
         9,
-        "only LinearTransformation",
+        "the table of the connection is empty",
     ),
+    (
+        "a bent table",
+        system(PAIR, wire("a.int_out", "b.int_in", table("Integer", "1 1", "2 4", "3 9"))),
+        9,
+        "(1 → 1, 2 → 4, 3 → 9) do not lie on one line",
+    ),
+    (
+        "half a table",
+        system(PAIR, wire("a.bool_out", "b.bool_in", table("Boolean", "true false"))),
+        9,
+        "an entry for true and one for false",
+    ),
+    ("no number in a table", system(PAIR, wire("a.int_out", "b.int_in", table("Integer", "a 1"))), 9, "the entry 'a'"),
+    (
+        "items of nothing",
+        system(PAIR, wire("a.enum_out", "b.enum_in", table("Enumeration", "low high"))),
+        9,
+        "the connector names no enumeration",
+    ),
+    (
+        "a component without source that feeds",
+        system(component("a") + component("p", connectors("y output"), source=""), wire("p.y", "a.real_in")),
+        6,
+        "component 'p' has no source, but its y feeds others",
+    ),
+    (
+        "too few values",
+        system(component("a", bindings(binding(array_value("gain", 3, "1 2"))))),
+        5,
+        "has 3 elements, but 2 values",
+    ),
+    ("size 0", system(component("a", bindings(binding(array_value("gain", 0, "")))), ""), 5, "an array of size 0"),
     ("wrong type", system(component("a", bindings(binding(parameters(gain='String value="x"'))))), 6, "a.gain"),
     ("out of range", system(component("a", bindings(binding(parameters(gain='Real value="11"'))))), 6, "0 to 10"),
     ("no number", system(component("a", bindings(binding(parameters(gain='Real value="x"'))))), 6, "finite number"),
     ("no such file", system(component("a", bindings(binding(more='source="v.ssv"')))), 5, "v.ssv"),
-    ("nothing bound", system(component("a", bindings(binding()))), 5, "neither a source nor"),
+    ("nothing inside", system(component("a", bindings(binding("<ssv:X/>")))), 5, "neither a source nor"),
     (
         "wrong unit",
         system(component("a", bindings(binding(parameters(real_in='Real value="1" unit="kg"'))))),
@@ -159,7 +222,7 @@ def test_parameters_computed_by_others_are_refused(tmp_path: Path) -> None:
 
 def test_all_errors_are_found_at_once(tmp_path: Path) -> None:
     elements = component("a") + component("b", source="g.fmu") + component("c", connectors("nothing input"))
-    wires = wire("a.real_out", "b.real_in") + wire("a.nothing", "c.real_in") + wire("a.text_out", "c.text_in")
+    wires = wire("a.real_out", "b.real_in") + wire("a.nothing", "c.real_in") + wire("a.text_out", "c.int_in")
     findings = FileFindings()
     with pytest.raises(FileError, match=r"\(3 more"):
         load_ssp(write(tmp_path, document(system(elements, wires))), findings)

@@ -14,7 +14,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Hold, Nepce
 from cosimo.formats.scenario_building import load_scenario
-from cosimo.formats.writing import write_master
+from cosimo.formats.writing import write_connection, write_master
 from cosimo.problems import two_mass
 
 PLAIN = 'problem = "two-mass"\nstep-size = 0.05\nstop-time = 3.0\n\n[master]\nname = "jacobi"\n'
@@ -232,3 +232,39 @@ def test_a_file_that_is_not_there_and_a_folder_that_cannot_be_written(
                 write_master(path, better(system), system)
         assert path.read_text() == PLAIN
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+TANKS = """
+[units]
+a = { kind = "python", class = "tanks.py:Tank" }
+b = { kind = "python", class = "tanks.py:Tank" }
+"""
+TANK = 'class Tank:\n    inputs, outputs = {"inflow": 1.0}, ("outflow",)\n    def step(self, time, duration): ...\n'
+
+
+@pytest.mark.parametrize(
+    "connections",
+    ["", "connections = []\n", 'connections = ["b.outflow -> a.inflow"]  # one\n',
+     'connections = [  # all\n  "b.outflow -> a.inflow",\n]\n'],
+)  # fmt: skip
+def test_a_connection_is_added_and_all_else_stays(tmp_path: Path, connections: str) -> None:
+    (tmp_path / "tanks.py").write_text(TANK)
+    path = tmp_path / "tanks.toml"
+    path.write_text(before := f"# mine\nstep-size = 0.1\n{connections}{TANKS}")
+    kept = write_connection(path, "a.outflow", "b.inflow")
+    assert kept.read_text() == before
+    found = [(link.connection.source, link.connection.target) for link in load_scenario(path).system.links]
+    assert found[0] == ("a.outflow", "b.inflow")
+    assert len(found) == 1 + ("->" in connections)
+    assert "# mine" in path.read_text()
+
+
+@pytest.mark.parametrize(("source", "why"), [("a.nothing", "nothing"), ("c.outflow", "c")])
+def test_a_connection_that_does_not_exist_changes_nothing(tmp_path: Path, source: str, why: str) -> None:
+    (tmp_path / "tanks.py").write_text(TANK)
+    path = tmp_path / "tanks.toml"
+    path.write_text(before := f"step-size = 0.1\n{TANKS}")
+    with pytest.raises(ConfigurationError, match=why):
+        write_connection(path, source, "b.inflow")
+    assert path.read_text() == before
+    assert not list(tmp_path.glob("*.old*"))

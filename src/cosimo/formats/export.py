@@ -1,43 +1,57 @@
-"""Linear units and systems of them as FMUs and SSP packages that any tool can run.
+"""Linear units as FMUs, and systems of FMUs and linear units as SSP packages or as one FMU, for any tool.
 
-All FMUs hold the same compiled library (`src/fmu`); the unit itself is a small file of matrices in `resources/`. The
-same unit gives the same bytes, token included.
+FMUs of units hold the same compiled library (`src/fmu`); the unit itself is a small file of matrices in `resources/`.
+FMUs of whole couplings hold another one (`src/coupling`), the recorded program of the kernel, and the FMUs inside. The
+same unit or coupling gives the same bytes, token included.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
-import platform
+import json
 import re
 import struct
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
 
 from cosimo.core.arrays import BoolArray
-from cosimo.core.errors import ConfigurationError, OutputError
+from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.storage import replacing
-from cosimo.core.system import Constant, System, Variable
+from cosimo.core.result import TARGET
+from cosimo.core.storage import file_digest, replacing
+from cosimo.core.system import Constant, Source, System, Table, Variable, matches
 from cosimo.core.unit import Unit
-from cosimo.units.fmi.archive import platform_folders
+from cosimo.couplings import Hold
+from cosimo.execution.live import Live
+from cosimo.execution.lowering import ADAPTERS, RecordedLowering
+from cosimo.formats.scenario import Scenario
+from cosimo.formats.ssp import ssp_type
+from cosimo.formats.ssp_structure import ANNOTATION
+from cosimo.masters import MasterOptions
+from cosimo.units.fmi.archive import library_platforms, listing, open_archive
+from cosimo.units.fmi.first_trial import decided_isolation
+from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.model_exchange import CVODE, adapter_of, sundials
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
 
-__all__ = ["SuggestedExperiment", "export_ssp", "export_system", "export_unit"]
+__all__ = ["SuggestedExperiment", "export_coupling", "export_ssp", "export_system", "export_unit"]
 
 _INTEGRATORS = (Exact, ForwardEuler, RungeKutta4, SymplecticEuler)
-_SUFFIXES = {"Linux": ".so", "Darwin": ".dylib"}
+_ENDS = ("input", "output")
 _NAMESPACES = {
     "xmlns:ssd": "http://ssp-standard.org/SSP1/SystemStructureDescription",
     "xmlns:ssc": "http://ssp-standard.org/SSP1/SystemStructureCommon",
+    "xmlns:ssv": "http://ssp-standard.org/SSP1/SystemStructureParameterValues",
 }
 
 
@@ -73,19 +87,52 @@ def export_system(
     return {name: _write(folder / file, content) for name, (file, content) in packed.items()}
 
 
-def export_ssp(system: System, path: str | Path, *, fmi: Fmi, step: float, stop: float) -> Path:
-    """Write the system as an SSP 1.0 package: SystemStructure.ssd, and one FMU per unit in `resources/`.
+def export_ssp(system: System | Scenario, path: str | Path, *, fmi: Fmi, step: float, stop: float) -> Path:
+    """Write a system as an SSP package: SystemStructure.ssd, and one FMU per unit in `resources/`.
 
-    SSP has no place for a step size: each FMU suggests it. External inputs that vary become inputs of the whole
-    system, which start with their value at t = 0; constant ones become start values.
+    FMUs are packed as they are, with their values; of linear units new FMUs are written, which suggest the `step`. SSP
+    has no place for a step, a master and inputs over time: they stand in an annotation of the system, which other tools
+    ignore and `load` reads back. External inputs that vary become inputs of the whole system, which start with their
+    value at t = 0; constant ones become start values.
     """
+    scenario = system if isinstance(system, Scenario) else Scenario.of(system, step=step, stop=stop)
     if not 0 < step <= stop:
         raise ConfigurationError(f"the step ({step:g}) must be positive and at most the stop time ({stop:g}).")
-    packed = _pack_units(system, fmi, SuggestedExperiment(step, stop))
+    packed = _pack_units(scenario.system, fmi, SuggestedExperiment(step, stop))
     files = {name: f"resources/{file}" for name, (file, _) in packed.items()}
-    entries = {"SystemStructure.ssd": _structure(system, files, stop)}
+    tables = {
+        target: (f"resources/input{number}.csv", source)
+        for number, (target, source) in enumerate(scenario.system.inputs.items(), start=1)
+        if isinstance(source, Table)
+    }
+    own = _annotation(scenario, files, {target: file for target, (file, _) in tables.items()})
+    entries = {"SystemStructure.ssd": _structure(scenario, files, stop, own)}
     entries |= {files[name]: content for name, (_, content) in packed.items()}
+    entries |= {file: _rows(source) for file, source in tables.values()}
     return _write(Path(path), _archive(entries))
+
+
+def export_coupling(
+    system: System | Scenario,
+    path: str | Path,
+    *,
+    master: Master | None = None,
+    connectors: Sequence[str] | None = None,
+    fmi: Fmi = 2,
+) -> Path:
+    """Write a whole coupling, its master included, as one FMU for co-simulation that needs no Python.
+
+    It makes the macro steps of `master` (of the scenario, unless given) with the same bits as a run. `connectors` are
+    patterns such as `"truck.*"`: open inputs become inputs, outputs and local variables outputs, parameters of FMUs
+    parameters. By default it has all outputs, and the open inputs that no table feeds. The FMUs are instantiated and
+    initialised here once. Python units are refused, and so are FMUs with event mode or early returns.
+    """
+    if fmi not in (2, 3):
+        raise ConfigurationError(f"FMUs can be written for FMI 2 or 3, not {fmi}.")
+    scenario = system if isinstance(system, Scenario) else Scenario.of(system)
+    chosen = scenario.master if master is None else master
+    content = _pack_coupling(scenario, chosen, _choose(scenario.system, connectors), fmi)
+    return _write(Path(path), content)
 
 
 # ---- one FMU -----------------------------------------------------------------------------------------------------
@@ -114,11 +161,11 @@ def _pack(description: Description, fmi: Fmi) -> bytes:
         raise ConfigurationError(f"FMUs can be written for FMI 2 or 3, not {fmi}.")
     blank = _matrices(description, "") + write_model_description(description, "", fmi)
     token = f"{{{uuid.UUID(bytes=hashlib.sha256(blank).digest()[:16])}}}"
-    folder, suffix = _platform(fmi)
+    stem = identifier(description.name)
     return _archive(
         {
             "modelDescription.xml": write_model_description(description, token, fmi),
-            f"binaries/{folder}/{identifier(description.name)}{suffix}": _library(suffix),
+            **{f"binaries/{folder}/{stem}{suffix}": library for folder, suffix, library in _libraries("unit", fmi)},
             "resources/unit.bin": _matrices(description, token),
         }
     )
@@ -134,24 +181,27 @@ def _matrices(description: Description, token: str) -> bytes:
     return head + b"".join(np.ascontiguousarray(part, dtype="<f8").tobytes() for part in numbers)
 
 
-def _library(suffix: str) -> bytes:
-    try:
-        return resources.files("cosimo.formats").joinpath("_fmu", f"unit{suffix}").read_bytes()
-    except OSError:
-        raise ConfigurationError(
-            f"the compiled library 'cosimo/formats/_fmu/unit{suffix}' is missing; reinstall cosimo with a C compiler "
-            "available."
-        ) from None
+def _libraries(stem: str, fmi: Fmi) -> list[tuple[str, str, bytes]]:
+    """The folder below `binaries/`, the suffix and the content of every compiled library that was installed.
 
-
-def _platform(fmi: Fmi) -> tuple[str, str]:
-    """The folder below `binaries/` and the suffix of libraries on this machine."""
-    if platform.system() not in _SUFFIXES:
+    Of units a wheel has those of Linux, Windows and macOS; what is built from source has the one of this machine.
+    """
+    place = resources.files("cosimo.formats").joinpath("_fmu")
+    files = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
+    files = [file for file in files if file.name.partition(".")[0] == stem]
+    found = []
+    for file in files:
+        content = file.read_bytes()
+        folders = library_platforms(content)
+        if fmi == 2:  # where the system is named only
+            systems = dict.fromkeys(folder.partition("-")[2] for folder in folders)
+            folders = tuple(f"{'win' if system == 'windows' else system}64" for system in systems)
+        found += [(folder, Path(file.name).suffix, content) for folder in folders]
+    if not found:
         raise ConfigurationError(
-            f"FMUs can be exported on {' and '.join(_SUFFIXES)}, not on {platform.system()}, for which the compiled "
-            f"library is not built."
+            f"the compiled library 'cosimo/formats/_fmu/{stem}' is missing; reinstall cosimo with a compiler available."
         )
-    return platform_folders(fmi)[0], _SUFFIXES[platform.system()]
+    return found
 
 
 def _archive(entries: Mapping[str, bytes]) -> bytes:
@@ -189,33 +239,135 @@ def _pack_units(system: System, fmi: Fmi, experiment: SuggestedExperiment) -> di
         while stem.casefold() in taken:
             stem, number = f"{identifier(name)}_{number}", number + 1
         taken.add(stem.casefold())
-        start = {unit.inputs[i]: float(source(0.0)) for i, source in system.external(name).items()}
-        packed[name] = (f"{stem}.fmu", _pack(_describe(unit, name, start, experiment), fmi))
+        packed[name] = (f"{stem}.fmu", _content(unit, name, system, fmi, experiment))
     return packed
 
 
-def _structure(system: System, files: Mapping[str, str], stop: float) -> bytes:
+def _content(unit: Unit, name: str, system: System, fmi: Fmi, experiment: SuggestedExperiment) -> bytes:
+    """The FMU of a unit: the file itself, or one that is written."""
+    if isinstance(unit, Fmu):
+        return unit.path.read_bytes()
+    return _pack(_describe(unit, name, _held(system, name), experiment), fmi)
+
+
+def _held(system: System, name: str) -> dict[str, float]:
+    """The external inputs of a unit at t = 0."""
+    unit = system.units[name]
+    return {unit.inputs[i]: float(source(0.0)) for i, source in system.external(name).items()}
+
+
+def _structure(scenario: Scenario, files: Mapping[str, str], stop: float, own: Mapping[str, Any]) -> bytes:
     """SystemStructure.ssd: the connectors of the system, its components, the connections between them."""
+    system = scenario.system
     varying = [target for target, source in system.inputs.items() if not isinstance(source, Constant)]
-    components = [
-        _node(
-            "ssd:Component",
-            {"name": name, "type": "application/x-fmu-sharedlibrary", "source": files[name]},
-            _connectors({**dict.fromkeys(unit.inputs, "input"), **dict.fromkeys(unit.outputs, "output")}),
-        )
-        for name, unit in system.units.items()
-    ]
-    inside = [*_connectors(dict.fromkeys(varying, "input")), _node("ssd:Elements", children=components)]
+    components = [_component(system, name, file) for name, file in files.items()]
+    inside = [*_connectors(dict.fromkeys(varying, ("input", "Real"))), _node("ssd:Elements", children=components)]
     inside += _group("ssd:Connections", _connections(system, varying))
-    experiment = _node("ssd:DefaultExperiment", {"startTime": "0.0", "stopTime": repr(float(stop))})
-    head = {**_NAMESPACES, "version": "1.0", "name": system.name, "generationTool": "cosimo"}
+    inside.append(_node("ssd:Annotations", children=[_node("ssc:Annotation", {"type": ANNOTATION}, [_said(own)])]))
+    times = {"startTime": repr(float(scenario.start)), "stopTime": repr(float(stop))}
+    # SSP 2.0 is what knows FMI 3.0; all that is written here has the same form in both.
+    newer = any(isinstance(unit, Fmu) and unit.fmi_version.startswith("3") for unit in system.units.values())
+    head = {"version": "2.0" if newer else "1.0", "name": system.name, "generationTool": "cosimo"}
     whole = _node("ssd:System", {"name": system.name}, inside)
-    return _document(_node("ssd:SystemStructureDescription", head, [whole, experiment]))
+    return _document(
+        _node("ssd:SystemStructureDescription", {**_NAMESPACES, **head}, [whole, _node("ssd:DefaultExperiment", times)])
+    )
 
 
-def _connectors(kinds: Mapping[str, str]) -> list[Node]:
-    named = [{"name": name, "kind": kind} for name, kind in kinds.items()]
-    return _group("ssd:Connectors", [_node("ssd:Connector", attributes, [_node("ssc:Real")]) for attributes in named])
+def _component(system: System, name: str, file: str) -> Node:
+    unit, head = system.units[name], {"name": name, "type": "application/x-fmu-sharedlibrary", "source": file}
+    if not isinstance(unit, Fmu):
+        kinds = {**dict.fromkeys(unit.inputs, ("input", "Real")), **dict.fromkeys(unit.outputs, ("output", "Real"))}
+        return _node("ssd:Component", head, _connectors(kinds))
+    texts = (unit.variables[name] for name in (*unit.text_inputs, *unit.text_outputs))
+    infos = {info.name: info for info in (*unit.input_infos, *unit.output_infos, *texts)}
+    kinds = {name: (info.causality, ssp_type(info)) for name, info in infos.items() if info.causality in _ENDS}
+    kinds |= dict.fromkeys(unit.clock_inputs, ("input", "Clock")) | dict.fromkeys(
+        unit.clock_outputs, ("output", "Clock")
+    )
+    head["implementation"] = "CoSimulation" if unit.solver is None else "ModelExchange"
+    return _node("ssd:Component", head, [*_connectors(kinds), *_values(unit, {**unit.given, **_held(system, name)})])
+
+
+def _values(unit: Fmu, given: Mapping[str, Any]) -> list[Node]:
+    """The values of an FMU as a parameter set."""
+    parameters = []
+    for name, value in given.items():
+        kind = {"Enumeration": "Integer"}.get(ssp_type(unit.variables[name]), ssp_type(unit.variables[name]))
+        value = float(value) if kind == "Real" else value
+        text = value.hex() if isinstance(value, bytes) else str(value)
+        content = _node(f"ssv:{kind}", {"value": text.lower() if isinstance(value, bool) else text})
+        parameters.append(_node("ssv:Parameter", {"name": name}, [content]))
+    if not parameters:
+        return []
+    values = _node("ssv:ParameterSet", {"version": "1.0", "name": "values"}, _group("ssv:Parameters", parameters))
+    binding = _node("ssd:ParameterBinding", children=[_node("ssd:ParameterValues", children=[values])])
+    return [_node("ssd:ParameterBindings", children=[binding])]
+
+
+def _annotation(scenario: Scenario, files: Mapping[str, str], tables: Mapping[str, str]) -> dict[str, Any]:
+    """What SSP has no place for, by the keys of a scenario file."""
+    inputs: dict[str, Any] = {
+        target: source.value for target, source in scenario.system.inputs.items() if isinstance(source, Constant)
+    }
+    for target, file in tables.items():
+        table = scenario.system.inputs[target]
+        assert isinstance(table, Table)
+        inputs[target] = {"csv": file, "column": "value", "interpolation": table.interpolation}
+    found: dict[str, Any] = {
+        "units": {name: {"fmu": file, **_how(scenario.system.units[name])} for name, file in files.items()},
+        "inputs": inputs,
+        "power-pairs": [list(pair) for pair in scenario.power_pairs],
+        "step-size": scenario.step,
+        "target-error": scenario.target if scenario.target != TARGET else None,
+        "outputs": None if scenario.outputs is None else list(scenario.outputs),
+    }
+    if "options" in scenario.specified or scenario.options != MasterOptions():
+        words = {key.replace("_", "-"): value for key, value in asdict(scenario.options).items()}
+        found["master"] = {key: value for key, value in words.items() if value not in (None, (), [], {})}
+    return {key: value for key, value in found.items() if value not in (None, [], {})}
+
+
+def _how(unit: Unit) -> dict[str, Any]:
+    """How an FMU is run, where that is not the usual way."""
+    if not isinstance(unit, Fmu):
+        return {}
+    options, apart = unit.options, unit.isolation
+    found: dict[str, Any] = {
+        "kind": options.kind,
+        "exact-difference": options.exact_difference or None,
+        "logging": options.logging or None,
+        "compile": options.compile or None,
+        "validate": False if options.validate is False else None,
+        "isolate": True if apart is not None else None if unit.trial is not None else False,
+    }
+    if options.solver is not None:
+        found |= {key.replace("_", "-").replace("name", "solver"): v for key, v in asdict(options.solver).items()}
+    if apart is not None:
+        found |= {"timeout": apart.timeout, "memory": apart.memory, "sandbox": apart.sandbox or None}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _said(own: Mapping[str, Any]) -> Node:
+    node = _node("scenario", {"xmlns": f"urn:{ANNOTATION}"})
+    node.text = json.dumps(own, ensure_ascii=False, indent=1)
+    return node
+
+
+def _rows(table: Table) -> bytes:
+    rows = zip(table.times.tolist(), table.values.tolist(), strict=True)
+    return "".join(["time,value\n", *(f"{time!r},{value!r}\n" for time, value in rows)]).encode()
+
+
+def _connectors(kinds: Mapping[str, tuple[str, str]]) -> list[Node]:
+    """Connectors by name, each with its kind and type; an enumeration would have to be defined to be named."""
+    return _group(
+        "ssd:Connectors",
+        [
+            _node("ssd:Connector", {"name": name, "kind": kind}, [_node(f"ssc:{of}")] if of != "Enumeration" else [])
+            for name, (kind, of) in kinds.items()
+        ],
+    )
 
 
 def _connections(system: System, varying: Sequence[str]) -> Iterator[Node]:
@@ -224,13 +376,249 @@ def _connections(system: System, varying: Sequence[str]) -> Iterator[Node]:
         ends = {"startElement": link.source.unit, "startConnector": output} | _end(system, link.target)
         transformation = {"factor": repr(float(connection.gain)), "offset": repr(float(connection.offset))}
         inside = [] if connection.identity else [_node("ssc:LinearTransformation", transformation)]
+        # Gain and offset have the conversion of physical units in them.
+        if isinstance(system.units[link.source.unit], Fmu) and isinstance(system.units[link.target.unit], Fmu):
+            ends["suppressUnitConversion"] = "true"
         yield _node("ssd:Connection", ends, inside)
+    for (giver, output), (taker, variable) in (*system.text_links, *system.clock_links):
+        ends = {"startElement": giver, "startConnector": output, "endElement": taker, "endConnector": variable}
+        yield _node("ssd:Connection", ends)
     for name in varying:
         yield _node("ssd:Connection", {"startConnector": name} | _end(system, system.input(name)))
 
 
 def _end(system: System, target: Variable) -> dict[str, str]:
     return {"endElement": target.unit, "endConnector": system.units[target.unit].inputs[target.index]}
+
+
+# ---- a coupling as one FMU -------------------------------------------------------------------------------------------
+# Value references count through [inputs, outputs, parameters, time]. Outputs are those of the last exchange: setting an
+# input changes none before the next step, so that none depends on an input, except in initialisation mode.
+
+
+@dataclass(frozen=True)
+class _Connectors:
+    """What a coupling shows, and the system with the inputs as external ones and the further outputs."""
+
+    system: System
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+def _choose(system: System, patterns: Sequence[str] | None) -> _Connectors:
+    """What each pattern means: open inputs, outputs, parameters of FMUs, or else local variables."""
+    inlets = [inlet for name in system.units for inlet in system.inlets[name] if inlet.link is None]
+    if patterns is None:
+        inputs = tuple(one.target for one in inlets if one.source is None or isinstance(one.source, Constant))
+        return _Connectors(_opened(system, inputs), inputs, system.outputs, ())
+    parameters = tuple(
+        f"{name}.{variable}"
+        for name, unit in system.units.items()
+        if isinstance(unit, Fmu)
+        for variable, info in unit.variables.items()
+        if variable in unit.parameter_names and info.causality == "parameter" and info.numeric and not info.alias
+    )
+    kinds = ([one.target for one in inlets], system.outputs, parameters)
+    for pattern in patterns:
+        known = [*system.input_names, *system.outputs, *parameters, *system.observable]
+        if not any(matches(name, pattern) for name in known):
+            raise UnknownNameError("connector", pattern, known)
+        if pattern in system.input_names and pattern not in kinds[0]:
+            system.parameter(pattern)  # says what feeds it
+    found = [tuple(n for n in names if any(matches(n, pattern) for pattern in patterns)) for names in kinds]
+    local = [pattern for pattern in patterns if not any(matches(n, pattern) for n in (*found[0], *found[1], *found[2]))]
+    observed = system.observing(local)
+    added = tuple(n for n in observed.outputs if n not in system.outputs and any(matches(n, one) for one in local))
+    return _Connectors(_opened(observed, found[0]), found[0], (*found[1], *added), found[2])
+
+
+def _opened(system: System, inputs: Sequence[str]) -> System:
+    """The system with `inputs` from outside: each is fed, at first by what it would be without."""
+    start: dict[str, Source] = {
+        inlet.target: inlet.source or Constant(inlet.start)
+        for name in system.units
+        for inlet in system.inlets[name]
+        if inlet.target in inputs
+    }
+    if system.text_links:
+        giver, output = system.text_links[0].source
+        raise ConfigurationError(
+            f"{giver}.{output} is a text, and the FMU of a coupling passes on numbers only; leave its connection out."
+        )
+    units = dict(system.units)
+    for name, unit in units.items():
+        if unit.text_outputs:
+            units[name] = mute = copy.copy(unit)
+            mute.text_outputs = {}  # nobody asks for them
+    return System(units, system.connections, inputs={**system.inputs, **start}, name=system.name)
+
+
+def _pack_coupling(scenario: Scenario, master: Master, shown: _Connectors, fmi: Fmi) -> bytes:
+    """The FMU of a coupling; its units are instantiated and initialised for it."""
+    system = shown.system
+    # Whoever runs the FMU gives one value per step: it is held.
+    master = replace(master, couplings={**master.couplings, **dict.fromkeys(shown.inputs, Hold(0))})
+    folders, files = _inside(system)
+    with decided_isolation(system.units, scenario.start, master.durations):
+        live = Live(system, master, scenario.start)
+        try:
+            if live.joints:
+                raise ConfigurationError(
+                    f"the inputs of unit '{live.joints[0].unit}' are predicted by a model that is learned in the run, "
+                    "which an FMU does not do yet; choose another coupling."
+                )
+            live.initialise()
+            start = [live.sample(target, system.inputs[target], scenario.start) for target in shown.inputs]
+            lowering = RecordedLowering(live, folders, {name: place for place, name in enumerate(shown.inputs)})
+            variables = _record_variables(lowering, shown, start)
+        finally:
+            live.close()
+    able = {"restore": all(unit.can_restore for unit in system.units.values())}
+    able["serialise"] = able["restore"] and all(
+        unit.can_serialise for unit in system.units.values() if isinstance(unit, Fmu)
+    )
+    if able["restore"]:
+        lowering.program.can_restore()
+    files |= {f"extra/cosimo/{name}": content for name, content in _said_of(scenario, master).items()}
+    recorded = bytes(lowering.program.bytes)
+    told = _Coupled(system, variables, able, SuggestedExperiment(master.step, scenario.stop))
+    digest = hashlib.sha256(recorded + told.describe("", fmi))
+    for name, content in sorted(files.items()):
+        digest.update(name.encode() + hashlib.sha256(content).digest())
+    token = f"{{{uuid.UUID(bytes=digest.digest()[:16])}}}"
+    stem = identifier(system.name)
+    return _archive(
+        {
+            "modelDescription.xml": told.describe(token, fmi),
+            **{f"binaries/{folder}/{stem}{end}": library for folder, end, library in _libraries("coupling", fmi)},
+            "resources/coupling.bin": b"cosimo-coupling-1\n" + struct.pack("64s", token.encode()) + recorded,
+            **files,
+        }
+    )
+
+
+def _inside(system: System) -> tuple[dict[str, str], dict[str, bytes]]:
+    """The folder of each FMU in `resources/`, and the files there: one folder for a file, however many units it is."""
+    folders: dict[str, str] = {}
+    files: dict[str, bytes] = {}
+    known: dict[str, str] = {}
+    for name, unit in system.units.items():
+        if not isinstance(unit, Fmu):
+            continue
+        if unit.options.compile and unit.library() not in listing(unit.path, unit.options.limits).names:
+            raise ConfigurationError(
+                f"unit '{name}' has only sources, which were compiled for this run; build an FMU with a library of it."
+            )
+        digest = file_digest(unit.path)
+        if digest in known and unit.single_instance:
+            raise ConfigurationError(
+                f"unit '{name}' is an FMU that allows one instance per process, and another unit is one of it; an FMU "
+                "is one process."
+            )
+        folders[name] = known.setdefault(digest, f"units/{len(known) + 1}")
+        files |= {f"resources/{folders[name]}/{file}": content for file, content in _needed(unit)}
+        adapter = adapter_of(unit)
+        if adapter is not None:
+            solver = unit.solver is not None and unit.solver.name == CVODE
+            for library in (adapter.path, *(sundials() if solver else ())):
+                files[f"resources/{ADAPTERS}/{library.name}"] = library.read_bytes()
+    return folders, files
+
+
+def _needed(unit: Fmu) -> Iterator[tuple[str, bytes]]:
+    """What an FMU needs to run here: its description, its resources, the libraries of this platform."""
+    here = str(Path(unit.library()).parent) + "/"
+    with open_archive(unit.path, unit.options.limits) as archive:
+        for member in archive.infolist():
+            if not member.is_dir() and member.filename.startswith(("modelDescription.xml", "resources/", here)):
+                yield member.filename, archive.read(member)
+
+
+def _record_variables(lowering: RecordedLowering, shown: _Connectors, start: Sequence[float]) -> list[_Shown]:
+    """Record what each value reference means; and what is said of it."""
+    found, system, program = [], shown.system, lowering.program
+    for name, value in zip(shown.inputs, start, strict=True):
+        program.input(name, value)
+        found.append(_Shown(name, "input", value))
+    places = {name: place for place, name in enumerate(system.outputs)}
+    for name in shown.outputs:
+        program.output(places[name])
+        found.append(_Shown(name, "output"))
+    for name in shown.parameters:
+        owner, variable = system.parameter(name)
+        unit = system.units[owner]
+        assert isinstance(unit, Fmu)
+        found.append(_Shown(name, "parameter", lowering.parameter(name, owner, unit, variable)))
+    return found
+
+
+def _said_of(scenario: Scenario, master: Master) -> dict[str, bytes]:
+    """The scenario and the verdict of the coupling, for who opens the FMU."""
+    source = scenario.source
+    words = {key: value for key, value in asdict(scenario.options).items() if value not in (None, (), [], {})}
+    told = {"system": scenario.system.name, "step_size": master.step, "master": master.name, "options": words}
+    verdict = scenario.known_verdict(master)
+    found = {"coupling.json": told, "verdict.json": None if verdict is None else verdict.brief()}
+    files = {name: json.dumps(said, ensure_ascii=False, indent=1).encode() for name, said in found.items() if said}
+    if source is not None and source.suffix == ".toml":
+        files["scenario.toml"] = source.read_bytes()
+    return files
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A variable of a coupling; outputs have no start value."""
+
+    name: str
+    causality: str
+    start: float | None = None
+
+    def attributes(self, reference: int) -> tuple[dict[str, str], dict[str, str]]:
+        """What is said of it, and of its value."""
+        head = {"name": self.name, "valueReference": str(reference), "causality": self.causality}
+        head["variability"] = "fixed" if self.causality == "parameter" else "continuous"
+        if self.causality != "input":
+            head["initial"] = "calculated" if self.start is None else "exact"
+        return head, {} if self.start is None else {"start": repr(float(self.start))}
+
+
+@dataclass(frozen=True)
+class _Coupled:
+    """All that modelDescription.xml says of a coupling."""
+
+    system: System
+    variables: Sequence[_Shown]
+    able: Mapping[str, bool]
+    experiment: SuggestedExperiment
+
+    def describe(self, token: str, fmi: Fmi) -> bytes:
+        """modelDescription.xml of that version."""
+        names = [one.name for one in self.variables]
+        _check_names(self.system.name, names)
+        state = "FMUstate" if fmi == 2 else "FMUState"
+        flags = {"modelIdentifier": identifier(self.system.name), "canHandleVariableCommunicationStepSize": "true"}
+        flags |= {f"canGetAndSet{state}": "true"} if self.able["restore"] else {}
+        flags |= {f"canSerialize{state}": "true"} if self.able["serialise"] else {}
+        if any(isinstance(unit, Fmu) and unit.single_instance for unit in self.system.units.values()):
+            flags["canBeInstantiatedOnlyOncePerProcess"] = "true"
+        rows = [one.attributes(reference) for reference, one in enumerate(self.variables)]
+        outputs = [place for place, one in enumerate(self.variables) if one.causality == "output"]
+        if fmi == 2:
+            listed = [_node("ScalarVariable", head, [_node("Real", value)]) for head, value in rows]
+            known = [_node("Unknown", {"index": str(place + 1), "dependencies": ""}) for place in outputs]
+            initial = [_node("Unknown", {"index": str(place + 1)}) for place in outputs]
+            structure = [*_group("Outputs", known), *_group("InitialUnknowns", initial)]
+        else:
+            flags["fixedInternalStepSize"] = repr(float(self.experiment.step or 0.0))
+            time = {"name": "time", "valueReference": str(len(rows)), "causality": "independent"}
+            listed = [
+                _node("Float64", head | value) for head, value in [*rows, (time | {"variability": "continuous"}, {})]
+            ]
+            structure = [_node("Output", {"valueReference": str(place), "dependencies": ""}) for place in outputs]
+            structure += [_node("InitialUnknown", {"valueReference": str(place)}) for place in outputs]
+        parts = [_node("ModelVariables", children=listed), _node("ModelStructure", children=structure)]
+        return _model_description(self.system.name, token, fmi, flags, self.experiment, parts)
 
 
 # ---- XML -----------------------------------------------------------------------------------------------------------
@@ -376,23 +764,31 @@ _ABLE = {
 
 def write_model_description(description: Description, token: str, fmi: Fmi) -> bytes:
     """modelDescription.xml of that version."""
+    flags = {"modelIdentifier": identifier(description.name), "maxOutputDerivativeOrder": "0"}
+    flags |= dict.fromkeys(_ABLE[fmi], "true")
+    parts = _fmi2_model(description) if fmi == 2 else _fmi3_model(description)
+    return _model_description(description.name, token, fmi, flags, description.experiment, parts)
+
+
+def _model_description(
+    name: str, token: str, fmi: Fmi, flags: Mapping[str, str], experiment: SuggestedExperiment, parts: Iterable[Node]
+) -> bytes:
+    """The document of a model with these capabilities, variables and structure."""
     head = {
         "fmiVersion": f"{fmi}.0",
-        "modelName": description.name,
+        "modelName": name,
         "generationTool": "cosimo",
         "variableNamingConvention": "flat",
         "guid" if fmi == 2 else "instantiationToken": token,
     }
-    flags = {"modelIdentifier": identifier(description.name), "maxOutputDerivativeOrder": "0"}
     category = {"name": "logStatusError", "description": "Why a call was refused"}
-    experiment = description.experiment.attributes()
-    parts = [
-        _node("CoSimulation", flags | dict.fromkeys(_ABLE[fmi], "true")),
+    suggested = experiment.attributes()
+    before = [
+        _node("CoSimulation", flags),
         _node("LogCategories", children=[_node("Category", category)]),
-        *([_node("DefaultExperiment", experiment)] if experiment else []),
-        *(_fmi2_model(description) if fmi == 2 else _fmi3_model(description)),
+        *([_node("DefaultExperiment", suggested)] if suggested else []),
     ]
-    return _document(_node("fmiModelDescription", head, parts))
+    return _document(_node("fmiModelDescription", head, [*before, *parts]))
 
 
 def _fmi2_model(description: Description) -> tuple[Node, Node]:

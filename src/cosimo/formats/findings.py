@@ -45,21 +45,25 @@ class Finding:
     message: str
     file: str = ""
     line: int | None = None
-    severity: Literal["error", "warning"] = "error"
-    exit_code: int = 2  # what the command line ends with: 8 where the file was refused as unsafe
+    severity: Literal["error", "warning", "notice"] = "error"
+    exit_code: int = 2  # what the command line ends with: 8 where the file was refused as unsafe, 0 for a notice
 
     def __str__(self) -> str:
         where = self.file + ("" if self.line is None else f":{self.line}")
-        kind = "warning: " if self.severity == "warning" else ""
+        kind = "" if self.severity == "error" else f"{self.severity}: "
         return one_line(f"{where + ': ' if where else ''}{kind}{self.message}")
 
 
 class FileFindings:
-    """Errors and warnings in the order in which they were found; reading ends when there are too many errors."""
+    """Errors and warnings in the order in which they were found; reading ends when there are too many errors.
+
+    With `relaxed`, what violates a standard but leaves a system that can be built (`tolerate`) is a warning.
+    """
 
     def __init__(self) -> None:
         self._all: dict[Finding, None] = {}
         self._errors = 0
+        self.relaxed = False
 
     @property
     def all(self) -> list[Finding]:
@@ -73,12 +77,16 @@ class FileFindings:
 
     @property
     def warnings(self) -> list[Finding]:
-        """Those that do not."""
-        return [finding for finding in self._all if finding.severity == "warning"]
+        """Those that do not, notices among them."""
+        return [finding for finding in self._all if finding.severity != "error"]
 
     def warn(self, message: str, place: Place) -> None:
         """Something odd. What was found at the same place before is not repeated."""
         self._all[Finding(message, place.file, place.line, "warning")] = None
+
+    def note(self, message: str, place: Place) -> None:
+        """Something that is right but has no effect here."""
+        self._all[Finding(message, place.file, place.line, "notice", 0)] = None
 
     def fail(self, error: ConfigurationError, place: Place) -> None:
         """Something wrong, at the place that the error names, or else at `place`; raised when it is one too many."""
@@ -99,6 +107,19 @@ class FileFindings:
             yield
         except ConfigurationError as error:
             self.fail(error, place)
+
+    @contextmanager
+    def tolerate(self, place: Place, instead: str) -> Iterator[None]:
+        """As `collect`; where validation is relaxed the error is a warning that says what is done `instead`."""
+        try:
+            yield
+        except ConfigurationError as error:
+            if not self.relaxed:
+                self.fail(error, place)
+                return
+            at = Place(error.file, error.line) if isinstance(error, FileError) else place
+            reason = error.reason if isinstance(error, FileError) else str(error)
+            self.warn(f"overlooked: {reason} {instead}", at)
 
     def require_no_errors(self) -> None:
         """Raise the first error, and say how many more there are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError, CosimoError, FileError
+from cosimo.core.formatting import counted
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
 from cosimo.formats.findings import FileFindings, Finding
@@ -143,8 +144,10 @@ def _feedthrough(unit: Unit) -> Iterator[tuple[str, str]]:
         yield unit.inputs[column], unit.outputs[row]
 
 
-def _plain(value: float | int | bool | str | None) -> float | int | bool | str | None:
-    """JSON has no infinity and no NaN."""
+def _plain(value: float | int | bool | str | bytes | None) -> float | int | bool | str | None:
+    """JSON has no infinity, no NaN and no bytes."""
+    if isinstance(value, bytes):
+        return value.hex()
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
@@ -198,12 +201,12 @@ def _fmu_lines(fmu: Mapping[str, Any]) -> Iterator[str]:
 def _system_lines(system: Mapping[str, Any]) -> Iterator[str]:
     units = [
         f"{unit['name']}: {unit['kind']}{'' if unit['file'] is None else ' ' + unit['file']}, "
-        f"{_count(unit['inputs'], 'input')}, {_count(unit['outputs'], 'output')}"
-        f"{'' if unit['states'] is None else ', ' + _count(range(unit['states']), 'state')}"
+        f"{counted(len(unit['inputs']), 'input')}, {counted(len(unit['outputs']), 'output')}"
+        f"{'' if unit['states'] is None else ', ' + counted(unit['states'], 'state')}"
         for unit in system["units"]
     ]
     where = f" ({system['source']})" if system["source"] else ""
-    yield f"{system['name']}{where}: {_count(units, 'unit')}, {_count(system['connections'], 'connection')}"
+    yield f"{system['name']}{where}: {counted(len(units), 'unit')}, {counted(len(system['connections']), 'connection')}"
     yield f"  {'experiment':13}{_experiment(system['experiment'])}"
     yield from _section("units", units)
     yield from _section("connections", [_connection(c) for c in system["connections"]])
@@ -234,7 +237,3 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in lines[:SHOWN])
         if len(lines) > SHOWN:
             yield f"  … and {len(lines) - SHOWN} more"
-
-
-def _count(things: Sized, what: str) -> str:
-    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"

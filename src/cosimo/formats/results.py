@@ -10,7 +10,7 @@
     .mf4        ASAM MDF 4, one channel group             in the attachment `cosimo.json`
 
 Conversion goes chunk by chunk and puts the finished file in place at once, so a final file is always whole. To add a
-format, give a suffix its `Format` here and its place in `core.result.SUFFIXES`: how record batches are written, how
+format, give a suffix its `Format` here and its place in `RESULT_SUFFIXES`: how record batches are written, how
 they are read, who keeps the document, and which library it needs.
 """
 
@@ -23,7 +23,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -33,7 +33,8 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file, require_regular
 from cosimo.core.result import Result, Warned, quote_cell
-from cosimo.core.storage import SUFFIXES, bring_to_disk, replacing
+from cosimo.core.storage import RESULT_SUFFIXES, bring_to_disk, replacing
+from cosimo.core.unit import Text
 from cosimo.execution.recording import (
     METADATA_KEY,
     NUMBERS,
@@ -64,19 +65,22 @@ class FileRows:
     names: Sequence[str]
     rows: Array
     document: Mapping[str, Any] | None = None
+    texts: Mapping[str, Sequence[Text]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Format:
     """How one suffix is written and read; `sidecar` when the document does not fit into the file itself.
 
-    `needs` is the library that an extra of cosimo installs, and the name of that extra.
+    `needs` is the library that an extra of cosimo installs, and the name of that extra. `texts`: it holds columns that
+    are no numbers; others leave them out.
     """
 
     write: Callable[[Batches, pyarrow.Schema, Path], None]
     read: Callable[[Path], FileRows]
     sidecar: bool = False
     needs: tuple[str, str] | None = None
+    texts: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,13 @@ class ResultFile:
     def __post_init__(self) -> None:
         _format(Path(self.path), "write")
 
-    def open(self, names: Sequence[str], metadata: Mapping[str, Any], position: Position | None = None) -> Recorder:
+    def open(
+        self,
+        names: Sequence[str],
+        metadata: Mapping[str, Any],
+        position: Position | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> Recorder:
         """A recorder whose stream lies beside the file; raises `OutputError` when it cannot be written there."""
         return Recorder(
             self.path,
@@ -107,6 +117,7 @@ class ResultFile:
             metadata=metadata,
             convert=None if Path(self.path).suffix == ".arrows" else convert,
             position=position,
+            texts=texts,
         )
 
 
@@ -123,8 +134,13 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
         with replacing(target) as new:
             with pyarrow.OSFile(str(stream)) as source:
                 reader = pyarrow.ipc.open_stream(source)
-                schema = reader.schema.with_metadata({METADATA_KEY: dump(document)})
-                form.write(_chunks(batch for batch, _ in checked_batches(reader)), schema, new)
+                kept = [name for name in reader.schema.names if form.texts or name not in document.get("texts", {})]
+                if not form.texts:
+                    document = {name: value for name, value in document.items() if name != "texts"}
+                fields = [reader.schema.field(name) for name in kept]
+                schema = pyarrow.schema(fields, {METADATA_KEY: dump(document)})
+                chunks = _chunks(batch for batch, _ in checked_batches(reader))
+                form.write((chunk.select(kept) for chunk in chunks), schema, new)
             if form.sidecar:
                 sidecar(target).write_bytes(dump(document) + b"\n")
                 bring_to_disk(sidecar(target))
@@ -134,7 +150,10 @@ def convert(stream: Path, target: Path, document: Mapping[str, Any]) -> None:
 
 def save_result(result: Result, path: Path) -> Path:
     """Write a result that is in memory (`Result.save`)."""
-    with ResultFile(path).open(result.names, result.info) as recorder:
+    columns = {name: column for name, column in result.texts.items() if len(column)}
+    texts = {name: "Binary" if isinstance(column[0], bytes) else "String" for name, column in columns.items()}
+    with ResultFile(path).open(result.names, result.info, texts=texts) as recorder:
+        recorder.text_source = lambda _: list(columns.values())
         recorder.record(result.to_numpy())
         recorder.close(result.complete, list(result.warnings))
     return path
@@ -164,7 +183,8 @@ def read_result(path: str | Path) -> Result:
         document = json.loads(beside.read_bytes()) if form.sidecar and beside.exists() else dict(found.document or {})
         warnings = tuple(Warned(**item) for item in document.pop("warnings", ()))
         complete = bool(document.pop("complete", True))
-    return Result(tuple(found.names[1:]), found.rows[:, 0], found.rows[:, 1:], warnings, complete, document)
+    values = (found.rows[:, 0], found.rows[:, 1:])
+    return Result(tuple(found.names[1:]), *values, warnings, complete, document, found.texts)
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -184,7 +204,7 @@ def sidecar(path: Path) -> Path:
 
 def _format(path: Path, verb: str) -> Format:
     if path.suffix not in FORMATS:
-        *others, last = SUFFIXES
+        *others, last = RESULT_SUFFIXES
         raise ConfigurationError(f"cannot {verb} '{path}': use {', '.join(others)} or {last}.")
     form = FORMATS[path.suffix]
     if form.needs and find_spec(form.needs[0]) is None:
@@ -228,6 +248,24 @@ def _chunks(batches: Batches) -> Iterator[pyarrow.RecordBatch]:
         yield pyarrow.concat_batches(waiting)
 
 
+def _found(batches: Batches, names: Sequence[str], document: dict[str, Any] | None) -> FileRows:
+    """The columns of numbers and those that the document calls texts."""
+    texts = (document or {}).get("texts", {})
+    if not isinstance(texts, dict):
+        raise ValueError("it does not say which of its columns are texts")
+    kept = list(batches)
+    places = [place for place, name in enumerate(names) if name not in texts]
+    found: dict[str, list[Any]] = {name: [] for name in names if name in texts}
+    for batch in kept:
+        for name, column in zip(names, batch.columns, strict=True):
+            if name in found:
+                words = ["" if word is None else word for word in column.to_pylist()]
+                binary = texts[name] == "Binary"
+                found[name] += [bytes.fromhex(w) if binary and isinstance(w, str) else w for w in words]
+    numbers = [batch.select(places) for batch in kept] if found else kept
+    return FileRows([names[place] for place in places], _rows(numbers, len(places)), document, found)
+
+
 def _rows(batches: Batches, width: int) -> Array:
     """All rows (K, 1 + n), stored column by column."""
     kept = list(batches)
@@ -265,7 +303,7 @@ def _read_arrow(path: Path) -> FileRows:
     with pyarrow.memory_map(str(path)) as source:
         reader = pyarrow.ipc.open_file(source)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
-        return FileRows(reader.schema.names, _rows(batches, len(reader.schema)), _document(reader.schema.metadata))
+        return _found(batches, reader.schema.names, _document(reader.schema.metadata))
 
 
 def _read_stream(path: Path) -> FileRows:
@@ -285,13 +323,12 @@ def _read_stream(path: Path) -> FileRows:
             pass
         known = [document for document in documents if document is not None]
         newest: dict[str, Any] = known[-1] if known else {"complete": False}
-        rows = _rows(batches, len(reader.schema))
+        found = _found(batches, reader.schema.names, newest)
         if damage:
-            told = Warned(
-                f"'{path.name}' is damaged, and is read up to here: {damage}", rows[-1, 0] if len(rows) else 0.0
-            )
+            end = found.rows[-1, 0] if len(found.rows) else 0.0
+            told = Warned(f"'{path.name}' is damaged, and is read up to here: {damage}", end)
             newest |= {"complete": False, "warnings": [*newest.get("warnings", ()), asdict(told)]}
-        return FileRows(reader.schema.names, rows, newest)
+        return found
 
 
 def _write_parquet(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
@@ -308,20 +345,25 @@ def _read_parquet(path: Path) -> FileRows:
 
     with ParquetFile(path) as file:
         schema = file.schema_arrow
-        return FileRows(schema.names, _rows(file.iter_batches(), len(schema)), _document(schema.metadata))
+        return _found(file.iter_batches(), schema.names, _document(schema.metadata))
 
 
 # ---- text -----------------------------------------------------------------------------------------------------------
 
 
 def _write_csv(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
-    """Shortest decimals that read back to the same bits, whatever the locale."""
+    """Shortest decimals that read back to the same bits, whatever the locale; binary values in hexadecimal digits."""
+    import pyarrow
     from pyarrow.csv import WriteOptions, write_csv
 
     options = WriteOptions(include_header=False)
+    binary = [place for place, field in enumerate(schema) if str(field.type) == "binary"]
     with path.open("wb") as file:
         file.write((",".join(map(quote_cell, schema.names)) + "\n").encode())
         for batch in batches:
+            for place in binary:
+                words = pyarrow.array([value.hex() for value in batch.column(place).to_pylist()], pyarrow.string())
+                batch = batch.set_column(place, schema.names[place], words)
             write_csv(batch, file, options)
 
 
@@ -335,14 +377,21 @@ def _read_csv(path: Path) -> FileRows:
     if not names:
         raise ValueError("it is empty")
     numbers = [f"{number}" for number in range(len(names))]
+    beside = sidecar(path)
+    with _reading(beside):
+        document = json.loads(beside.read_bytes()) if beside.exists() else None
+    texts = document.get("texts", {}) if isinstance(document, dict) else {}
+    types = {
+        n: pyarrow.string() if name in texts else pyarrow.float64() for n, name in zip(numbers, names, strict=True)
+    }
     reader = open_csv(
         path,
         ReadOptions(column_names=numbers, skip_rows=skip, block_size=_CSV_BLOCK),
-        ParseOptions(newlines_in_values=False),
-        ConvertOptions(column_types=dict.fromkeys(numbers, pyarrow.float64()), null_values=[]),
+        ParseOptions(newlines_in_values=bool(texts)),
+        ConvertOptions(column_types=types, null_values=[]),
     )
     with reader:
-        return FileRows(names, _rows(reader, len(names)))
+        return _found(reader, names, {"texts": texts})
 
 
 def _write_mat(batches: Batches, schema: pyarrow.Schema, path: Path) -> None:
@@ -463,9 +512,9 @@ FORMATS: Mapping[str, Format] = {
     ".arrow": Format(_ipc_writer("new_file"), _read_arrow),
     ".arrows": Format(_ipc_writer("new_stream"), _read_stream),
     ".csv": Format(_write_csv, _read_csv, sidecar=True),
-    ".h5": Format(_write_hdf, _read_hdf, needs=("h5py", "hdf5")),
-    ".mat": Format(_write_mat, lambda path: FileRows(*read_mat(path)), sidecar=True),
-    ".mf4": Format(_write_mdf, _read_mdf, needs=("asammdf", "mdf")),
+    ".h5": Format(_write_hdf, _read_hdf, needs=("h5py", "hdf5"), texts=False),
+    ".mat": Format(_write_mat, lambda path: FileRows(*read_mat(path)), sidecar=True, texts=False),
+    ".mf4": Format(_write_mdf, _read_mdf, needs=("asammdf", "mdf"), texts=False),
     ".parquet": Format(_write_parquet, _read_parquet),
 }
 

@@ -161,7 +161,8 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
     try:
         changes = {"settings": scenario["settings"], "input_file": scenario.get("input_file")}
         solver = Solver(**scenario["solver"]) if "solver" in scenario else None
-        loaded = load(scenario.get("path", scenario["system"]), **changes, solver=solver)
+        changes |= {"solver": solver, "compile": scenario.get("compile")}
+        loaded = load(scenario.get("path", scenario["system"]), **changes)
         if loaded.source is not None and "sha256" in scenario:
             digest = file_digest(loaded.source)
             if digest != scenario["sha256"]:

@@ -9,8 +9,11 @@ Every verb of the command line is a method here, and every value of the file can
 
 from __future__ import annotations
 
+import csv
+import itertools
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import cosimo
 from cosimo.core.arguments import checked, duration
-from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
+from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file, require_regular
+from cosimo.core.formatting import counted
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET, Result
-from cosimo.core.system import Source, System
-from cosimo.formats.findings import FileFindings, Finding
+from cosimo.core.system import Source, System, Table
+from cosimo.formats.findings import FileFindings, Finding, Place
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.model_exchange import Solver
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from cosimo.reporting.report import Report
     from cosimo.tuning import Space, Tuned
 
-SUFFIXES = (".toml", ".ssp", ".ssd", ".fmu")
+SUFFIXES = (".toml", ".ssp", ".ssd", ".xml", ".json", ".fmu")
 _face: Any = cosimo
 """What the package offers, loaded when it is first used: who only runs never loads the analysis."""
 FEW = 60
@@ -71,8 +75,14 @@ class Scenario:
 
     @cached_property
     def master(self) -> Master:
-        """The master of the scenario at its step."""
-        return build_master(self.system, self._step, self.options)
+        """The master of the scenario at its step; quasi-Newton starts from the units' equations where known."""
+        master = build_master(self.system, self._step, self.options)
+        known = all(unit.linear() is not None for unit in self.system.units.values())
+        if self.options.quasi_newton and known and len(self.system.outputs) <= FEW:
+            from cosimo.analysis.model import warm_start
+
+            return warm_start(self.system, master)
+        return master
 
     @property
     def _step(self) -> float:
@@ -96,7 +106,8 @@ class Scenario:
         chosen = self._chosen(master)
         options = self._over({"target": self.target, **options})
         verdict: Verdict = _face.analyse(self.system, chosen, **options)
-        _face.Memory().remember(verdict, self.system, chosen, options["start"])
+        if options.get("adaptive") is None:  # what is remembered is of fixed steps
+            _face.Memory().remember(verdict, self.system, chosen, options["start"])
         return verdict
 
     def known_verdict(self, master: Master | None = None, stop: float | None = None) -> Verdict | None:
@@ -161,7 +172,8 @@ class Scenario:
         return self.master if self.step is not None else None
 
     def __str__(self) -> str:
-        lines = [f"{self.system.name}: {len(self.system.units)} units, {len(self.system.connections)} connections"]
+        units, connections = counted(len(self.system.units), "unit"), len(self.system.connections)
+        lines = [f"{self.system.name}: {units}, {counted(connections, 'connection')}"]
         told = {"step": self.step, "start": self.start, "stop": self.stop, "target": self.target}
         lines += [f"  {name:<8} {value:g}" for name, value in told.items() if value is not None]
         return "\n".join([*lines, f"  {'master':<8} {self.options.name}"])
@@ -177,16 +189,18 @@ def load(
     validate: bool | None = None,
     findings: FileFindings | None = None,
     solver: Solver | None = None,
+    compile: str | None = None,
 ) -> Scenario:
-    """The scenario in a `.toml`, `.ssp`, `.ssd` or `.fmu` file, or a built-in problem (this is `cosimo.load`).
+    """The scenario in a `.toml`, `.ssp`, `.ssd`, `.xml` (OSP), `.json` (HELICS) or `.fmu` file, or a built-in problem.
 
     `settings` are values of parameters: of a built-in problem by name, also of one that a scenario names; of units as
     `"unit.parameter"`, also of inputs that nothing is connected to (`System.with_values`). `input_file` is a CSV file,
     with a column of times and columns named after the inputs they feed; two rows at the same time are a jump. `limits`
     bound the size of files; without them the usual ones count, or those of the environment. `validate=False` accepts
-    FMUs whose descriptions violate the standard, also inside a package; None validates unless the environment says
-    COSIMO_VALIDATE=off. All that is found on the way, also when it raises, is added to `findings`. `solver` integrates
-    all FMUs that are used for model exchange; for it, a single `.fmu` is used so.
+    FMUs and packages whose descriptions violate the standard, and lists what was overlooked as warnings; None validates
+    unless the environment says COSIMO_VALIDATE=off. All that is found on the way, also when it raises, is added to
+    `findings`. `solver` integrates all FMUs that are used for model exchange; for it, a single `.fmu` is used so.
+    `compile` ("sandbox" or "trusted") compiles FMUs that have sources and no library for this platform.
 
     >>> truck = load("quarter-truck")
     >>> truck.step, truck.stop, truck.master.name
@@ -206,15 +220,28 @@ def load(
         scenario = load_scenario(path, findings, settings=own, limits=limits, validate=validate)
     else:
         of_units |= own
-        scenario = _fmu(path, limits, validate, solver) if suffix == ".fmu" else _ssp(path, findings, limits, validate)
+        if suffix == ".fmu":
+            scenario = _fmu(path, limits, validate, solver)
+        else:
+            scenario = _package(path, findings, limits, validate)
     if solver is not None:
         _solve(scenario.system, solver)
+    if overlooked := list(_overlooked(scenario.system)):
+        scenario = scenario.changed(warnings=(*scenario.warnings, *overlooked))
+        for one in overlooked:
+            (findings or FileFindings()).warn(one.message, Place(one.file))
+    if compile is not None:
+        _compile(scenario.system, compile)
     inputs: Mapping[str, Source] = {}
     if input_file is not None:
-        from cosimo.formats.csv_inputs import inputs_from_csv
-
         inputs = inputs_from_csv(scenario.system, input_file)
     return scenario.changed(system=scenario.system.with_values(of_units, inputs)) if of_units or inputs else scenario
+
+
+def _overlooked(system: System) -> Iterator[Finding]:
+    """What of the FMUs violates the standard, where validation is switched off."""
+    for label, problems in {unit.label: unit.overlooked for unit in system.units.values() if unit.overlooked}.items():
+        yield from (Finding(f"overlooked: {problem}.", label, severity="warning") for problem in problems)
 
 
 def _problem(name: str, settings: Mapping[str, Any]) -> Scenario:
@@ -234,7 +261,17 @@ def _problem(name: str, settings: Mapping[str, Any]) -> Scenario:
     raise UnknownNameError("system", name, [*CATALOGUE, *beside, f"a file ({known})"])
 
 
-def _ssp(path: Path, findings: FileFindings | None, limits: ArchiveLimits | None, validate: bool | None) -> Scenario:
+def _package(
+    path: Path, findings: FileFindings | None, limits: ArchiveLimits | None, validate: bool | None
+) -> Scenario:
+    if path.suffix.lower() == ".xml":
+        from cosimo.formats.osp import load_osp
+
+        return load_osp(path, findings, limits=limits, validate=validate)
+    if path.suffix.lower() == ".json":
+        from cosimo.formats.federation import load_federation
+
+        return load_federation(path, findings, limits=limits, validate=validate)
     from cosimo.formats.ssp import load_ssp
 
     return load_ssp(path, findings, limits=limits, validate=validate)
@@ -252,6 +289,15 @@ def _solve(system: System, solver: Solver) -> None:
         )
     for unit in exchanged:
         unit.options = replace(unit.options, solver=solver)
+
+
+def _compile(system: System, how: str) -> None:
+    """Compile the sources of FMUs that have no library for this platform."""
+    from cosimo.units.fmi.fmu import Fmu
+
+    for unit in system.units.values():
+        if isinstance(unit, Fmu):
+            unit.options = replace(unit.options, compile=how)
 
 
 def _fmu(path: Path, limits: ArchiveLimits | None, validate: bool | None, solver: Solver | None) -> Scenario:
@@ -299,3 +345,93 @@ def simulate(
     if step is None and stop is not None:
         step = (stop - start) / POINTS
     return scenario.changed(step=step).run(stop=stop, **{"record": "all", **options})
+
+
+# ---- external inputs from CSV files: a line of names, a column of times, and columns of values ----------------------
+
+
+class CsvColumns:
+    """A CSV file with a line of names, read once for all inputs that use it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        require_regular(path)
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file)
+                self.names = [name.strip() for name in next(reader, [])]
+                self._rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+        except OSError as error:
+            raise ConfigurationError(f"'{path}' cannot be read: {error.strerror}.") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ConfigurationError(f"'{path}' is not a CSV file in UTF-8: {error}.") from None
+        if not self.names:
+            raise ConfigurationError(
+                f"'{path}' is empty; it needs a header line with column names, and rows of numbers."
+            )
+
+    def pair(self, time: str | None, column: str) -> tuple[list[float], list[float]]:
+        """Times and values; times must not decrease, and of one time there are at most two rows, a jump."""
+        times, values = self._column(self.names[0] if time is None else time), self._column(column)
+        for (line, _), (before, now) in zip(self._rows[1:], itertools.pairwise(times), strict=True):
+            if now < before:
+                raise Place(str(self._path), line).error(
+                    f"the time {now:g} is less than the one before ({before:g}); sort the rows."
+                )
+        for (line, _), first, third in zip(self._rows[2:], times, times[2:], strict=False):
+            if first == third:
+                raise Place(str(self._path), line).error(
+                    f"this is the third row at time {third:g}; keep only the values before and after the jump."
+                )
+        return times, values
+
+    def _column(self, name: str) -> list[float]:
+        if name not in self.names:
+            raise UnknownNameError(f"column of '{self._path}'", name, self.names)
+        index = self.names.index(name)
+        values = []
+        for line, row in self._rows:
+            text = row[index].strip() if index < len(row) else ""
+            try:
+                value = float(text)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise Place(str(self._path), line).error(f"column '{name}' has '{text}'; a finite number is needed.")
+            values.append(value)
+        if not values:
+            raise ConfigurationError(f"'{self._path}' has column names but no rows; add some rows.")
+        return values
+
+
+def inputs_from_csv(system: System, path: str | Path) -> dict[str, Source]:
+    """The columns of a CSV file as sources of the open inputs they are named after; the first column is the time.
+
+    A column is named `unit.input`, or after the input alone where only one open input has this name. Values are linear
+    in between, and held for inputs that are not continuous. A column that fits no open input is refused.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise no_such_file(path, (".csv",))
+    columns = CsvColumns(path)
+    known: dict[str, list[tuple[str, str]]] = {}
+    for unit, row in system.inlets.items():
+        for variable, inlet in zip(system.units[unit].inputs, row, strict=True):
+            for name in (f"{unit}.{variable}", variable) if inlet.link is None else ():
+                known.setdefault(name, []).append((unit, variable))
+    found: dict[str, Source] = {}
+    for column in columns.names[1:]:
+        places = known.get(column, [])
+        if len(places) > 1:
+            several = " and ".join(map(".".join, places))
+            raise ConfigurationError(f"column '{column}' of '{path}' fits {several}; write which one.")
+        if not places:
+            raise UnknownNameError(f"open input (column of '{path}')", column, known)
+        unit, variable = places[0]
+        held = variable in system.units[unit].discrete_inputs
+        source = Table(*columns.pair(None, column), interpolation="hold" if held else "linear")
+        if found.setdefault(f"{unit}.{variable}", source) is not source:
+            raise ConfigurationError(f"'{path}' has two columns for {unit}.{variable}; remove one of them.")
+    if not found:
+        raise ConfigurationError(f"'{path}' has only a time column; add one named after an open input.")
+    return found

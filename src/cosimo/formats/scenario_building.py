@@ -8,7 +8,9 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,8 @@ from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.core.system import Connection, System, Table
 from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
-from cosimo.formats.csv_inputs import CsvColumns
 from cosimo.formats.findings import FileFindings, Place
-from cosimo.formats.scenario import Scenario
+from cosimo.formats.scenario import CsvColumns, Scenario
 from cosimo.formats.scenario_reading import Source, read_scenario
 from cosimo.formats.scenario_tables import (
     ConnectionTable,
@@ -47,9 +48,6 @@ def load_scenario(
     validate: bool | None = None,
 ) -> Scenario:
     """The system that a scenario file describes; `settings` change parameters of its built-in problem or its units."""
-    from cosimo.execution.power_bonds import power_bonds
-    from cosimo.execution.recording import choose
-
     path, findings = Path(path), findings or FileFindings()
     limits = limits or ArchiveLimits.from_environment()
     table, source = read_scenario(path, findings, limits)
@@ -59,31 +57,33 @@ def load_scenario(
         step, stop = problem.step if step is None else step, problem.stop if stop is None else stop
     else:
         system = _system(table, source, findings, limits, validate).with_values(settings or {})
+    run = experiment(table, system, step, partial(source.collecting, findings))
+    findings.require_no_errors()
+    told = {"start": table.start_time, "stop": stop, "source": path, "warnings": tuple(findings.warnings)}
+    return Scenario.of(system, step=step, **told, **run)
+
+
+def experiment(
+    table: ScenarioTable, system: System, step: float | None, collecting: Callable[..., AbstractContextManager[None]]
+) -> dict[str, Any]:
+    """Master, outputs, power pairs and target as `Scenario` has them; what is wrong under a key is collected."""
+    from cosimo.execution.power_bonds import power_bonds
+    from cosimo.execution.recording import choose
+
     options = None if table.master is None else master_options(table.master)
     if options is not None:
-        with source.collecting(findings, "master"):
+        with collecting("master"):
             build_master(system, step or 1.0, options)
     for number, pattern in enumerate(table.outputs or ()):
-        with source.collecting(findings, "outputs", number):
+        with collecting("outputs", number):
             known = system.observing([pattern])
             choose((*known.outputs, *known.input_names), [pattern])
     pairs = tuple((into, out) for into, out in table.power_pairs)
     for number, pair in enumerate(pairs):
-        with source.collecting(findings, "power-pairs", number):
+        with collecting("power-pairs", number):
             power_bonds(system, [pair])
-    findings.require_no_errors()
-    return Scenario.of(
-        system,
-        options=options,
-        step=step,
-        start=table.start_time,
-        stop=stop,
-        outputs=None if table.outputs is None else tuple(table.outputs),
-        source=path,
-        warnings=tuple(findings.warnings),
-        power_pairs=pairs,
-        target=table.target_error,
-    )
+    outputs = None if table.outputs is None else tuple(table.outputs)
+    return {"options": options, "outputs": outputs, "power_pairs": pairs, "target": table.target_error}
 
 
 def master_options(table: MasterTable) -> MasterOptions:
@@ -93,7 +93,7 @@ def master_options(table: MasterTable) -> MasterOptions:
         fields["order"] = (
             ",".join(table.order)  # type: ignore[arg-type]
             if all(isinstance(item, str) for item in table.order)
-            else ";".join(",".join(group) for group in table.order)
+            else ";".join(",".join(group) for group in table.order) + ";" * (len(table.order) == 1)
         )
     return MasterOptions(**fields)
 
@@ -124,21 +124,32 @@ def _system(
     connections = []
     for number, entry in enumerate(scenario.connections):
         with source.collecting(findings, "connections", number):
-            connections.append(known.link(number, _connection(entry)).connection)
+            connections.append(known.fitting(_connection(entry)))
+    inputs = external_inputs(scenario, known, source.near, partial(source.collecting, findings))
+    findings.require_no_errors()
+    with Place(str(source.path), source.place("units").line).blame("units"):
+        return System(units, connections, inputs=inputs, name=scenario.name or source.path.stem)
+
+
+def external_inputs(
+    scenario: ScenarioTable,
+    known: System,
+    near: Callable[[str], Path],
+    collecting: Callable[..., AbstractContextManager[None]],
+) -> dict[str, float | Signal]:
+    """The external inputs by name; `near` finds a file, what is wrong under a key is collected."""
     inputs: dict[str, float | Signal] = {}
     tables: dict[Path, CsvColumns] = {}
     for target, value in scenario.inputs.items():
-        with source.collecting(findings, "inputs", target):
+        with collecting("inputs", target):
             known.input(target)
             if isinstance(value, float | int):
                 inputs[target] = float(value)
                 continue
-            file = source.near(value.csv)
+            file = near(value.csv)
             columns = tables[file] = tables[file] if file in tables else CsvColumns(file)
             inputs[target] = Table(*columns.pair(value.time_column, value.column), interpolation=value.interpolation)
-    findings.require_no_errors()
-    with Place(str(source.path), source.place("units").line).blame("units"):
-        return System(units, connections, inputs=inputs, name=scenario.name or source.path.stem)
+    return inputs
 
 
 def _connection(entry: str | ConnectionTable) -> Connection:
@@ -166,15 +177,7 @@ def build_unit(
 ) -> Unit:
     """The unit that a table describes; `validate` counts for FMUs whose table does not switch it off."""
     if isinstance(table, FmuTable):
-        options = FmuOptions(
-            exact_difference=table.exact_difference,
-            logging=table.logging,
-            validate=validate if table.validate_ else False,
-            limits=limits,
-            kind=table.kind,
-            solver=_solver(table),
-        )
-        return _fmu(name, table, source, start_time, options)
+        return _fmu(name, table, source, start_time, fmu_options(table, limits, validate))
     if isinstance(table, PythonTable):
         return _python(table, source)
     given: dict[str, Any] = {name: getattr(table, name) for name in _LINEAR}
@@ -186,25 +189,32 @@ def build_unit(
     return Mechanical(table.M, table.C, table.K, **given)
 
 
-def _fmu(name: str, table: FmuTable, source: Source, start_time: float, options: FmuOptions) -> Unit:
+def fmu_options(table: FmuTable, limits: ArchiveLimits | None, validate: bool | None) -> dict[str, Any]:
+    """How an FMU is read and run, as keywords of `Fmu`."""
+    options = FmuOptions(
+        exact_difference=table.exact_difference,
+        logging=table.logging,
+        validate=validate if table.validate_ else False,
+        limits=limits,
+        kind=table.kind,
+        solver=_solver(table),
+        compile=table.compile,
+    )
+    isolation = Isolation(timeout=table.timeout, memory=table.memory, sandbox=table.sandbox)
+    apart = table.sandbox or table.isolate in (True, "all")
+    if not apart and (table.timeout or table.memory):
+        raise ConfigurationError("'timeout' and 'memory' limit isolated units only; add 'isolate = true'.")
+    return {"options": options, "isolate": isolation if apart else table.isolate}
+
+
+def _fmu(name: str, table: FmuTable, source: Source, start_time: float, how: Mapping[str, Any]) -> Unit:
     path = source.near(table.fmu)
     if not os.path.exists(path) and os.path.isdir(path.parent):
         near = [file.name for file in path.parent.glob("*.fmu")]
         if near:
             raise UnknownNameError(f"FMU in '{path.parent}'", path.name, near)
-    isolation = Isolation(timeout=table.timeout, memory=table.memory, sandbox=table.sandbox)
-    apart = table.sandbox or table.isolate in (True, "all")
-    if not apart and (table.timeout or table.memory):
-        raise ConfigurationError("'timeout' and 'memory' limit isolated units only; add 'isolate = true'.")
-    return Fmu(
-        path,
-        name=name,
-        parameters=table.parameters,
-        start=table.start,
-        isolate=isolation if apart else table.isolate,
-        experiment=Experiment(start_time=start_time),
-        options=options,
-    )
+    values: dict[str, Any] = {"parameters": table.parameters, "start": table.start}
+    return Fmu(path, name=name, experiment=Experiment(start_time=start_time), **values, **how)
 
 
 def _solver(table: FmuTable) -> Solver | None:

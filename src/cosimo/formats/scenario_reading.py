@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from bisect import bisect_left
@@ -82,6 +83,19 @@ def read_scenario(
     return scenario, source
 
 
+def read_annotation(text: str, place: Place) -> ScenarioTable:
+    """The scenario that a package carries with it: the keys of a scenario file, written as JSON."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise place.error(f"the annotation of cosimo is not JSON: {error}; remove it.") from None
+    scenario, problems = check_scenario(data if isinstance(data, dict) else {})
+    if scenario is None:
+        key, message = _explain(problems, data if isinstance(data, dict) else {})[0]
+        raise place.error(f"the annotation of cosimo: {show_key(key)}{': ' * bool(key)}{message}")
+    return scenario
+
+
 def show_key(key: Sequence[str | int]) -> str:
     """The key as it would be written in the file.
 
@@ -149,6 +163,9 @@ def _sentence(problems: list[dict[str, Any]]) -> str:
     if kind == "union_tag_invalid":
         fmu = isinstance(given, dict) and "fmu" in given
         return str(UnknownNameError("kind of unit", context["tag"], KINDS if fmu else ScenarioTable.kinds))
+    if kind == "union_tag_not_found" and isinstance(given, dict) and "kind" in given:
+        known = KINDS if "fmu" in given else ScenarioTable.kinds
+        return f"kind must be one of {', '.join(known)}, not {_short(given['kind'])}."
     if kind == "union_tag_not_found":
         return f"a unit is a table with 'fmu' (a path) or 'kind' ({', '.join(ScenarioTable.kinds)})."
     if kind == "extra_forbidden":

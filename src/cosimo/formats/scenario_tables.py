@@ -91,6 +91,10 @@ class FmuTable(TomlTable):
     )
     logging: bool = Field(False, description="Switch on debug logging of the FMU.")
     validate_: bool = Field(True, description="Refuse a model description that violates the FMI standard.")
+    compile: Literal["sandbox", "trusted"] | None = Field(
+        None,
+        description="Compile the sources of an FMU without a library for this platform: in the sandbox, or anyhow.",
+    )
     isolate: bool | Literal["auto", "all", "none"] = Field(
         "auto", description="Run the FMU in a separate process; auto: only if it fails a first trial there."
     )
@@ -180,7 +184,9 @@ class MasterTable(TomlTable):
 
     name: str = Field("jacobi", description=f"One of {', '.join(MASTERS)}.")
     order: str | list[str] | list[list[str]] | None = Field(
-        None, description="Units in order: 'a,b,c' or a list; for groups and strang 'a,b;c' or a list of lists."
+        None,
+        description="Units in order: 'a,b,c' or a list; for groups, strang, multirate 'a,b;c' or a list of lists; "
+        "for federation 'a:FGH:1,b:HFG:1/2:wait'.",
     )
     couplings: list[str] = Field(
         [], description=f"{', '.join(coupling_forms())}: for all inputs; 'unit.input=hold1' for one."
@@ -189,6 +195,11 @@ class MasterTable(TomlTable):
     tolerance: float | None = Field(None, description="iterative: sweep until the outputs change by less than this.")
     sweep_limit: int | None = Field(None, description="iterative: stop with a warning after this many sweeps.")
     anderson: int | None = Field(None, description="iterative: Anderson acceleration with this many earlier sweeps.")
+    quasi_newton: int | None = Field(
+        None,
+        description="iterative: quasi-Newton (IQN-ILS) with this many differences of sweeps, kept over macro steps.",
+    )
+    samples: int | None = Field(None, description="iterative: read the units so often per macro step, and interpolate.")
     multiples: dict[str, int] = Field({}, description="multirate: number of base steps in one step of each unit.")
     inputs: Literal["held", "interpolated"] | None = Field(None, description="multirate: inputs between steps.")
 

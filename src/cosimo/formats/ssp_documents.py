@@ -1,4 +1,4 @@
-"""Parameter sets (.ssv) and mappings (.ssm): which value goes to which name.
+"""Parameter sets (.ssv), mappings (.ssm) and signal dictionaries (.ssb): which value goes to which name.
 
 A value is given in the unit of measure of its source. It is converted to the unit of what it is given to, and only then
 transformed as the mapping says:  v = factor · convert(value) + offset.
@@ -6,6 +6,7 @@ transformed as the mapping says:  v = factor · convert(value) + offset.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from cosimo.core.unit import BASE, UnitOfMeasure, convert
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.units.archives import ArchiveLimits, parse_xml
 
+ELEMENTS = 100_000
+"""How many elements a system or an array may have: a short file can stand for millions."""
 STANDARD = "http://ssp-standard.org/SSP1/"
 T = TypeVar("T")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -29,6 +32,7 @@ class Element:
     attributes: dict[str, str]
     place: Place
     children: list[Element] = field(default_factory=list)
+    text: str = ""
 
     def find(self, tag: str) -> Element | None:
         """The first child of that name."""
@@ -79,13 +83,18 @@ def _finite(text: str) -> float:
     return value
 
 
-def parse(content: bytes, file: str, findings: FileFindings, limits: ArchiveLimits) -> Element:
-    """The root element of the document; `file` names it in messages. Foreign namespaces are left out."""
+def parse(
+    content: bytes, file: str, findings: FileFindings, limits: ArchiveLimits, standard: str | None = STANDARD
+) -> Element:
+    """The root element of the document; `file` names it in messages.
+
+    Foreign namespaces are left out, except in annotations. Its own begins with `standard`; None: whatever it is.
+    """
     root = parse_xml(content, file, limits, undeclared=True)
     family = _namespace(root)
-    if family is None or not family.startswith(STANDARD):
+    if standard is not None and (family is None or not family.startswith(standard)):
         prefix = root.tag.rpartition(":")[0]
-        what = "the namespace is missing" if family is None else f"the namespace '{family}' is not that of SSP 1.0"
+        what = "the namespace is missing" if family is None else f"the namespace '{family}' is not that of SSP"
         what = f"the prefix '{prefix}' is not declared" if family is None and prefix else what
         findings.warn(f"{what}; the file is read as if it were '{STANDARD}…'.", Place(file, root.sourceline))
 
@@ -93,11 +102,24 @@ def parse(content: bytes, file: str, findings: FileFindings, limits: ArchiveLimi
         namespace = _namespace(node) if isinstance(node.tag, str) else ""  # comments have no name
         return namespace is None or namespace == family or "SystemStructure" in namespace
 
-    def element(node: Any) -> Element:
+    def element(node: Any, foreign: bool = False) -> Element:
         name = node.tag.rpartition("}")[2].rpartition(":")[2]
-        return Element(name, dict(node.attrib), Place(file, node.sourceline), [element(c) for c in node if known(c)])
+        foreign = foreign or name == "Annotation"
+        inside = [element(c, foreign) for c in node if known(c) or (foreign and isinstance(c.tag, str))]
+        return Element(name, dict(node.attrib), Place(file, node.sourceline), inside, (node.text or "").strip())
 
-    return element(root)
+    whole = element(root)
+    if said := [child for child in descend(whole) if child.tag in ("MetaData", "Signature")]:
+        named = ", ".join(dict.fromkeys(child.get("source") or child.tag for child in said))
+        findings.note(f"metadata and signatures have no effect here: {named}.", said[0].place)
+    return whole
+
+
+def descend(element: Element) -> Iterator[Element]:
+    """The element and all in it."""
+    yield element
+    for child in element.children:
+        yield from descend(child)
 
 
 def _namespace(node: Any) -> str | None:
@@ -105,6 +127,13 @@ def _namespace(node: Any) -> str | None:
 
 
 Scalar = float | int | bool | str
+_WHOLE = ("Integer", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)))
+TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("Real", "Float64", "Float32"), "Real"),
+    **dict.fromkeys(_WHOLE, "Integer"),
+    **{name: name for name in ("Boolean", "String", "Enumeration", "Binary", "Clock")},
+}
+"""The types of SSP 1.0 and 2.0, by what they are called here."""
 
 _MAPPINGS = ("BooleanMappingTransformation", "IntegerMappingTransformation", "EnumerationMappingTransformation")
 
@@ -128,6 +157,46 @@ class Transformation:
     factor: float = 1.0
     offset: float = 0.0
     table: Mapping[str, str] | None = None
+    items: bool = False  # the table has items of enumerations
+
+    def linear(
+        self, place: Place, source: Mapping[str, int] | None, target: Mapping[str, int] | None
+    ) -> Transformation:
+        """The same as factor and offset; refuses a table whose entries do not lie on one line.
+
+        `source` and `target` are the enumerations at the two ends.
+        """
+        if self.table is None:
+            return self
+        points = [(self._number(place, a, source), self._number(place, b, target)) for a, b in self.table.items()]
+        if not points:
+            raise place.error("the table of the connection is empty; give its entries, or remove it.")
+        (x, y), (u, v) = min(points), max(points)
+        factor = (v - y) / (u - x) if u != x else 1.0
+        found = Transformation(factor, y - factor * x)
+        if any(factor * a + found.offset != b for a, b in points):
+            entries = ", ".join(f"{a} → {b}" for a, b in points)
+            raise place.error(
+                f"the entries of the table ({entries}) do not lie on one line; while running only such tables can be "
+                "used: map the values in a unit of its own."
+            )
+        if set(self.table) < {"true", "false"}:
+            raise place.error("the table of the connection needs an entry for true and one for false.")
+        return found
+
+    def _number(self, place: Place, text: str, items: Mapping[str, int] | None) -> int:
+        if self.items:
+            if items is None:
+                raise place.error(
+                    f"the table names the item '{text}', but the connector names no enumeration; declare it there."
+                )
+            if text not in items:
+                raise place.error(str(UnknownNameError("item of the enumeration", text, items)))
+            return items[text]
+        try:
+            return int({"true": "1", "false": "0"}.get(text, text))
+        except ValueError:
+            raise place.error(f"the table has the entry '{text}'; a whole number is needed.") from None
 
 
 @dataclass(frozen=True)
@@ -209,21 +278,70 @@ def read_parameter_set(root: Element, surrounding: Definitions) -> dict[str, Bou
     found: dict[str, BoundValue] = {}
     for parameter in root.each("Parameters", "Parameter"):
         name = parameter.require("name")
-        content = next((child for child in parameter.children if child.tag in (*_READERS, "Binary")), None)
+        content = next((child for child in parameter.children if child.tag in TYPES), None)
         if content is None:
             raise parameter.place.error(
                 f"parameter '{name}' has no value: Real, Integer, Boolean, String, Enumeration."
             )
-        if content.tag == "Binary":
-            raise content.place.error(f"parameter '{name}' is binary; binary values are not supported.")
-        if name in found:
-            raise parameter.place.error(f"parameter '{name}' is given twice; remove one.")
-        items = None
-        if content.tag == "Enumeration":
-            items = _items(content, known)
-        value = _READERS[content.tag](content)
-        found[name] = BoundValue(value, content.place, known.unit(content.get("unit")), items)
+        if TYPES[content.tag] not in READERS:
+            raise content.place.error(
+                f"parameter '{name}' is of type {content.tag}, which is not supported; remove it."
+            )
+        for one, element in _spread(name, content):
+            if one in found:
+                raise parameter.place.error(f"parameter '{one}' is given twice; remove one.")
+            items = _items(element, known) if content.tag == "Enumeration" else None
+            value = READERS[TYPES[content.tag]](element)
+            found[one] = BoundValue(value, content.place, known.unit(content.get("unit")), items)
     return found
+
+
+def _spread(name: str, content: Element) -> Iterator[tuple[str, Element]]:
+    """The elements of an array (SSP 2.0: values between blanks, its size in Dimension), or the value itself."""
+    sizes = dimensions(content)
+    if not sizes:
+        yield name, content
+        return
+    values = content.require("value").split()
+    if len(values) != math.prod(sizes):
+        raise content.place.error(
+            f"parameter '{name}' has {math.prod(sizes)} elements, but {len(values)} values; correct one."
+        )
+    for one, value in zip(element_names(name, sizes), values, strict=True):
+        yield one, replace(content, attributes={**content.attributes, "value": value})
+
+
+def dimensions(content: Element | None) -> tuple[int, ...]:
+    """The size that a type declares; () for a scalar."""
+    if content is None:
+        return ()
+    sizes: list[int] = []
+    for dimension in content.each("Dimension"):
+        if dimension.get("sizeConnector") is not None:
+            raise dimension.place.error("the size of an array from another connector is not supported; give its size.")
+        if (size := dimension.whole("size")) < 1 or math.prod((*sizes, size)) > ELEMENTS:
+            raise dimension.place.error(
+                f"an array of size {size} is not possible; give at least 1, at most {ELEMENTS:,}."
+            )
+        sizes.append(size)
+    return tuple(sizes)
+
+
+def element_names(name: str, sizes: tuple[int, ...]) -> list[str]:
+    """The elements of an array, as units call them.
+
+    >>> element_names("v", (1, 2))
+    ['v[1,1]', 'v[1,2]']
+    """
+    return [f"{name}[{','.join(map(str, place))}]" for place in itertools.product(*(range(1, n + 1) for n in sizes))]
+
+
+def read_dictionary(root: Element) -> Iterator[tuple[Element, Element | None]]:
+    """The entries of a signal dictionary, each with its type."""
+    if root.tag != "SignalDictionary":
+        raise root.place.error(f"the root element is {root.tag}; a signal dictionary begins with SignalDictionary.")
+    for entry in root.each("DictionaryEntry"):
+        yield entry, next((child for child in entry.children if child.tag in TYPES), None)
 
 
 def read_mapping(root: Element, values: Mapping[str, BoundValue]) -> dict[str, BoundValue]:
@@ -254,7 +372,8 @@ def read_transformation(parent: Element) -> Transformation:
         if child.tag in _MAPPINGS:
             # Truth values may be written as 1 and 0; they are compared as words.
             read: Callable[[Element, str], str] = _word if child.tag == _MAPPINGS[0] else Element.require
-            return Transformation(table={read(e, "source"): read(e, "target") for e in child.each("MapEntry")})
+            entries = {read(e, "source"): read(e, "target") for e in child.each("MapEntry")}
+            return Transformation(table=entries, items=child.tag == _MAPPINGS[2])
     return Transformation()
 
 
@@ -275,10 +394,11 @@ def _items(content: Element, known: Definitions) -> Mapping[str, int]:
     return fitting[0]
 
 
-_READERS: Mapping[str, Callable[[Element], Scalar]] = {
+READERS: Mapping[str, Callable[[Element], Scalar]] = {
     "Real": lambda e: e.number("value"),
     "Integer": lambda e: e.whole("value"),
     "Boolean": lambda e: e.flag("value"),
     "String": lambda e: e.attributes.get("value", ""),
     "Enumeration": lambda e: e.require("value"),
+    "Binary": lambda e: e.attributes.get("value", ""),
 }

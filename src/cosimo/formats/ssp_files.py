@@ -31,15 +31,15 @@ class Files:
     """The files named in a description, beside a plain .ssd; names are relative and separated by slashes."""
 
     def __init__(self, folder: Path, limits: ArchiveLimits) -> None:
-        self._folder, self.limits = folder, limits
+        self.folder, self.limits = folder, limits
 
     def label(self, name: str) -> str:
         """The file as messages call it: its path, short where the folder was given so."""
-        return str(self._folder / name)
+        return str(self.folder / name)
 
     def holds(self, name: str) -> bool:
         """Whether there is such a file."""
-        return os.path.isfile(self._folder / name)
+        return os.path.isfile(self.folder / name)
 
     def read(self, name: str) -> bytes:
         """The content of a small file."""
@@ -47,7 +47,7 @@ class Files:
 
     def on_disk(self, name: str) -> Path:
         """The file as one that can be opened by its path."""
-        path = self._folder / name
+        path = self.folder / name
         if os.path.isfile(path):
             return path
         here = path.parent.glob("*") if os.path.isdir(path.parent) else ()

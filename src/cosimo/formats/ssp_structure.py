@@ -11,12 +11,18 @@ from cosimo.core.errors import UnknownNameError, UnsafeInputError
 from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.ssp_documents import (
+    ELEMENTS,
+    TYPES,
     BoundValue,
     Definitions,
     Element,
     Transformation,
+    descend,
+    dimensions,
+    element_names,
     parse,
     read_definitions,
+    read_dictionary,
     read_mapping,
     read_parameter_set,
     read_transformation,
@@ -25,17 +31,16 @@ from cosimo.formats.ssp_files import ArchiveFiles, Files, main_structure
 from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmi.model_exchange import CO_SIMULATION, MODEL_EXCHANGE
 
-IMPLEMENTATIONS = {"CoSimulation": CO_SIMULATION, "ModelExchange": MODEL_EXCHANGE}
-"""What a component is used for; all else means whatever its FMU offers."""
+IMPLEMENTATIONS = {"any": None, "CoSimulation": CO_SIMULATION, "ModelExchange": MODEL_EXCHANGE}
+"""What a component is used for; None is whatever its FMU offers."""
+ANNOTATION = "cosimo.scenario"
+"""The type of the annotation with what SSP has no place for: master, step, couplings, external inputs, options."""
 FMU, DEFINITION, PACKAGE = (
     "application/x-fmu-sharedlibrary",
     "application/x-ssp-definition",
     "application/x-ssp-package",
 )
-TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration", "Binary")
-KINDS = ("input", "output", "parameter", "calculatedParameter", "inout")
-ELEMENTS = 100_000
-"""How many elements a system may have: with references to references, a short file can stand for millions."""
+KINDS = ("input", "output", "parameter", "calculatedParameter", "structuralParameter", "constant", "local", "inout")
 
 
 @dataclass
@@ -78,8 +83,8 @@ def read_structure(files: Files, name: str, reading: Reading) -> SspStructure:
             f"the root element is {root.tag}, not SystemStructureDescription; this is not an SSD file."
         )
     version = root.get("version")
-    if version is None or not version.startswith("1."):
-        findings.warn(f"the version is {version or 'missing'}; the file is read as SSP 1.0.", root.place)
+    if version is None or not version.startswith(("1.", "2.")):
+        findings.warn(f"the version is {version or 'missing'}; the file is read as SSP 2.0.", root.place)
     system = root.find("System")
     if system is None:
         raise root.place.error("the description has no System; an SSD needs one.")
@@ -90,7 +95,8 @@ def read_structure(files: Files, name: str, reading: Reading) -> SspStructure:
         with findings.collect(experiment.place):
             times |= {key: experiment.number(key) for key in times if experiment.get(key) is not None}
     called = root.get("name") or system.get("name") or posixpath.splitext(posixpath.basename(name))[0]
-    return SspStructure(called, reader.system(system, called), times["startTime"], times["stopTime"])
+    own = next((a for a in system.each("Annotations", "Annotation") if a.get("type") == ANNOTATION), None)
+    return SspStructure(called, reader.system(system, called), times["startTime"], times["stopTime"], own)
 
 
 class _StructureReader:
@@ -105,9 +111,11 @@ class _StructureReader:
 
     def system(self, element: Element, name: str) -> Subsystem:
         """A System element, at the root or nested."""
-        for dictionary in element.each("SignalDictionaries", "SignalDictionary"):
-            self._refuse(dictionary, "signal dictionary", dictionary.get("name"))
-        elements: dict[str, SspComponent | Subsystem] = {}
+        dictionaries: dict[str, Mapping[str, Connector]] = {}
+        for item in element.each("SignalDictionaries", "SignalDictionary"):
+            with self.findings.collect(item.place):
+                dictionaries[item.require("name")] = self._dictionary(item)
+        elements: dict[str, SspElement] = {}
         for child in (e for group in element.each("Elements") for e in group.children):
             self.reading.count(child)
             with self.findings.collect(child.place):
@@ -123,21 +131,32 @@ class _StructureReader:
         connectors, bindings = self._connectors(element), self._bindings(element, None)
         named = (child.get("name") or "" for group in element.each("Elements") for child in group.children)
         broken = frozenset(named).difference(elements)
-        return Subsystem(name, element.place, connectors, bindings, elements, tuple(wires), broken)
+        return Subsystem(name, element.place, connectors, bindings, elements, tuple(wires), broken, dictionaries)
 
-    def _element(self, element: Element) -> SspComponent | Subsystem | None:
+    def _dictionary(self, element: Element) -> dict[str, Connector]:
+        """The signals of a dictionary, inside this document or from another one (.ssb)."""
+        if element.get("source"):
+            root = self._content(element, "SignalDictionary", None, None)
+        else:
+            root = element.find("SignalDictionary") or element
+        return {entry.require("name"): self._connector(entry, "inout", kind) for entry, kind in read_dictionary(root)}
+
+    def _element(self, element: Element) -> SspElement | None:
         if element.tag == "System":
             return self.system(element, element.require("name"))
         if element.tag == "SignalDictionaryReference":
-            self._refuse(element, "signal dictionary reference", element.get("name"))
-        elif element.tag == "Component":
+            name, dictionary = element.require("name"), element.require("dictionary")
+            return SignalReference(name, element.place, dictionary, self._connectors(element))
+        if element.tag == "Component":
             return self._component(element)
-        elif element.tag != "Annotations":
+        if element.tag != "Annotations":
             self.findings.warn(f"element {element.tag} is unknown; it was ignored.", element.place)
         return None
 
-    def _component(self, element: Element) -> SspComponent | Subsystem:
-        name, source = element.require("name"), element.require("source")
+    def _component(self, element: Element) -> SspElement:
+        name, source = element.require("name"), element.get("source")
+        if not source:
+            return Placeholder(name, element.place, self._connectors(element))
         kind = element.get("type") or _guess_type(source)
         if kind == FMU and not source.startswith("#"):
             with element.place.blame(f"component '{name}'"):
@@ -145,8 +164,12 @@ class _StructureReader:
                 path = self.files.on_disk(file)
             bindings = self._bindings(element, path)
             connectors = self._connectors(element)
-            label, used_for = self.files.label(file), IMPLEMENTATIONS.get(element.get("implementation") or "any")
-            return SspComponent(name, path, label, element.place, connectors, bindings, self.files, used_for)
+            label, used_for = self.files.label(file), element.get("implementation") or "any"
+            if used_for not in IMPLEMENTATIONS:
+                known = ", ".join(IMPLEMENTATIONS)
+                raise element.place.error(f"component '{name}' has the implementation {used_for}; it can be {known}.")
+            used = IMPLEMENTATIONS[used_for]
+            return SspComponent(name, path, label, element.place, connectors, bindings, self.files, used)
         if kind not in (FMU, DEFINITION, PACKAGE):
             raise element.place.error(f"component '{name}' has the type '{kind}'; FMUs, .ssd and .ssp can be read.")
         inner = self._referenced(element, source, kind)
@@ -174,7 +197,7 @@ class _StructureReader:
                 self.reading.chain.pop()
 
     def _embedded(self, element: Element, identity: str) -> Subsystem:
-        found = [e for e in _descend(self.root) if e.tag == "System" and e.get("id") == identity]
+        found = [e for e in descend(self.root) if e.tag == "System" and e.get("id") == identity]
         if not found:
             raise element.place.error(f"no System of this document has the id '{identity}'; correct the reference.")
         return self.system(found[0], identity)
@@ -182,27 +205,34 @@ class _StructureReader:
     def _connectors(self, element: Element) -> dict[str, Connector]:
         connectors: dict[str, Connector] = {}
         for item in element.each("Connectors", "Connector"):
-            with self.findings.collect(item.place):
+            with self.findings.tolerate(item.place, "The connector is left out."):
                 name, kind = item.require("name"), item.require("kind")
                 if kind not in KINDS:
                     raise item.place.error(f"connector '{name}': {UnknownNameError('kind', kind, KINDS)}")
                 if name in connectors:
                     raise item.place.error(f"connector '{name}' is declared twice; remove one.")
                 content = next((child for child in item.children if child.tag in TYPES), None)
-                unit = None if content is None else self.definitions.unit(content.get("unit"))
-                connectors[name] = Connector(name, kind, item.place, content.tag if content else None, unit)
+                connector = self._connector(item, kind, content)
+                sizes = dimensions(content)
+                names = element_names(name, sizes) if sizes else [name]
+                connectors |= {one: replace(connector, name=one) for one in names}
         return connectors
+
+    def _connector(self, item: Element, kind: str, content: Element | None) -> Connector:
+        """What a connector, or an entry of a signal dictionary, says of itself."""
+        name = item.require("name")
+        if content is None:
+            return Connector(name, kind, item.place)
+        items = self.definitions.enumerations.get(content.get("name") or "")
+        unit = self.definitions.unit(content.get("unit"))
+        return Connector(name, kind, item.place, TYPES[content.tag], unit, items)
 
     def _wire(self, element: Element) -> Wire:
         # Some tools write an empty name for the system itself, where SSP leaves the attribute out.
         start = (element.get("startElement") or None, element.require("startConnector"))
         end = (element.get("endElement") or None, element.require("endConnector"))
-        transformation = read_transformation(element)
-        if transformation.table is not None:
-            raise element.place.error(
-                "the connection has a table as transformation; only LinearTransformation is possible while running."
-            )
-        return Wire((start, end), element.place, transformation, element.flag("suppressUnitConversion", False))
+        suppressed = element.flag("suppressUnitConversion", False)
+        return Wire((start, end), element.place, read_transformation(element), suppressed)
 
     def _bindings(self, element: Element, component: Path | None) -> tuple[Binding, ...]:
         bindings = []
@@ -212,6 +242,9 @@ class _StructureReader:
         return tuple(bindings)
 
     def _binding(self, element: Element, component: Path | None) -> dict[str, BoundValue]:
+        if not element.get("source") and element.find("ParameterValues") is None:
+            self.findings.warn("the parameter binding is empty: it gives no values.", element.place)
+            return {}
         root = self._content(element, "ParameterSet", "ParameterValues", component)
         prefix = element.get("prefix") or ""
         values = {prefix + name: value for name, value in read_parameter_set(root, self.definitions).items()}
@@ -244,10 +277,6 @@ class _StructureReader:
             if files is not self.files:
                 files.close()
 
-    def _refuse(self, element: Element, what: str, name: str | None) -> None:
-        reason = f"{what} '{name or ''}' cannot be used: signal dictionaries are not supported; connect directly."
-        self.findings.fail(element.place.error(reason), element.place)
-
 
 def open_structure(path: Path, findings: FileFindings, limits: ArchiveLimits) -> tuple[SspStructure, Files]:
     """The description in an .ssd or the main one of an .ssp, and the files it lives on."""
@@ -268,10 +297,6 @@ def _guess_type(source: str) -> str:
     return {".ssd": DEFINITION, ".ssp": PACKAGE}.get(ending, FMU)
 
 
-def _descend(element: Element) -> list[Element]:
-    return [element, *(e for child in element.children for e in _descend(child))]
-
-
 # ---- a system structure description as data: systems in systems, components, connectors, wires, bound values ---------
 
 
@@ -284,6 +309,7 @@ class Connector:
     place: Place
     type: str | None = None
     unit: UnitOfMeasure | None = None
+    items: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -322,6 +348,25 @@ class SspComponent:
 
 
 @dataclass(frozen=True)
+class SignalReference:
+    """Signals of the `dictionary` of a system around: all references to an entry are the same signal."""
+
+    name: str
+    place: Place
+    dictionary: str
+    connectors: Mapping[str, Connector]
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A component without a source: it can be described, but not run."""
+
+    name: str
+    place: Place
+    connectors: Mapping[str, Connector]
+
+
+@dataclass(frozen=True)
 class Subsystem:
     """A system: its own connectors, its elements, the wires among them; `broken` elements could not be read."""
 
@@ -329,9 +374,13 @@ class Subsystem:
     place: Place
     connectors: Mapping[str, Connector]
     bindings: tuple[Binding, ...]
-    elements: Mapping[str, SspComponent | Subsystem] = field(default_factory=dict)
+    elements: Mapping[str, SspElement] = field(default_factory=dict)
     wires: tuple[Wire, ...] = ()
     broken: frozenset[str] = frozenset()
+    dictionaries: Mapping[str, Mapping[str, Connector]] = field(default_factory=dict)
+
+
+SspElement = SspComponent | Subsystem | SignalReference | Placeholder
 
 
 @dataclass(frozen=True)
@@ -342,3 +391,4 @@ class SspStructure:
     root: Subsystem
     start: float | None
     stop: float | None
+    annotation: Element | None = None

@@ -1,4 +1,4 @@
-"""Writing scenario files: a master into one that is there, and a first one for given FMUs.
+"""Writing scenario files: a master or a connection into one that is there, and a first one for given FMUs.
 
 With a master, the step and the table `[master]` change; all else stays as it is written.
 """
@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ HEADER = re.compile(r"""^\s*\[{1,2}\s*[\w"'-][^\[\]=,]*\]{1,2}\s*(#.*)?$""")
 MASTER = re.compile(r"""^\s*\[\s*["']?master["']?\s*(\]|\.)""")
 STEP = re.compile(r"^\s*step[-_]size\s*=[^#]*(#.*)?$")
 INLINE = re.compile(r"^\s*master\s*(\.|=)")
+CONNECTIONS = re.compile(r"^\s*connections\s*=\s*\[")
 
 
 def write_master(path: Path, master: Master, system: System) -> Path:
@@ -39,21 +40,54 @@ def write_master(path: Path, master: Master, system: System) -> Path:
     beside it, the file stays as it was.
     """
     lines = scenario_lines(master, system)
-    if path.suffix.lower() != ".toml":
-        raise ConfigurationError(f"only scenario files (.toml) can be changed, not '{path}'; use the options instead.")
-    if not lines:
+    if path.suffix.lower() == ".toml" and not lines:
         raise ConfigurationError(
             f"a scenario cannot describe master {master.name}: it is compensated, or has couplings or unit names that "
             "the file format cannot express; choose another."
         )
+    step, _, table = lines.partition("\n\n")
+
+    def check(before: str, new: Path) -> None:
+        _require_rest(before, new)
+        _require_master(new, master)
+
+    return _edit(path, lambda text: _changed(text, step, table), check, lines)
+
+
+def write_connection(path: Path, source: str, target: str) -> Path:
+    """Add a connection to the scenario, as its first; the name of the file in which the old one is kept."""
+    entry = _quoted(f"{source} -> {target}")
+
+    def change(text: str) -> str:
+        lines, end = text.split("\n"), "\r" if "\r\n" in text else ""
+        top = next((number for number, line in enumerate(lines) if HEADER.match(line)), len(lines))
+        place = next((number for number in range(top) if CONNECTIONS.match(lines[number])), None)
+        if place is None:
+            return "\n".join([f"connections = [{entry}]{end}", *lines])
+        begin, bracket, rest = lines[place].partition("[")
+        own = rest.strip() and not rest.lstrip().startswith("#")
+        first = [f"{begin}{bracket}{entry}, {rest}"] if own else [lines[place], f"  {entry},{end}"]
+        return "\n".join([*lines[:place], *first, *lines[place + 1 :]])
+
+    def check(before: str, new: Path) -> None:
+        old, found = tomllib.loads(before), _parsed(new)
+        if found != {**old, "connections": [f"{source} -> {target}", *old.get("connections", ())]}:
+            raise ConfigurationError("writing the connection would change other parts of the file; edit it by hand.")
+        load_scenario(new)
+
+    return _edit(path, change, check, entry)
+
+
+def _edit(path: Path, change: Callable[[str], str], check: Callable[[str, Path], None], lines: str) -> Path:
+    """Replace the text of a scenario by a changed one that passes its `check`; where the old one is kept."""
+    if path.suffix.lower() != ".toml":
+        raise ConfigurationError(f"only scenario files (.toml) can be changed, not '{path}'; use the options instead.")
     place = Path(os.path.realpath(path))  # what a link points to is changed, not the link
     try:
         before = place.read_bytes().decode()
-        step, _, table = lines.partition("\n\n")
         with replacing(place, unique=True) as new:
-            new.write_bytes(_changed(before, step, table).encode())
-            _require_rest(before, new)
-            _require_master(new, master)
+            new.write_bytes(change(before).encode())
+            check(before, new)
             kept = _free_name(place)
             shutil.copy2(place, kept)
             shutil.copymode(place, new)
@@ -97,12 +131,15 @@ def _changed(text: str, step: str, table: str) -> str:
     return "\n".join(lines)
 
 
-def _require_rest(before: str, path: Path) -> None:
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode())
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"the edited file would not be valid TOML: {error}") from None
-    if _rest(found) != _rest(tomllib.loads(before)):
+
+
+def _require_rest(before: str, path: Path) -> None:
+    if _rest(_parsed(path)) != _rest(tomllib.loads(before)):
         raise ConfigurationError("writing the master would change other parts of the file; edit it by hand.")
 
 
@@ -142,6 +179,11 @@ class Scaffold:
     proposals: Proposals
     step: float
     stop: float
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON: what was proposed, and what could not be decided."""
+
+        return self.proposals.fields()
 
 
 def scaffold(path: Path, fmus: Sequence[str | Path]) -> Scaffold:
@@ -242,7 +284,8 @@ def _unit(path: Path, name: str, unit: Fmu) -> Iterator[str]:
     if unit.solver is not None:
         yield f'# solver = "{unit.solver.name}"  # for model exchange: {", ".join(SOLVERS)}'
     shown = [
-        f"{_key(info.name)} = {json.dumps(info.start, ensure_ascii=False)}"
+        f"{_key(info.name)} = "
+        f"{json.dumps(info.start.hex() if isinstance(info.start, bytes) else info.start, ensure_ascii=False)}"
         for info in unit.variables.values()
         if info.causality == "parameter"
         and info.start is not None
@@ -343,6 +386,20 @@ class Proposals:
 
     connections: tuple[Proposal, ...]
     undecided: tuple[Undecided, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON."""
+
+        def plain(one: Proposal) -> dict[str, Any]:
+            return {"source": one.source, "target": one.target, "reason": one.reason, "check_sign": one.signed}
+
+        return {
+            "connections": [plain(one) for one in self.connections],
+            "undecided": [
+                {"target": o.target, "reason": o.reason, "candidates": [plain(c) for c in o.candidates]}
+                for o in self.undecided
+            ],
+        }
 
 
 def propose(units: Mapping[str, Fmu]) -> Proposals:
