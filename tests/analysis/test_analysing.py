@@ -29,6 +29,7 @@ from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp, export_system
 from cosimo.masters import gauss_seidel, iterative, jacobi
 from cosimo.units import Fmu, PythonUnit, StateSpace
+from cosimo.units.linear import ForwardEuler
 
 
 class Heater:
@@ -330,6 +331,18 @@ def test_the_connection_that_hurts_most():
     assert ages["heaters.t → control.t"] == -0.5
 
 
+def test_delays_of_fmus_count_as_those_of_their_equations(tmp_path: Path):
+    """The units' own solvers are off at this step: what a delay does is compared with the error that is shown."""
+    known = problems.two_mass()
+    files = export_system(known, tmp_path, fmi=2)
+    system = System({name: Fmu(path) for name, path in files.items()}, known.connections, name="two-mass")
+    wanted, found = (analyse(each, jacobi(each, 1e-3), horizon=5.0) for each in (known, system))
+    shown = {e.connection: e.fresh_error / wanted.error.typical for e in wanted.connections}
+    assert shown.keys() == {e.connection for e in found.connections}
+    for effect in found.connections:
+        assert effect.fresh_error / found.error.typical == pytest.approx(shown[effect.connection], rel=0.02)
+
+
 def test_a_delay_of_a_whole_step_is_that():
     """Mixing with the sample before by one whole step is exactly that sample: Φ with one more delay."""
     system, h = problems.two_mass(), 1e-3
@@ -549,3 +562,17 @@ def test_masters_of_units_with_an_internal_step_are_run_before_they_are_recommen
         assert advice.point is not None
         kinds.append(advice.point.errors.kind)
     assert kinds == ["predicted", "measured"]
+
+
+def test_a_solver_that_is_unstable_by_itself_is_named() -> None:
+    """x' = −100 x by Euler with 50 ms grows by |1 − 5| per step, and no delay of a value has to do with it."""
+    integrator, start = ForwardEuler(), {"u": 0.0}
+    unit = StateSpace(
+        [[-100.0]], [[1.0]], [[1.0]], [[0.0]], initial=[1.0], inputs=["u"], start=start, integrator=integrator
+    )
+    system = System({"lag": unit})
+    found = analyse(system, jacobi(system, 0.05), horizon=1.0)
+    assert found.stable is False
+    assert found.spectral_radius == pytest.approx(4.0)
+    assert "the solver of lag is unstable at its step of 50 ms" in str(found)
+    assert "feeds energy" not in str(found)

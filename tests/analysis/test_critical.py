@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cosimo import masters
+from cosimo import masters, problems
 from cosimo.algebra import Batch, LinearSystem, product
 from cosimo.analysis import critical
-from cosimo.analysis.critical import critical_step
+from cosimo.analysis.critical import ChangingSteps, changing_steps, critical_step
 from cosimo.analysis.spectrum import Spectrum
+from cosimo.core.errors import ConfigurationError
+from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
+from cosimo.couplings import Hold
+from cosimo.execution.adaptive.variable import Lengths, VariableInterpreter, choose_lengths
+from cosimo.execution.live import Live
+from cosimo.execution.options import Adaptive
+from cosimo.problems import find
 from cosimo.units import Exact, ForwardEuler, StateSpace
 
 
@@ -166,3 +173,126 @@ def test_what_is_neither_damped_nor_fed_has_a_critical_step(stiffness: float) ->
         grows = critical_step(system, masters.jacobi(system, 0.1), identified=identified)
         assert grows is not None
         assert grows.step == 0
+
+
+# ---- steps that change -----------------------------------------------------------------------------------------------
+
+
+def lengths_of(system: System, step: float, **limits: float) -> Lengths:
+    return choose_lengths(Adaptive(**limits), step, 0.0, 20_000 * step)  # type: ignore[arg-type]
+
+
+def bounds(system: System, master: Master, lengths: Lengths) -> ChangingSteps:
+    steps = np.array(lengths.usual) * lengths.grid.quantum
+    return changing_steps(system, master, steps, shrink=0.2, grow=2.0)
+
+
+def largest_output(system: System, master: Master, lengths: Lengths, sequence: list[int], repeats: int) -> float:
+    """The largest output in the last cycle of a run that makes the macro steps of the sequence again and again."""
+    live = Live(system, master.with_step(sequence[-1] * lengths.grid.quantum), 0.0)
+    live.initialise()
+    interpreter, place = VariableInterpreter(live, lengths.grid, sequence[-1]), 0
+    outputs = []
+    for parts in sequence * repeats:
+        interpreter.lasting(parts).macro_step(place)
+        place += parts
+        outputs.append(np.abs(live.outputs()).max())
+    return float(max(outputs[-len(sequence) :]) / outputs[0])
+
+
+@pytest.mark.parametrize("coupling", [Hold(0), Hold(1)], ids=str)
+def test_a_growing_sequence_grows_when_it_is_run_although_no_equal_steps_do(coupling: Hold) -> None:
+    """Lightly damped masses are pumped by steps that change in their rhythm: the run itself shows the rate."""
+    system = problems.two_mass()
+    master = masters.gauss_seidel(system, 1e-3, coupling=coupling)
+    lengths = lengths_of(system, 1e-3, longest=6e-3)
+    found = bounds(system, master, lengths)
+    assert all(Spectrum(LinearSystem(system, master.with_step(h))).stable for h in set(found.sequence))
+    assert (found.outcome, len(set(found.sequence)) > 1) == ("grows", True)
+    sequence = [round(step / lengths.grid.quantum) for step in found.sequence]
+    ratios = np.array(sequence) / np.roll(sequence, 1)
+    assert ratios.min() >= 0.2
+    assert ratios.max() <= 2.0
+    few, many = (largest_output(system, master, lengths, sequence, repeats) for repeats in (80, 160))
+    assert found.lower is not None
+    assert math.log(many / few) / (80 * sum(found.sequence)) == pytest.approx(found.lower, rel=0.05)
+    assert many > 2 * few
+
+
+@pytest.mark.parametrize(("name", "longest"), [("two-mass-glumac", 1.0)])
+@pytest.mark.parametrize("order", [0, 1])
+def test_what_is_certified_decays_for_random_steps(name: str, longest: float, order: int) -> None:
+    problem = find(name)
+    system, step = problem.system(), problem.step
+    master = masters.gauss_seidel(system, step, coupling=Hold(order))
+    lengths = lengths_of(system, step, longest=longest * step)
+    found = bounds(system, master, lengths)
+    assert (found.outcome, found.sequence, found.certified) == ("stable", (), found.longest)
+    assert found.upper is not None
+    assert found.lower is not None
+    assert found.lower <= found.upper < 0
+    rng, usual = np.random.default_rng(1), np.array(lengths.usual)
+    long = usual[usual >= usual[-1] / 8]
+    sequence = [int(usual[-1])]
+    while len(sequence) < 100:
+        sequence.append(int(rng.choice(long[long <= 2 * sequence[-1]])))
+    few, many = (largest_output(system, master, lengths, sequence, repeats) for repeats in (1, 6))
+    assert many < few / 2
+
+
+def test_the_growth_of_equal_steps_is_found_and_the_limit_below_it_certified() -> None:
+    system = problems.quarter_truck()
+    master = masters.jacobi(system, 1e-3)
+    found = bounds(system, master, lengths_of(system, 1e-3))
+    (step,) = found.sequence
+    radius = Spectrum(LinearSystem(system, master.with_step(step))).radius
+    assert found.lower == pytest.approx(math.log(radius) / step)
+    limit = critical_step(system, master)
+    assert limit is not None
+    assert found.certified is not None
+    assert 0.9 * limit.step < found.certified < limit.step
+    again = bounds(system, master, lengths_of(system, 1e-3, longest=found.certified))
+    assert again.outcome == "stable"
+
+
+@pytest.mark.parametrize(("size", "outcome"), [(0.5, "stable"), (0.63, "grows")])
+def test_the_golden_ratio(size: float, outcome: str) -> None:
+    """The joint spectral radius of [[1, 1], [0, 1]] and its transpose is (1 + √5)/2: that of their product, halved."""
+    shear = size * np.array([[1.0, 1.0], [0.0, 1.0]])
+    F = np.array([shear, shear.T])
+    norm = critical._Norm(F, np.zeros_like(F), np.array([1.0, 1.0]), 2.0)
+    golden = math.log(size * (1 + math.sqrt(5)) / 2)
+    assert bool((norm.sizes <= 1).all()) == (outcome == "stable")
+    assert norm.growing(0.2)[0] == pytest.approx(golden)
+    assert norm.rate >= golden
+
+
+def test_rigid_motion_that_held_inputs_brake_decays_and_that_of_straight_lines_is_left_open() -> None:
+    """Two masses on a plane: held positions lag, so that common motion is braked; its place stays where it is."""
+    one = StateSpace([[0.0, 1.0], [-4.0, -1.0]], [[0.0, 0.0], [4.0, 1.0]], np.eye(2), initial=[1.0, 0.0])
+    two = StateSpace([[0.0, 1.0], [-4.0, -1.0]], [[0.0, 0.0], [4.0, 1.0]], np.eye(2))
+    links = [("one.y1", "two.u1"), ("one.y2", "two.u2"), ("two.y1", "one.u1"), ("two.y2", "one.u2")]
+    system, limits = System({"one": one, "two": two}, links), {"shortest": 2e-3, "longest": 0.02}
+    held = bounds(system, masters.jacobi(system, 0.01), lengths_of(system, 0.01, **limits))
+    assert held.outcome == "stable"
+    lines = masters.gauss_seidel(system, 0.01, coupling=Hold(1))
+    found = bounds(system, lines, lengths_of(system, 0.01, **limits))
+    assert (found.outcome, "divided out" in found.reason) == ("open", True)
+
+
+def test_what_is_not_decided_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = problems.quarter_truck()
+    with pytest.raises(ConfigurationError, match="lengths of two steps before"):
+        bounds(system, masters.jacobi(system, 1e-3, coupling=Hold(2)), lengths_of(system, 1e-3))
+    lengths = lengths_of(system, 1e-3, longest=1e-3)
+    found = bounds(system, masters.jacobi(system, 1e-3, coupling=Hold(1)), lengths)
+    assert (found.outcome, "no norm was found" in found.reason) == ("open", True)
+    monkeypatch.setattr(critical, "MOST_STATES", 3)
+    found = bounds(system, masters.jacobi(system, 1e-3), lengths)
+    assert (found.outcome, found.reason) == ("open", "more than 3 numbers are carried from step to step")
+
+
+def test_the_usual_lengths_are_all_that_a_controller_is_given() -> None:
+    lengths = lengths_of(problems.quarter_truck(), 1e-3, shortest=3.1e-5, longest=2e-3)
+    wanted = range(lengths.shortest, lengths.longest + 1)
+    assert lengths.usual == sorted({lengths.first, *map(lengths.fit, wanted)})

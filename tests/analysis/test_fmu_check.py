@@ -18,6 +18,7 @@ import cosimo as co
 from cosimo.analysis.fmu_check import FmuCheck, check_fmu
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import step_text
 from cosimo.formats.export import export_unit
 
 
@@ -73,6 +74,18 @@ def test_faults_are_rows(tmp_path: Path, fault: str, check: str, says: str) -> N
     found = check_fmu(faulty.build(tmp_path / "sick.fmu"), 0.01, values={"fault": fault, "fault_time": 0.1})
     assert check in found.failed, found.checks
     assert says in remark(found, check)
+
+
+@pytest.mark.parametrize(("step", "longest", "taken"), [(0.1, 0.013, 0.0125), (None, 0.003, 0.0025)])
+def test_a_discarded_step_is_halved_until_one_is_taken(
+    tmp_path: Path, step: float | None, longest: float, taken: float
+) -> None:
+    """An FMU may discard steps; where nobody says how long they are, 1 % of the experiment is only a guess."""
+    path = build(tmp_path, "feedthrough3", defines=(f"LONGEST={longest}",))
+    found = check_fmu(path, step)
+    assert found.failed == ("states as bytes",), "it counts its saved states in an output"
+    assert found.step == taken
+    assert remark(found, "steps") == f"64 of {step_text(taken)}; it does not take steps of {step_text(2 * taken)}"
 
 
 def test_descriptions_libraries_and_instantiation(tmp_path: Path) -> None:

@@ -338,7 +338,8 @@ def test_where_verdicts_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert default_folder() == tmp_path / "cache" / "cosimo" / "verdicts"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("HOME", "USERPROFILE"):  # the latter on Windows
+        monkeypatch.setenv(name, str(tmp_path / "home"))
     assert default_folder() == tmp_path / "home" / ".cache" / "cosimo" / "verdicts"
     monkeypatch.setattr(storage.sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
@@ -349,7 +350,7 @@ def test_nobody_is_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> Path:
         raise RuntimeError("no home directory")
 
-    for name in ("COSIMO_CACHE", "XDG_CACHE_HOME"):
+    for name in ("COSIMO_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     assert default_folder() is None

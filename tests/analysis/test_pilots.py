@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 
 import cosimo as co
+from cosimo import problems
 from cosimo.algebra import LinearSystem
+from cosimo.analysis import Model
 from cosimo.analysis import pilots as piloting
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.pilot_runs import goes_on, internal_steps
-from cosimo.analysis.pilots import Budget, Pilots, better, bounded, limit, over_all
+from cosimo.analysis.pilots import USUAL, Budget, Pilots, better, bounded, limit, over_all, settled, with_bounds
 from cosimo.analysis.spectrum import Spectrum
-from cosimo.analysis.truth import Truth, exact_truth, output_errors
+from cosimo.analysis.truth import OutputErrors, Truth, exact_truth, output_errors
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.master import Master
@@ -269,12 +271,19 @@ CALM = wave(20.3)
         (wave(20.3, growth=0.01), wave(20.3, growth=-3.0), None),  # what fades in truth goes on
         (wave(20.3, growth=-3.0) + 5.0, wave(20.3, growth=-3.0) + 4.0, True),  # it settles elsewhere
         (0.5 + T, 0.5 + T, True),  # a drift that is that of the truth
+        (0.5 + T**2, 0.5 + T**2, True),
+        (0.5 + T**3, 0.5 + T**3, True),
+        (np.exp(T), np.exp(T), None),  # a run that grows as the truth does
+        (wave(20.3, growth=1.0), wave(20.3, growth=1.0), None),
+        (wave(20.3, growth=4.0), wave(20.3, growth=4.0), None),
         (0.5 + 1.1 * T, 0.5 + T, None),
         (np.exp(-20 * T) + np.exp(-3 * (1 - T)), np.exp(-20 * T), None),  # it fades, and comes back
         (np.sign(wave(20.3, phase=0.9)), np.sign(CALM), True),  # a switch that is late
         (np.sign(wave(20.3, phase=0.9, growth=0.5)) * (1 + T), np.sign(CALM), None),
         (wave(20.3, growth=4.0), CALM, False),  # off by more than twice what it was a quarter before
         (wave(20.3, growth=1.0), CALM, None),
+        # An oscillation that goes out of phase in the last quarter is off by both ranges, and does not grow.
+        (1.2 * np.sin(math.pi * (20 * T + T**8)), np.sin(math.pi * 20 * T), None),
     ],
 )
 def test_a_run_is_bounded_where_its_motion_fades_or_repeats(
@@ -654,6 +663,19 @@ def test_runs_that_do_not_converge_leave_no_error() -> None:
     assert "the last two runs differ by" in pilot.reason
 
 
+def test_quick_runs_are_refined_beyond_the_multiples() -> None:
+    """A pair that swings for 50 periods comes together slowly; its runs take a part of a second."""
+    known = problems.two_mass()
+    links = [Connection(c.source, c.target) for c in known.connections]  # action is not reaction: the motion grows
+    system = System(known.units, links)
+    master = jacobi(system, 1e-3)
+    patient, strict = (Budget(20, seconds=1e4, wait=wait) for wait in (1e3, 0.0))
+    found = Pilots(system, start=0.0, horizon=20.0, budget=patient).of(master)
+    assert found.errors is not None
+    assert found.errors.worst == pytest.approx(Model(system, step=1e-3, horizon=20.0).predict(master).worst, rel=0.05)
+    assert Pilots(system, start=0.0, horizon=20.0, budget=strict).of(master).errors is None
+
+
 @pytest.mark.parametrize(("end", "whole", "reach"), [(1.05, 10, 1.0), (1.1, 11, 1.1), (9.0, 40, 4.0)])
 def test_a_unit_may_end_the_simulation(end: float, whole: int, reach: float) -> None:
     pilots = Pilots(loop(), start=0.0, horizon=4.0)
@@ -691,15 +713,15 @@ def test_a_fixed_internal_step_is_seen(moves: Any, internal: int | None) -> None
 
 
 def test_the_usual_budget() -> None:
-    assert (Budget().multiples, Budget().seconds) == (20, 10.0)
-    assert Pilots(loop(), start=0.0, horizon=1.0).budget == Budget()
+    assert (USUAL.multiples, USUAL.seconds, USUAL.wait) == (20, 10.0, 2.5)
+    assert Pilots(loop(), start=0.0, horizon=1.0).budget == USUAL
 
 
 def counted(steps: int, multiples: float, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many finer runs are made of something that never converges."""
     rng = np.random.default_rng(1)
     system = loop()
-    pilots = Pilots(system, start=0.0, horizon=0.1 * steps, budget=Budget(multiples=multiples, seconds=1e9))
+    pilots = Pilots(system, start=0.0, horizon=0.1 * steps, budget=Budget(multiples, seconds=1e9))
     monkeypatch.setattr(pilots, "_fit", lambda _: None)
     monkeypatch.setattr(pilots, "_run", lambda *_: (rng.normal(size=(steps + 1, 2)), None, False))
     return pilots.of(jacobi(system, 0.1)).runs
@@ -1139,3 +1161,14 @@ def test_the_first_exchanges_are_no_part_of_the_size_of_an_output() -> None:
     assert pilot.errors is not None
     first = 2.0 - math.exp(-0.1)
     assert pilot.errors.outputs["difference.q"] == pytest.approx(first / pilot.truth.sizes[place], rel=0.05)
+
+
+def test_errors_among_the_noise_of_solvers_are_bounds_where_they_are_faint() -> None:
+    rows = np.ones((3, 4))
+    truth = Truth(rows, np.ones(4), np.array([1e-10, 4e-7, 9e-7, 0.1]))
+    every = OutputErrors({"a": 1e-3, "b": 3e-7, "c": 2e-7, "d": 1e-3}, 1.0, "measured")
+    names = tuple("abcd")
+    found, faint = with_bounds(names, settled(names, every, truth), every, truth)
+    assert faint == ("b",)
+    assert found.outputs == {"a": 1e-3, "b": pytest.approx(7e-7)}
+    assert found.unsettled == ("c", "d")

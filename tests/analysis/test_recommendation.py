@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cosimo.algebra.product import LinearSystem
 from cosimo.analysis import recommendation as recommending
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
@@ -28,6 +29,7 @@ from cosimo.analysis.recommendation import (
     usual_points,
 )
 from cosimo.analysis.robustness import relative_radius
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import OutputErrors, step_range
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.schedule import Convergence
@@ -341,13 +343,13 @@ def test_the_usual_masters() -> None:
         (name, hold)
         for hold in ("hold0", "hold1")
         for name in ("jacobi", "gauss-seidel(a,b)", "gauss-seidel(b,a)", "iterative(jacobi;2)")
-    ]
+    ] + [("strang(a;b)", "hold0"), ("strang(b;a)", "hold0")]
     assert {master.step for master in usual_masters(lags(), 0.1)} == {0.1}
 
 
 def test_only_what_the_units_can_do() -> None:
     boxes = System({"a": PythonUnit(Box), "b": PythonUnit(Box)}, [("a.y", "b.u"), ("b.y", "a.u")])
-    assert {hold for _, hold in names(boxes)} == {"hold0"}
+    assert {hold for _, hold in names(boxes)} == {"hold0", "hold1:4"}
     assert any(name.startswith("iterative") for name, _ in names(boxes))
     stuck = System({"a": Stuck(Box), "b": PythonUnit(Box)}, [("a.y", "b.u"), ("b.y", "a.u")])
     assert not any(name.startswith("iterative") for name, _ in names(stuck))
@@ -392,8 +394,8 @@ def test_an_unstable_master_is_not_robust() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A radius of 1 + 5e-8 may be an error of identified models; of known ones it is growth."""
-    spectrum = SimpleNamespace(stable=False, moving_radius=1 + 5e-8, radius=1 + 5e-8)
-    monkeypatch.setattr(recommending, "Spectrum", lambda _: spectrum)
+    spectrum = Spectrum(LinearSystem(SYSTEM, jacobi(SYSTEM, 0.1)))
+    spectrum.__dict__["moving_radius"] = 1 + 5e-8
     monkeypatch.setattr(recommending, "relative_radius", lambda *_, **__: SimpleNamespace(change=0.5))
     model: Any = SimpleNamespace(
         valid=True,
@@ -403,7 +405,8 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
         local=SimpleNamespace(linear=SYSTEM, growth_by_conversion=0.0),
         at=lambda _: SYSTEM,
         conversion_misleads=lambda _: False,
-        linear=lambda _: None,
+        spectrum=lambda _: spectrum,
+        states=2,
         predict=lambda _: OutputErrors({"a.y": 0.1}, 1.0),
     )
     master = jacobi(SYSTEM, 0.1)
@@ -646,7 +649,6 @@ def test_unstable_candidates_are_not_tried() -> None:
     model.predict = predict  # type: ignore[method-assign]
     found = usual_points(model, Wanted(), Cost())
     from cosimo.algebra import LinearSystem
-    from cosimo.analysis.spectrum import Spectrum
 
     assert all(Spectrum(LinearSystem(model.system, master)).stable for master in asked)
     assert choose(found, Wanted()) is not None

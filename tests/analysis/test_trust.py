@@ -70,6 +70,13 @@ GOOD = Grounds(True, errors(0.004), "proved", horizon=2.0)
             "every output within 0.4 % until 2 s; pilot runs did not reach 3 s",
         ),
         (
+            {"horizon": 3.0, "errors": errors(0.02)},
+            "no",
+            "a.y is off by 2 % until 2 s, more than the target of 1 %; pilot runs did not reach 3 s",
+        ),
+        ({"horizon": 3.0, "errors": errors(0.55)}, "no", "a.y is off by 55 % until 2 s; pilot runs did not reach 3 s"),
+        ({"horizon": 3.0, "errors": errors(math.inf)}, "no", "a.y diverges"),
+        (
             {"stable": None},
             "with care",
             "every output within 0.4 % until 2 s, but whether it stays bounded is not known",

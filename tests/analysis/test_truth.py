@@ -13,6 +13,7 @@ from scipy.linalg import expm
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import linearisation as locally
+from cosimo.analysis import truth
 from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.truth import (
@@ -202,6 +203,18 @@ def test_recursion_is_the_plain_loop(count: int) -> None:
         rows.append(C @ x + D @ e)
         x = F @ x + G @ e
     assert Recursion(F, G, C, D).rows(v, fed) == pytest.approx(np.array(rows), rel=1e-10, abs=1e-12)
+
+
+def test_rows_do_not_depend_on_how_many_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    F, G, C, D = (rng.normal(size=s) for s in ((6, 6), (6, 1), (2, 6), (2, 1)))
+    process = Recursion(F / 1.1 / np.abs(np.linalg.eigvals(F)).max(), G, C, D)
+    v, fed, found = rng.normal(size=6), rng.normal(size=(77, 1)), []
+    for length in (1, 2, 8, 32):
+        monkeypatch.setattr(truth, "block_length", lambda *_, length=length: length)
+        found.append(process.rows(v, fed))
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-10, abs=1e-12)
 
 
 def test_the_true_solution_is_the_matrix_exponential() -> None:

@@ -18,7 +18,7 @@ from cosimo.core.errors import RunError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Dmd
 from cosimo.papers.pikulinski2025 import HELD, KINEMATIC, predicted
-from cosimo.problems.monolithic import run_monolithic
+from cosimo.problems.oscillators import run_monolithic
 from cosimo.units import Mechanical
 from cosimo.units.python import PythonUnit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,12 +18,15 @@ from cosimo.algebra.batched_map import MasterNumbers, SharedSchedule
 from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.model import Model
 from cosimo.core.errors import ConfigurationError, Interrupted, UnknownNameError
+from cosimo.core.formatting import MOST_ROBUST
 from cosimo.masters.words import command_options, describe
 from cosimo.problems import find
 from cosimo.tuning import Cost, Progress, Range, Settings, Space, Wanted, measured_weights, relative_radius, tune
-from cosimo.tuning.evaluation import margins, tuning_problem
-from cosimo.tuning.goals import hypervolume, nondominated
+from cosimo.tuning.evaluation import COLUMNS, CandidatePool, margins, tuning_problem
+from cosimo.tuning.goals import find_goals, hypervolume, nondominated
+from cosimo.tuning.search import grid
 from cosimo.tuning.space import MasterStructure
+from cosimo.tuning.tuner import Finish, Tuned
 from thinning import mostly_slow
 
 LINEAR = ["two-mass-damped", "quarter-truck", "dc-motor", "thermal-pair", "tank", "two-mass-glumac"]
@@ -158,7 +161,12 @@ def test_progress_tells_a_growing_hypervolume(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
     seen: list[Progress] = []
     tune(
-        find("tank").system(), QUICK, evaluations=300, horizon=100.0, settings=Settings(points=3), progress=seen.append
+        find("tank").system(),
+        QUICK,
+        evaluations=300,
+        horizon=100.0,
+        settings=Settings(method="nsga2", points=3),
+        progress=seen.append,
     )
     volumes = [progress.hypervolume for progress in seen]
     assert volumes == sorted(volumes)
@@ -346,7 +354,7 @@ def test_groups_are_those_given_or_all_that_differ() -> None:
     wanted = Space(families=(), kinds=(0,), groups=[[("u1", "u3"), ("u2",)]])
     (structure,) = wanted.resolve(system, fastest=1.0, horizon=1.0).structures
     assert str(structure.master(system, 1.0)) == "F1 F3 G1 G3 H1 H3 F2 G2 H2"
-    assert describe(structure.master(system, 1.0), step=False) == "groups (u1, u3) → (u2)"
+    assert describe(structure.master(system, 1.0), step=False) == "groups (u1, u3) → u2"
     every = Space(families=("groups",), kinds=(0,)).resolve(system, fastest=1.0, horizon=1.0).structures
     maps = [LinearSystem(system, one.master(system, 0.01)).one_step.Phi for one in every]
     assert len(maps) == 4
@@ -417,17 +425,19 @@ def test_kinds_of_coupling_may_be_mixed_or_given_per_input() -> None:
     assert couplings == {"two.F": co.couplings.Hold(2)}
 
 
-def test_without_pymoo_local_search_finds_nearly_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_search_needs_no_pymoo_and_finds_nearly_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
     system = find("tank").system()
-    seen: dict[bool, list[Progress]] = {True: [], False: []}
-    for library, progress in seen.items():
-        if not library:
+    seen: dict[str, list[Progress]] = {"nsga2": [], "auto": []}
+    for method, progress in seen.items():
+        if method == "auto":
             monkeypatch.setitem(sys.modules, "pymoo", None)
-        told: Any = progress.append
-        found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=Settings(points=3), progress=told)
+        told, settings = cast(Any, progress.append), Settings(method=cast(Any, method), points=3)
+        found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=settings, progress=told)
         assert found.chosen.meets(found.wanted)
-    assert {progress.stage for progress in seen[False]} == {"grid", "refine"}
-    assert seen[False][-1].hypervolume > 0.95 * seen[True][-1].hypervolume
+    assert {progress.stage for progress in seen["auto"]} == {"grid", "refine"}
+    assert "NSGA-II" in {progress.stage for progress in seen["nsga2"]}
+    assert seen["auto"][-1].hypervolume > 0.95 * seen["nsga2"][-1].hypervolume
     asked: list[Any] = []
     with pytest.raises(ConfigurationError, match="'nsga3' needs pymoo: install cosimo with the extra 'tune'"):
         tune(system, QUICK, horizon=100.0, settings=Settings(method="nsga3"), progress=asked.append)
@@ -449,6 +459,22 @@ def test_ctrl_c_keeps_what_was_found() -> None:
     assert found.chosen.stable
 
 
+def test_ctrl_c_after_the_last_candidate_keeps_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = Finish.result, list[int]()
+
+    def interrupted(self: Finish, seconds: float) -> Tuned:
+        calls.append(self.most)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return whole(self, seconds)
+
+    monkeypatch.setattr(Finish, "result", interrupted)
+    with pytest.raises(Interrupted, match="interrupted after 60 of 60 candidates") as caught:
+        tune(find("tank").system(), QUICK, evaluations=60, horizon=100.0)
+    assert cast(Any, caught.value.result).front
+    assert calls == [30, 8]  # a few points, quickly
+
+
 def test_progress_tells_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
     seen: list[Progress] = []
@@ -456,6 +482,23 @@ def test_progress_tells_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=Settings(points=3), progress=seen.append)
     assert seen[-1].error <= found.wanted.error
     assert seen[-1].step == pytest.approx(found.chosen.master.step, rel=0.2)
+
+
+def test_robustness_is_left_out_only_where_the_front_does_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without the figures of candidates that others dominate whatever theirs are: the same front."""
+    problem = tuning_problem(Model(find("two-mass").system(), horizon=5.0))
+    resolved = Space().resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
+    rows, fronts, zeros = grid(resolved, 150), [], []
+    for most in (MOST_ROBUST, np.inf):
+        monkeypatch.setattr("cosimo.tuning.evaluation.BEYOND_ALL", most)
+        pool = CandidatePool(problem, resolved, find_goals(None), cost=Cost(), max_cost=None)
+        columns = np.concatenate([pool.evaluate(part) for part in np.array_split(rows, 3)])
+        allowed = (pool.violation(columns) == 0) & (columns[:, 0] == 1)
+        zeros.append(int((columns[allowed, COLUMNS.index("robustness")] == 0).sum()))
+        values = pool.scaled(columns)
+        fronts.append(values[allowed][nondominated(values[allowed])])
+    assert zeros[0] > zeros[1] + 10
+    assert (fronts[0] == fronts[1]).all()
 
 
 def test_screened_robustness_is_close_to_the_relative_radius() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import cosimo as co
 from cosimo.analysis.pilots import limit
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError, Interrupted
+from cosimo.core.system import System
+from cosimo.couplings import Hold
 from cosimo.formats.export import export_ssp
-from cosimo.problems import find
+from cosimo.problems import find, two_mass
 from cosimo.tuning import Settings, Space, tune
+from cosimo.units import PythonUnit
 
 PLAIN = Space(steps=(0.5, 1.0), families=("jacobi", "gauss-seidel"), kinds=(0, 1))
 
@@ -184,3 +188,24 @@ def test_ctrl_c_while_masters_are_measured_keeps_those_that_were() -> None:
     known = [point for point in found.front if (point.master.name, point.step) in measured]
     assert all(point.error == measured[point.master.name, point.step] for point in known)
     assert found.front
+
+
+def test_units_without_slopes_try_substeps() -> None:
+    class Lag:
+        inputs, outputs = ("u",), ("y",)
+
+        def __init__(self) -> None:
+            self.y = 1.0
+
+        def step(self, time: float, duration: float) -> None:
+            e = math.exp(-duration)
+            self.y = e * self.y + (1 - e) * self.u  # type: ignore[attr-defined]
+
+    blunt = System({"a": PythonUnit(Lag), "b": PythonUnit(Lag)}, [("a.y", "b.u"), ("b.y", "a.u")])
+    kinds = {kind for mapping in Space()._kinds(blunt) for _, kind in mapping}
+    assert kinds == {0, "nepce", "hold1:4"}
+    found = Space(steps=0.1).resolve(blunt, fastest=1.0, horizon=1.0).structures
+    structure = next(s for s in found if "hold1:4" in str(s))
+    assert structure.master(blunt, 0.1).coupling == Hold(1, substeps=4)
+    assert {kind for mapping in Space()._kinds(two_mass()) for _, kind in mapping} == {0, 1, 2, "nepce"}
+    assert {kind for mapping in Space(kinds=(0,))._kinds(blunt) for _, kind in mapping} == {0}

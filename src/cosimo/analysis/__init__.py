@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cosimo.analysis.error_norms import convergence_order as convergence_order
     from cosimo.analysis.error_norms import global_error as global_error
     from cosimo.analysis.model import Model as Model
+    from cosimo.analysis.model import warm_start as warm_start
     from cosimo.analysis.pilots import Budget as Budget
     from cosimo.analysis.recommendation import Recommendation as Recommendation
     from cosimo.analysis.spectrum import Mode as Mode
@@ -43,6 +44,7 @@ _HOMES = {
     "critical_step": "critical",
     "global_error": "error_norms",
     "sweep_factor": "spectrum",
+    "warm_start": "model",
 }
 
 __all__ = list(_HOMES)

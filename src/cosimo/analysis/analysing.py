@@ -14,7 +14,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import Cost
-from cosimo.analysis.critical import critical_step
+from cosimo.analysis.critical import ChangingSteps, changing_steps, critical_step
 from cosimo.analysis.error_norms import consistency, convergence_order
 from cosimo.analysis.identification import Identified
 from cosimo.analysis.large import LargeSpectrum
@@ -24,7 +24,7 @@ from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, usual_points
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
-from cosimo.analysis.stability import is_stable
+from cosimo.analysis.stability import is_stable, solver_growth
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.arguments import checked, showing
@@ -32,6 +32,7 @@ from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import percent, step_text
 from cosimo.core.master import Master, joints
 from cosimo.core.system import System
+from cosimo.execution.options import Adaptive
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
 
@@ -39,6 +40,8 @@ FEW = 60
 """States up to which critical steps, single connections and other masters are looked at."""
 AGREE = 1.25
 """Factor within which a predicted and a measured error agree."""
+ALONE = 1e-3
+"""By how much less a unit may grow alone than in the coupling to be called the cause."""
 NEGLIGIBLE = 0.1
 """Part of the target below which it does not matter by what factor two errors differ."""
 
@@ -61,7 +64,8 @@ def analyse(
     coupling itself, within `budget`) confirm or replace the prediction of their models. `start` and `horizon` set the
     time range in seconds, `target` the acceptable error; `at` and `along` request verdicts at times of a reference
     run, `means` a way of identification; `details=False` leaves out everything except trust, stability and error.
-    `progress` gets a `Standing` before and after every pilot run. `model` is what is already known.
+    `progress` gets a `Standing` before and after every pilot run. `model` is what is already known. With `adaptive` the
+    verdict is that of a run with adaptive steps: measured in one, and certified for all steps that may be chosen.
 
     >>> from cosimo import masters, problems
     >>> system = problems.quarter_truck()
@@ -119,6 +123,8 @@ class _Analysis:
             loops=tuple(self.system.loops()),
         )
         learns = bool(joints(self.system, master))
+        if self.asked.adaptive is not None:
+            return self._adaptive(empty, self.asked.adaptive)
         verdict = empty
         if model.valid and not learns:
             # Known equations out of the range of numbers are refused; of identified units, runs can still tell.
@@ -166,6 +172,8 @@ class _Analysis:
         converging = converges(master, factor)
         stable = here.stays_bounded(identified=not model.known)
         self._left_open(stable, here.radius, converging, iterates=factor is not None)
+        if stable is False:
+            self._blame_solvers(here.radius)
         return replace(
             verdict,
             evidence="proved" if model.known else "none",
@@ -236,6 +244,18 @@ class _Analysis:
         if radius is None:
             self.reasons["spectral_radius"] = "the largest eigenvalues lie too close together to be told apart"
 
+    def _blame_solvers(self, radius: float | None) -> None:
+        """Where a unit's own solver grows as fast as the whole, the coupling is not the cause."""
+        durations, step = self.master.durations, self.master.step
+        growth = {
+            name: solver_growth(unit, durations[name]) ** (step / durations[name])
+            for name, unit in self.system.units.items()
+        }
+        names = [name for name, factor in growth.items() if not is_stable(factor)]
+        if names and radius is not None and max(growth.values()) >= (1 - ALONE) * radius:
+            at = step_text(durations[names[0]])
+            self.reasons["stable"] = f"the solver of {', '.join(names)} is unstable at its step of {at}"
+
     def _order(self) -> float | None:
         seconds = min(self.model.horizon, 100 * self.master.step)
         order = convergence_order(self.system, self.master, horizon=seconds)
@@ -250,6 +270,54 @@ class _Analysis:
         rows, diverged, grows = self.model.pilots.rows(self.master, 1)
         stable = bounded(rows, self.model.truth(self.master.step), diverged, grows)
         return replace(verdict, evidence="measured", stable=stable, error=measured.errors, pilot_runs=1)
+
+    def _adaptive(self, verdict: Verdict, adaptive: Adaptive) -> Verdict:
+        """Of steps that change: one run against the exact solution, and what every sequence of steps does."""
+        from cosimo.execution.adaptive import require_adaptable
+
+        model, master = self.model, self.master
+        require_adaptable(self.system, master, adaptive)
+        measured = self.attempt("error", lambda: model.measure_adaptive(master, adaptive))
+        steps = self.attempt("changing_steps", lambda: self._changing(adaptive))
+        if measured is None:
+            self.reasons["evidence"] = self.reasons["error"]
+        self.reasons["model"] = "the length of every step is chosen in the run"
+        for name in ("spectral_radius", "critical_step", "limits", "modes", "connections", "recommendation"):
+            self.reasons[name] = "computed for fixed steps only; leave --adaptive out"
+        if steps is not None and steps.outcome != "stable":
+            self.reasons["stable"] = steps.reason or "steps that may be chosen lead to growth"
+        return replace(
+            verdict,
+            description=f"{verdict.description}, adaptive steps ({adaptive.kind})",
+            evidence="none" if measured is None else "measured",
+            stable=True if steps is not None and steps.outcome == "stable" and model.known else None,
+            exact_stable=model.exact_stable if model.valid else None,
+            error=None if measured is None else measured.errors,
+            pilot_runs=0 if measured is None else 1,
+            changing_steps=steps,
+            units=model.units,
+            reasons=self.reasons,
+            notes=tuple(self.notes),
+            unit_steps=model.linearisation.unit_steps,
+            seconds=model.linearisation.seconds,
+        )
+
+    def _changing(self, adaptive: Adaptive) -> ChangingSteps:
+        """What is known of all sequences of steps that the controller may choose."""
+        from cosimo.execution.adaptive.stepping import GROW, SHRINK
+        from cosimo.execution.adaptive.variable import choose_lengths
+
+        model, master = self.model, self.master
+        if not model.valid:
+            raise ConfigurationError(model.doubt)
+        if model.grows:
+            raise ConfigurationError("the coupled system itself grows, whatever the steps; check its parameters.")
+        local = model.local
+        if sum(len(unit.initial_state) for unit in local.linear.units.values()) > FEW:
+            raise ConfigurationError(f"the system has more than {FEW} states; use fixed steps for a verdict.")
+        lengths = choose_lengths(adaptive, master.step, model.start, model.start + model.horizon)
+        steps = np.array(lengths.usual) * lengths.grid.quantum
+        return changing_steps(local.linear, master, steps, shrink=SHRINK, grow=GROW, identified=not model.known)
 
     # ---- from pilot runs -----------------------------------------------------------------------------------------
 
@@ -268,6 +336,10 @@ class _Analysis:
             for name, step in self.model.pilots.internal.items()
             if name not in follows
         ]
+        if pilot.faint:
+            self.notes.append(
+                f"of {', '.join(pilot.faint)} the error is a bound: runs differ by the noise of the units' solvers"
+            )
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
         elif pilot.errors is not None and not pilot.errors.outputs:

@@ -62,7 +62,7 @@ def _known(unit: Any, start: float, horizon: float) -> Fmu | None:
         return None
     if unit.solver.name == CVODE and unit.solver.tolerance(unit.experiment.tolerance) > TOLERANCE:
         return None
-    if unit.event_indicators or unit.discrete_inputs or unit.discrete_outputs:
+    if unit.event_indicators or unit.discrete_inputs or unit.discrete_outputs or unit.text_inputs:
         return None
     if len(unit.continuous_states()[0]) != unit.state_count or not (unit.state_count or unit.inputs):
         return None
@@ -82,7 +82,7 @@ class _Trial:
     def __init__(self, unit: Fmu, instance: Any) -> None:
         self.unit, self.instance = unit, instance
         self.states, self.derivatives = unit.continuous_states()
-        self.inputs = np.array([unit.start.get(name, 0.0) for name in unit.inputs], dtype=float)
+        self.inputs = unit.start_inputs
         self.random = np.random.default_rng(SEED)
 
     def model(self, start: float, horizon: float) -> tuple[LinearModel, Array] | None:

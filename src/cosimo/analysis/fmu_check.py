@@ -17,25 +17,25 @@ Trials are made in a process of their own, with all inputs held: a crash is a ro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from cosimo.analysis.pilot_runs import internal_steps
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.document import Column, Document, Figure, Section, Table
-from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.core.formatting import step_text
+from cosimo.core.errors import ConfigurationError, CosimoError, StepDiscarded, UnitError
+from cosimo.core.formatting import counted, step_text
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.core.unit import Instance
-from cosimo.execution.checkpoints.self_test import restoring_fault
+from cosimo.execution.checkpoints.self_test import NUDGE, nudged, restoring_fault
 from cosimo.units.fmi.first_trial import LONGEST
 from cosimo.units.fmi.fmu import Fmu, FmuOptions
 from cosimo.units.fmi.isolation import Isolation, available
@@ -44,14 +44,15 @@ STEPS = 64
 """Communication steps of a trial: enough to see an internal step of a quarter of that."""
 PARTS = (1, 2, 4, 8)
 """Into how many parts a step is divided to see whether that matters."""
-NUDGE = 1e-3
-"""By how much an input is moved to see what follows it, relative to its size or to 1."""
 ROUNDING = 1e-12
 """Outputs that differ by less, relative to how far they move, do not depend on the step."""
 AGREE = 0.25
 """By how much the orders from two pairs of steps may differ; more, and nothing is said of an order."""
-USUAL_STEPS = 100
-"""Steps of the default experiment where the FMU suggests no step size."""
+USUAL_STEPS, MOST_STEPS = 100, 1000
+"""Steps of the default experiment where the FMU suggests no step size. With its tolerance τ they are 1/√τ, within these
+limits: an input that is held for h of the T seconds leaves a local error of about (h/T)², which is then τ."""
+HALVINGS = 30
+"""How often a step that is not taken is halved: down to a billionth."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,10 @@ def check_fmu(
     values: Mapping[str, Any] | None = None,
     options: FmuOptions | None = None,
 ) -> FmuCheck:
-    """Try one FMU with communication steps of `step` (default: what it suggests, else 1 % of its experiment).
+    """Try one FMU with communication steps of `step` (default: what it suggests, else by its experiment and tolerance).
+
+    An FMU may discard a step that is too long for it: the step is then halved until one is accepted. Where the step
+    is a guess, an error of the FMU may be due to its length as well.
 
     `values` are those of parameters and of inputs, which are held; what they leave out has its start value.
     """
@@ -138,23 +142,34 @@ def check_fmu(
     unit = unit.with_values(values or {})
     given = unit.default_experiment
     start = given.get("startTime", 0.0)
+    guessed = step is None and not unit.suggested_step
     if step is None:
-        step = unit.suggested_step or (given.get("stopTime", start + 1.0) - start) / USUAL_STEPS
+        step = unit.suggested_step or (given.get("stopTime", start + 1.0) - start) / _steps_for(given.get("tolerance"))
     if not 0 < step < np.inf:
         raise ConfigurationError(f"the communication step size must be a positive number of seconds, not {step}.")
-    trials = _Trials(unit, start, step)
+    trials = _Trials(unit, start, step, guessed)
     rows += trials.rows()
-    ports = f"{len(unit.inputs)} inputs, {len(unit.outputs)} outputs"
+    ports = f"{counted(len(unit.inputs), 'input')}, {counted(len(unit.outputs), 'output')}"
     return FmuCheck(
         unit.label,
         f"FMI {unit.fmi_version} {unit.kind}, {ports}",
-        step,
+        trials.step,
         tuple(rows),
         trials.seconds,
         trials.internal,
         trials.order,
         trials.masters,
     )
+
+
+def _steps_for(tolerance: float | None) -> float:
+    """Into how many steps the experiment is divided where the FMU suggests no step size.
+
+    >>> _steps_for(None), _steps_for(1e-3), round(_steps_for(1e-5)), _steps_for(1e-9)
+    (100, 100, 316, 1000)
+    """
+    wanted = tolerance**-0.5 if tolerance is not None and tolerance > 0 else USUAL_STEPS
+    return min(max(wanted, USUAL_STEPS), MOST_STEPS)
 
 
 def _unit(path: str | Path, options: FmuOptions) -> Fmu:
@@ -164,9 +179,10 @@ def _unit(path: str | Path, options: FmuOptions) -> Fmu:
 class _Trials:
     """Runs of one FMU, and what they say."""
 
-    def __init__(self, unit: Fmu, start: float, step: float) -> None:
+    def __init__(self, unit: Fmu, start: float, step: float, guessed: bool) -> None:
         self.unit, self.start, self.step = unit, start, step
-        self.held: Array = np.array([[unit.start.get(name, 0.0) for name in unit.inputs]], dtype=float)
+        self.too_long: tuple[type[CosimoError], ...] = (StepDiscarded, UnitError) if guessed else (StepDiscarded,)
+        self.held: Array = unit.start_inputs[None, :]
         self.seconds: float | None = None
         self.internal: float | None = None
         self.order: float | None = None
@@ -205,14 +221,9 @@ class _Trials:
             return Check(name, "fail", str(error))
         return found if isinstance(found, Check) else Check(name, "pass", found)
 
-    @contextmanager
-    def _instance(self) -> Iterator[Instance]:
+    def _instance(self) -> closing[Instance]:
         """A fresh one, ready to step."""
-        with closing(self.unit.instantiate(self.start)) as instance:
-            instance.set_input(self.held, self.step)
-            instance.read()
-            instance.finish_initialisation()
-            yield instance
+        return closing(self.unit.started(self.start, self.step))
 
     def _run(self, parts: int = 1) -> Array:
         """Outputs at the communication points of a run with steps divided into so many parts, (points, outputs)."""
@@ -236,33 +247,49 @@ class _Trials:
     def _initialise(self) -> str:
         with self._instance() as instance:
             wrong = self._not_finite(instance.read()[None, :])
-        return wrong and self._fail(f"{wrong} after initialisation")
+        if wrong:
+            self._fail(f"{wrong} after initialisation")
+        return ""
 
     def _steps(self) -> str:
-        self.base = self._run()
+        asked = self.step
+        for halvings in range(HALVINGS + 1):
+            try:
+                self.base = self._run()
+                break
+            except self.too_long:
+                if halvings == HALVINGS:
+                    self.step = asked
+                    raise
+                self.step /= 2
         if wrong := self._not_finite(self.base):
-            return self._fail(f"{wrong} within {len(self.base) - 1} steps of {step_text(self.step)}")
-        return f"{len(self.base) - 1} of {step_text(self.step)}"
+            self._fail(f"{wrong} within {counted(len(self.base) - 1, 'step')} of {step_text(self.step)}")
+        longer = "" if self.step == asked else f"; it does not take steps of {step_text(2 * self.step)}"
+        return f"{len(self.base) - 1} of {step_text(self.step)}{longer}"
 
     def _repeat(self) -> str:
         again = self._run()
-        if again.tobytes() == self.base.tobytes():
-            return "two runs give the same bits"
         if again.shape != self.base.shape:
-            return self._fail(f"one run ended after {len(self.base) - 1} steps, the next after {len(again) - 1}")
-        return self._fail(f"two identical runs differ by {self._apart(self.base, again):.1e} of how far outputs move")
+            self._fail(f"one run ended after {len(self.base) - 1} steps, the next after {len(again) - 1}")
+        if again.tobytes() != self.base.tobytes():
+            self._fail(f"two identical runs differ by {self._apart(self.base, again):.1e} of how far outputs move")
+        return "two runs give the same bits"
 
     def _states(self) -> Check | str:
         if not self.unit.can_restore:
             return Check("saved states", "note", "not declared (canGetAndSetFMUState)")
         fault = restoring_fault(self.unit, self.start, self.step, as_bytes=False)
-        return self._fail(fault) if fault else "a step taken back and made again gives the same bits"
+        if fault:
+            self._fail(fault)
+        return "a step taken back and made again gives the same bits"
 
     def _bytes(self) -> Check | str:
         if not self.unit.can_serialise:
             return Check("states as bytes", "note", "not declared (canSerializeFMUState)")
         fault = restoring_fault(self.unit, self.start, self.step, as_bytes=True)
-        return self._fail(fault) if fault else ""
+        if fault:
+            self._fail(fault)
+        return ""
 
     def _sizes(self) -> Check | str:
         if not self.unit.variable_step:
@@ -295,22 +322,18 @@ class _Trials:
         ]
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            return self._fail(f"{wrong[0]}{more}, which the model structure denies")
+            self._fail(f"{wrong[0]}{more}, which the model structure denies")
         told = f"seen for {seen.sum()} of {declared.sum()} declared pairs of output and input"
         return told if declared.any() else "none declared, none seen"
 
     def _answers_at_once(self) -> BoolArray:
         """Which outputs (rows) change when an input (column) is set, before any step."""
         seen = np.zeros((len(self.unit.outputs), len(self.unit.inputs)), dtype=bool)
+        further = nudged(self.unit)
         with self._instance() as instance:
-            for column, name in enumerate(self.unit.inputs):
-                if name in self.unit.discrete_inputs:
-                    continue
+            for column in np.flatnonzero(further != self.held[0]):
                 moved = self.held.copy()
-                moved[0, column] += NUDGE * max(1.0, abs(moved[0, column]))
-                low, high = self.unit.ranges().get(name, (-np.inf, np.inf))
-                if not low <= moved[0, column] <= high:
-                    moved[0, column] = 2 * self.held[0, column] - moved[0, column]
+                moved[0, column] = further[column]
                 before = instance.read()
                 instance.set_input(moved, self.step)
                 seen[:, column] = instance.read() != before
@@ -325,12 +348,14 @@ class _Trials:
             instance.set_input(np.vstack([self.held, slope]), self.step)
             instance.step(self.start, self.step)
             wrong = self._not_finite(instance.read()[None, :])
-        return wrong and self._fail(f"{wrong} after a step with input derivatives")
+        if wrong:
+            self._fail(f"{wrong} after a step with input derivatives")
+        return ""
 
     # ---- words ---------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _fail(reason: str) -> str:
+    def _fail(reason: str) -> NoReturn:
         raise ConfigurationError(reason)
 
     def _not_finite(self, rows: Array) -> str:

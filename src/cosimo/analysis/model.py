@@ -33,8 +33,8 @@ from cosimo.analysis.linearisation import (
     known_unit,
     unit_report,
 )
-from cosimo.analysis.pilots import Budget, Pilots, Report, limit
-from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum
+from cosimo.analysis.pilots import USUAL, Budget, Pilots, Report, limit
+from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, sweep_jacobian
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
@@ -48,6 +48,7 @@ from cosimo.analysis.truth import (
     output_errors,
     output_sizes,
     undivided,
+    undivided_at,
     worst_start_errors,
 )
 from cosimo.core.arguments import checked
@@ -55,7 +56,9 @@ from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.formatting import percent
 from cosimo.core.master import Master
+from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
+from cosimo.execution.options import Adaptive
 from cosimo.units.fmi.first_trial import decided_isolation
 
 STEPS = 1000
@@ -66,6 +69,9 @@ ENOUGH = 0.02
 """Part of the error by which the truth may still move when that step is halved."""
 COARSER = 1.5
 """How much longer than the master's the first step may be at which the truth is looked for."""
+
+
+AT_REST = "'{}' is at rest and has no external inputs, so nothing would move; give it nonzero initial states."
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,8 @@ class AnalysisOptions:
     The run begins at `start` and lasts `horizon` seconds (None: derived from the slowest mode). `target` is the
     acceptable error. `at` requests verdicts at these times of a reference run too, `along` at that many times.
     `means` prescribes how units are identified, where they offer it; `pilots` permits runs of the coupling itself,
-    within `budget`, reported to `progress`. Without `details`, only trust, stability and error are computed.
+    within `budget`, reported to `progress`. Without `details`, only trust, stability and error are computed. With
+    `adaptive`, the verdict is that of a run whose steps are chosen by it.
     """
 
     horizon: float | None = None
@@ -107,6 +114,7 @@ class AnalysisOptions:
     budget: Budget | None = None
     details: bool = True
     progress: Report | None = None
+    adaptive: Adaptive | None = None
 
     def __post_init__(self) -> None:
         if self.along is not None and self.along < 2:
@@ -151,7 +159,7 @@ class Model:
         self.failure = "" if identify or self.known else "no unit was identified"
         self.base: LocalSystem | None = None
         self.linearisation = Linearisation(
-            system, self._situation(), means=asked.means, allowed=(budget or Budget()).seconds
+            system, self._situation(), means=asked.means, allowed=(budget or USUAL).seconds
         )
         self._departures: dict[str, float] = {}
         self._look()
@@ -167,6 +175,7 @@ class Model:
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
         self._linear: tuple[Master, LinearSystem] | None = None
+        self._spectrum: Spectrum | None = None
 
     # ---- identification ------------------------------------------------------------------------------------------
 
@@ -200,6 +209,9 @@ class Model:
         """Identify the units and couple their models."""
         if self.known:
             self.base = replace(self.linearisation.at(self.step), exact=True)
+        if (self.system.text_links or self.system.clock_links) and not self.known:
+            passed = "texts are passed on" if self.system.text_links else "clocks tick"
+            self.failure = f"{passed} between units, which linear models do not have"
         if self.known or self.failure:
             return
         outcomes = self.linearisation.outcomes(self.step)
@@ -268,7 +280,8 @@ class Model:
         """The linear system under a master; the last one is kept, as several figures are read off it."""
         if self._linear is None or self._linear[0] is not master:
             inside = master if self.known else self.local_at(master.step).inside(master)
-            self._linear = master, LinearSystem(self.at(master.step), inside)
+            before = None if self._linear is None else self._linear[1]
+            self._linear = master, LinearSystem(self.at(master.step), inside, like=before)
         return self._linear[1]
 
     @cached_property
@@ -343,10 +356,15 @@ class Model:
         """Rates, in 1/s, of modes that are gone after one step of identification."""
         return math.inf if self.known else INSTANT / self.local.step
 
+    @property
+    def states(self) -> int:
+        """How many states the coupled linear system has."""
+        return int(self.local.coupled.A.shape[0])
+
     @cached_property
     def large(self) -> LargePoles | None:
         """The poles of a large system, of which nothing is formed as a full matrix; None of others."""
-        return LargePoles(self.local.coupled.A) if self.local.coupled.A.shape[0] > SHAPES_UP_TO else None
+        return LargePoles(self.local.coupled.A) if self.states > SHAPES_UP_TO else None
 
     @cached_property
     def exact_stable(self) -> bool | None:
@@ -360,9 +378,13 @@ class Model:
         return self.exact_stable is False
 
     def spectrum(self, master: Master) -> Spectrum | LargeSpectrum:
-        """The eigenvalues under a master."""
+        """The eigenvalues under a master; the last ones are kept, and what does not depend on the master."""
         linear = self.linear(master)
-        return Spectrum(linear) if self.large is None else LargeSpectrum(linear, self.large)
+        if self.large is not None:
+            return LargeSpectrum(linear, self.large)
+        if self._spectrum is None or self._spectrum.linear is not linear:
+            self._spectrum = Spectrum(linear, like=self._spectrum)
+        return self._spectrum
 
     @cached_property
     def rests(self) -> bool:
@@ -380,15 +402,21 @@ class Model:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
                 return worst_start_errors(self.linear(master), self.start, self.horizon)
-            exact, local = self.base is not None and self.base.exact, self.local_at(master.step)
-            steps = count_steps(self.horizon, master.step)
-            linear = self.linear(master)
+            exact, linear = self.base is not None and self.base.exact, self.linear(master)
             if exact and linear.sparse and self.large is not None:
+                local = self.local_at(master.step)
                 return large_errors(local, linear, start=self.start, horizon=self.horizon, sizes=self._sizes)
-            rows = cosimulated(local, master, start=self.start, steps=steps, linear=linear)
-            truth = self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
+            rows, truth = self.courses(master)
             clocks = linear.operations.timeline.clocks
             return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks, start=self.start)
+
+    def courses(self, master: Master) -> tuple[Array, Truth]:
+        """All outputs at the communication points: as a run of the master will have them, and as they truly are."""
+        exact, local = self.base is not None and self.base.exact, self.local_at(master.step)
+        steps = count_steps(self.horizon, master.step)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = cosimulated(local, master, start=self.start, steps=steps, linear=self.linear(master))
+            return rows, self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
 
     def predict_coupling(self, master: Master, linear: LinearSystem | None = None) -> OutputErrors:
         """The error of the coupling alone, with models converted to the master's step: quick, for searches.
@@ -413,14 +441,32 @@ class Model:
             errors = pilot.errors or OutputErrors({}, self.horizon, "measured", start=self.start)
             return Measured(errors, self.pilots.stepping(master), pilot.diverged, pilot.own_error)
         if self.rests:
-            raise ConfigurationError(
-                f"'{self.system.name}' is at rest and has no external inputs, so nothing would move; give it nonzero "
-                "initial states."
-            )
+            raise ConfigurationError(AT_REST.format(self.system.name))
         rows, diverged, _ = self.pilots.rows(master, 1)
         truth = self.truth(master.step)
         errors = output_errors(self.system, master, rows, truth, self.horizon, "measured", start=self.start)
         return Measured(errors, self.pilots.stepping(master), diverged)
+
+    def measure_adaptive(self, master: Master, adaptive: Adaptive) -> Measured:
+        """The error of one run with adaptive steps, against the exact solution at the times of its rows."""
+        from cosimo.execution.running import run
+
+        if not self.known:
+            raise ConfigurationError(
+                "errors of adaptive steps are measured against the exact solution, which needs the equations of all "
+                "units; run with two tolerances and compare."
+            )
+        if self.rests:
+            raise ConfigurationError(AT_REST.format(self.system.name))
+        found = run(self.system, master, start=self.start, stop=self.start + self.horizon, adaptive=adaptive)
+        places = np.rint((found.time - self.start) / found.info["quantum"])
+        rows = undivided_at(self.local, places, found.info["quantum"], self.start)
+        sizes = np.where(self._sizes > 0, np.maximum(self._sizes, np.abs(rows).max(axis=0)), 0.0)
+        ours = np.column_stack([found[name] for name in self.system.outputs])
+        errors = output_errors(
+            self.system, master, ours, Truth(rows, sizes), self.horizon, "measured", start=self.start
+        )
+        return Measured(errors, found.info["stepping_time"])
 
     def truth(self, step: float) -> Truth:
         """The true solution of the linear picture at the communication points of a master."""
@@ -548,3 +594,24 @@ def _departure(identified: Identified, inputs: Array, start: float, step: float)
     shares = np.divide(difference, size, out=(difference > 0).astype(float), where=size > 0)
     worst = float(shares.max(initial=0.0))
     return worst if np.isfinite(worst) else np.inf
+
+
+def warm_start(system: System, master: Master, *, model: Model | None = None) -> Master:
+    """The quasi-Newton iteration with the Jacobian of its sweep: for linear units one correction per step suffices.
+
+    The Jacobian is that of the equations of the units, or of their identified models; units are identified where no
+    `model` is given. Where a model failed its checks the master is returned as it is, and learns while it runs.
+    """
+    model = model or Model(system, step=master.step, horizon=STEPS * master.step)
+    if not model.valid:
+        return master
+    linear = model.linear(master)
+    places = [list(linear.system.outputs).index(name) for name in system.outputs]
+    J = sweep_jacobian(linear)[np.ix_(places, places)]
+    operations = tuple(
+        replace(op, times=replace(op.times, jacobian=tuple(map(tuple, J.tolist()))))
+        if isinstance(op, Repeat) and isinstance(op.times, Convergence)
+        else op
+        for op in master.schedule.operations
+    )
+    return replace(master, schedule=replace(master.schedule, operations=operations))

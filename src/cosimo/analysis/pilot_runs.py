@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import NonFiniteError, UnitError
-from cosimo.core.guarding import time_limit
+from cosimo.core.guarding import processors, time_limit
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -73,7 +73,7 @@ def make_run(system: System, job: Job) -> Ran:
 
     span = job.steps * job.parts * job.master.step
     try:
-        result = run(system, job.master, start=job.start, stop=job.start + span)
+        result = run(system, job.master, start=job.start, stop=job.start + span).at_communication_points()
     except (NonFiniteError, UnitError) as error:
         # Python raises where other languages compute infinity: x**3, exp(x) of what has grown too large.
         if isinstance(error, UnitError) and not isinstance(error.__cause__, OverflowError):
@@ -83,15 +83,20 @@ def make_run(system: System, job: Job) -> Ran:
         return Ran(np.empty((0, len(system.outputs))), reached, True)
     info = result.info
     places = [result.names.index(name) for name in system.outputs]
-    growing = (info.get("monitors") or {}).get("growing") or ()
     return Ran(
         result.values[:, places],
-        grows=any(goes_on(result[one["output"]], one["factor"]) for one in growing),
+        grows=seen_to_grow(result),
         seconds=float(info["stepping_time"]),
         ended=(info["ended_by"], info["ended_at"]) if "ended_at" in info else None,
         sweeps=float(info.get("sweeps") or 0.0),
         internal=internal_steps(system, result, job.master.step),
     )
+
+
+def seen_to_grow(result: Result) -> bool:
+    """Whether the monitors of a run saw an output grow that still grows at its end."""
+    growing = (result.info.get("monitors") or {}).get("growing") or ()
+    return any(goes_on(result[one["output"]], one["factor"]) for one in growing)
 
 
 def goes_on(values: Array, factor: float) -> bool:
@@ -150,7 +155,7 @@ class Workers:
 
     def __init__(self, system: System, count: int | None = None) -> None:
         self._system = system
-        self.count = count or min(MOST, len(os.sched_getaffinity(0)))
+        self.count = count or min(MOST, processors())
         self._processes: list[subprocess.Popen[bytes]] = []
         self._refused = False
 

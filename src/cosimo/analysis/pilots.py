@@ -18,6 +18,7 @@ from functools import partial
 from itertools import pairwise, takewhile
 
 import numpy as np
+import numpy.typing as npt
 
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.pilot_runs import Job, Ran, Workers, make_run
@@ -41,6 +42,8 @@ SHORT = 100_000
 """Macro steps of all finer runs together that are always allowed: a fraction of a second for most units."""
 SECONDS = 10.0
 """Wall time after which no finer run is begun."""
+WAIT = 2.5
+"""Seconds that one more finer run may take by default, whatever the multiples: what a verdict is worth waiting for."""
 PROBE, LEAST, LEVELS = 50, 100, 15
 """Macro steps of the run that is timed first, and of the shortest part of a horizon; what h, h/2, h/4, h/8 cost."""
 FARTHER, QUICK = (8, 4, 2), 0.1
@@ -56,6 +59,8 @@ FAR = 0.1
 """Change from one run to the next, relative, beyond which an observed order may still be another one."""
 LEAST_ERROR = 1e-9
 """Relative errors below this are rounding: units' own solvers and sums over a run leave about so much."""
+FAINT = 1e-6
+"""Relative error up to which a bound is as good as a figure: solvers with usual tolerances leave so much noise."""
 GROWS = 2.0
 """By what the deviation grows from the third to the last quarter of a run that is called growing."""
 OFF = 1.0
@@ -64,6 +69,8 @@ FADES, GOES_ON = 0.7, 0.8
 """What is left of a motion that fades, at most, and of one that goes on, at least, from one stretch to the next."""
 STEADY, REPEATS = 1.1, 0.02
 """By what a deviation that does not grow changes meanwhile, and the part of it by which a range that repeats widens."""
+KEEPS_GROWING = 0.83
+"""Ratio of two successive logarithms of growth: halfway between 0.66 of powers of time and 1 of an exponential."""
 LEVELS_OF_A_SWITCH = 4
 """Different values from which an output is no longer taken for that of a switch."""
 ROWS = 16
@@ -81,10 +88,14 @@ STARTING, HANDING = 2.0, 0.2
 @partial(checked, owner="budget")
 @dataclass(frozen=True)
 class Budget:
-    """What pilot runs may cost: `multiples` of the run asked for (short ones more), and `seconds` of wall time."""
+    """What pilot runs may cost: `multiples` of the run asked for (short ones more), and `seconds` of wall time.
+
+    A run that takes less than `wait` seconds is made whatever the multiples.
+    """
 
     multiples: float = MULTIPLES
     seconds: float = SECONDS
+    wait: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Budget:
@@ -101,6 +112,10 @@ class Budget:
         if not (value > 0 and math.isfinite(value)):
             raise ConfigurationError(f"a budget is in seconds (30) or multiples of the run (50x), not '{text}'.")
         return cls(multiples=value) if word.endswith("x") else cls(math.inf, value)
+
+
+USUAL = Budget(wait=WAIT)
+"""The budget that nobody asked for otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +138,8 @@ class Pilot:
     itself: bool = False
     """Whether the runs grow at every step size tried: the system itself is unstable, whatever the master."""
     truth: Truth | None = field(default=None, repr=False)
+    faint: tuple[str, ...] = ()
+    """Outputs whose error is a bound, among the noise of the units' solvers."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +171,7 @@ class Pilots:
         budget: Budget | None = None,
         progress: Report | None = None,
     ) -> None:
-        self.system, self.start, self.budget, self._progress = system, start, budget or Budget(), progress
+        self.system, self.start, self.budget, self._progress = system, start, budget or USUAL, progress
         self.horizon = self.reach = horizon
         self.seconds = 0.0
         """Wall time spent so far."""
@@ -421,10 +438,12 @@ class Pilots:
         steps, levels = len(rows) - 1, list[Array]()
         errors: OutputErrors | None = None
         truth, order, own, spent, parts, reason, finest = None, None, math.inf, 0, 2, "", False
+        faint: tuple[str, ...] = ()
         while True:
             spent += parts
-            if parts > LEAST_PARTS and spent > self.budget.multiples and spent * steps > SHORT:
-                reason = "finer runs would cost more than the budget" if levels else "finer runs diverge too"
+            if parts > LEAST_PARTS and spent > self.budget.multiples and not self._short(spent * steps, parts * steps):
+                costly = "finer runs would cost more than the budget, see --budget"
+                reason = costly if levels else "finer runs diverge too"
                 break
             try:
                 fine, failed, finest = self.rows(finer, parts)
@@ -449,7 +468,8 @@ class Pilots:
             parts *= 2
         if truth is not None and errors is not None:
             truth = self._as_inside(truth, every, master.step)
-            errors = settled(self.system.outputs, every, truth, MOST)
+            names = self.system.outputs
+            errors, faint = with_bounds(names, settled(names, every, truth, MOST), every, truth)
         # Finer runs that grow too speak of the system itself only where they come together.
         known = errors is not None and bool(errors.outputs)
         seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
@@ -466,7 +486,11 @@ class Pilots:
             stays = False if grows else None
             return Pilot(None, stays, order, own, len(levels), seconds, diverged, reason + seen, itself, truth)
         stays = bounded(rows, truth, diverged, grows and not itself)
-        return Pilot(errors, stays, order, own, len(levels), seconds, diverged, reason, itself, truth)
+        return Pilot(errors, stays, order, own, len(levels), seconds, diverged, reason, itself, truth, faint)
+
+    def _short(self, steps: int, last: int) -> bool:
+        """Whether runs of so many macro steps, `last` of them in the last run, are allowed whatever the multiples."""
+        return steps <= SHORT or last * self._pace < self.budget.wait
 
     def _as_inside(self, truth: Truth, errors: OutputErrors, step: float) -> Truth:
         """The truth, as uncertain as the internal steps of the units leave it.
@@ -599,6 +623,21 @@ def better(truth: Truth, finer: Truth) -> Truth:
     return Truth(rows, sizes, np.where(keep, doubt, finer.own))
 
 
+def with_bounds(
+    names: Sequence[str], errors: OutputErrors, every: OutputErrors, truth: Truth
+) -> tuple[OutputErrors, tuple[str, ...]]:
+    """Outputs that did not settle get a bound of their error where that is faint, and are named.
+
+    The error is at most what was measured and what the truth may be wrong by: noise of the units' solvers, which does
+    not shrink with the step.
+    """
+    assert truth.own is not None
+    own = dict(zip(names, truth.own.tolist(), strict=True))
+    bounds = {name: bound for name in errors.unsettled if (bound := every.outputs[name] + own[name]) <= FAINT}
+    left = tuple(name for name in errors.unsettled if name not in bounds)
+    return replace(errors, outputs={**errors.outputs, **bounds}, unsettled=left), tuple(bounds)
+
+
 def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: float = SHARE) -> OutputErrors:
     """The errors of those outputs whose true solution is known well enough to judge them; the others are named.
 
@@ -615,15 +654,28 @@ def settled(names: Sequence[str], errors: OutputErrors, truth: Truth, share: flo
     return replace(errors, outputs=good, unsettled=tuple(name for name in errors.outputs if name not in good))
 
 
+def _runs_away(true: Array) -> npt.NDArray[np.bool_]:
+    """Of each output, whether its range widens from quarter to quarter by a factor that does not fall, as exp(t) does.
+
+    Where an output moves as a power of t, like a vehicle that drives off, the logarithm of that factor falls to 0.66.
+    """
+    second, third, last = (np.maximum(np.ptp(part, axis=0), LEAST_ERROR) for part in np.array_split(true, 4)[1:])
+    away: npt.NDArray[np.bool_] = (third > STEADY * second) & (
+        np.log(last / third) >= KEEPS_GROWING * np.log(third / second)
+    )
+    return away
+
+
 def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> bool | None:
     """Whether a run stays bounded; None where one run cannot tell.
 
-    False where it diverged, was seen to grow, or comes away from the true solution faster and faster. Otherwise two
-    stretches of equal length are compared, which together are the last three quarters. True only where for every output
-    the motion, or that of its deviation, fades from the first to the second, or both go on and neither does the range
-    widen nor the deviation grow. (A mode that grows or runs out of phase makes the deviation grow in proportion to time
-    at least; where units switch, levels bound the range, and the deviation is a matter of time.) That a run is still
-    near the truth at its end says nothing.
+    False where it diverged, was seen to grow, or comes away from the true solution faster and faster while its own
+    range widens. Otherwise two stretches of equal length are compared, which together are the last three quarters. True
+    only where for every output the motion, or that of its deviation, fades from the first to the second, or both go on
+    and neither does the range widen nor the deviation grow. (A mode that grows or runs out of phase makes the deviation
+    grow in proportion to time at least; where units switch, levels bound the range, and the deviation is a matter of
+    time.) That a run is still near the truth at its end says nothing, and nothing that deviations fade where the truth
+    itself runs away.
     """
     if diverged is not None or grows:
         return False
@@ -632,8 +684,11 @@ def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> b
         return None
     run, true = rows[:, moving] / truth.sizes[moving], truth.rows[:, moving] / truth.sizes[moving]
     off = run - true
-    third, last = np.abs(off[len(off) // 2 : 3 * len(off) // 4]), np.abs(off[3 * len(off) // 4 :])
-    if (last.max(axis=0) > GROWS * np.maximum(third.max(axis=0), OFF)).any():
+    third, last = slice(len(off) // 2, 3 * len(off) // 4), slice(3 * len(off) // 4, None)
+    missed_third, missed_last = (np.abs(off[part]).max(axis=0) for part in (third, last))
+    range_third, range_last = (np.abs(run[part]).max(axis=0) for part in (third, last))
+    # A run out of phase is off by its own range and the true one at most, however fast it got there.
+    if ((missed_last > GROWS * np.maximum(missed_third, OFF)) & (range_last > STEADY * range_third)).any():
         return False
     begin = len(run) // 4
     middle = begin + (len(run) - begin) // 2
@@ -646,5 +701,5 @@ def bounded(rows: Array, truth: Truth, diverged: float | None, grows: bool) -> b
     )
     switches = any(len(np.unique(column)) <= LEVELS_OF_A_SWITCH for column in true.T if np.ptp(column))
     steady = switches | (missed <= STEADY * np.abs(off[before]).max(axis=0))
-    calm = fades[0] | fades[1] | goes_on & (wider <= REPEATS * missed) & steady
+    calm = fades[0] | fades[1] & ~_runs_away(true) | goes_on & (wider <= REPEATS * missed) & steady
     return True if len(rows) > ENOUGH and calm.all() else None

@@ -32,8 +32,8 @@ from cosimo.core.master import Master
 from cosimo.core.result import TARGET
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
-from cosimo.couplings import Hold
-from cosimo.masters import gauss_seidel, iterative, jacobi
+from cosimo.couplings import SUBSTEPS, Hold
+from cosimo.masters import gauss_seidel, iterative, jacobi, strang
 from cosimo.masters.words import command_options, describe, scenario_lines
 
 ABOUT = 1.25
@@ -48,6 +48,8 @@ CONFIRMATIONS = 6
 """Points that are judged in full before the search gives up."""
 ENOUGH_ROBUST = 1.0
 """Beyond a change of ± 100 % robustness counts alike in the choice."""
+ROBUST_UP_TO = 60
+"""States up to which robustness is looked for: its many Φ cost more than the rest of the choice beyond."""
 HALVINGS = 6
 """How often the present step is halved where candidates must be run."""
 
@@ -268,26 +270,38 @@ def _effect(best: Point, present: Point | None) -> str:
 
 
 def judge_point(
-    model: Model, master: Master, cost: Cost, *, robust: bool = True, limit: float = 1.0, shells: int = 16
+    model: Model,
+    master: Master,
+    cost: Cost,
+    *,
+    robust: bool = True,
+    limit: float = 1.0,
+    shells: int = 16,
+    errors: OutputErrors | None = None,
 ) -> Point:
     """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
 
-    Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`).
+    Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`), of systems of up to
+    `ROBUST_UP_TO` states. `errors` are the predicted ones where they are known already.
     """
     price = master_cost(model, master, cost)
     if model.valid:
         model = model.checked(master.step)
+        # Where units are others in the parts of a macro step that they are stepped by, only a run tells.
+        if model.valid and model.checked(min(master.durations.values())) is not model:
+            model = model.distrusted()
     if not model.valid:
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
-    spectrum = Spectrum(model.linear(master))
-    stable = bool(is_stable(spectrum.moving_radius, identified=not model.known))
-    errors = model.predict(master)
+    spectrum = model.spectrum(master)
+    stable = spectrum.stays_bounded(identified=not model.known)
+    errors = errors or model.predict(master)
     margin = math.nan
     # Changed rates are other steps: where conversion to these misleads, nothing is known.
-    if robust and not model.conversion_misleads(master.step):
+    if robust and model.states <= ROBUST_UP_TO and not model.conversion_misleads(master.step):
         margin = relative_radius(model.at(master.step), master, limit=limit, shells=shells).change if stable else 0.0
-    return Point(master, stable, errors, float(margin), price, spectrum.radius, system=model.system)
+    radius = spectrum.radius if isinstance(spectrum, Spectrum) else math.nan
+    return Point(master, stable, errors, float(margin), price, radius, system=model.system)
 
 
 def master_cost(model: Model, master: Master, cost: Cost) -> float:
@@ -307,6 +321,8 @@ def _sweeps(model: Model, master: Master, until: Convergence) -> float:
         factor = sweep_factor(model.linear(master)) if model.valid else None
     except CosimoError:
         factor = None
+    if factor is not None and until.quasi_newton:
+        return 2.0  # a correction, and the sweep that confirms it
     if factor is None or not 0 < factor < 1:
         return float(until.limit if factor is None or factor >= 1 else 1)
     return float(min(max(math.ceil(math.log(until.tolerance) / math.log(factor)), 1), until.limit))
@@ -326,6 +342,12 @@ def usual_masters(system: System, step: float) -> Iterator[Master]:
                 yield gauss_seidel(system, step, order=order, coupling=hold)
         if restores:
             yield iterative(system, step, sweeps=SWEEPS, coupling=hold)
+    # Order 2 without slopes and without restored states; straight lines in substeps where units take any step.
+    if len(system.units) > 1:
+        for order in orders(system):
+            yield strang(system, step, order=order)
+        if not takes_slopes and all(unit.variable_step for unit in system.units.values()):
+            yield jacobi(system, step, coupling=Hold(1, substeps=SUBSTEPS))
 
 
 def round_steps(shortest: float, longest: float) -> list[float]:

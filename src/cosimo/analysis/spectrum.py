@@ -19,12 +19,16 @@ from cosimo.algebra.product import LinearSystem, dense, merge_equal
 from cosimo.algebra.sparse_step import SparseStep
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
 from cosimo.core.arrays import Array, ComplexArray, match
+from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.timing import TimedRepeat
 
 SHAPES_UP_TO = 400
 """Number of states up to which all mode shapes are computed; beyond, modes are paired by their values only."""
+
+MERGED_FROM = 128
+"""Numbers that are carried from which on it is worth looking for equal ones."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +67,19 @@ def _damping(pole: complex) -> float:
 class Spectrum:
     """Eigenvalues of Φ and of the exact system for one master."""
 
-    def __init__(self, linear: LinearSystem) -> None:
+    def __init__(self, linear: LinearSystem, like: Spectrum | None = None) -> None:
+        """`like`: that of another master, whose exact poles are taken over where its exact system is this one."""
         self.linear = linear
         self.step = linear.master.step
+        if like is not None and like.linear.coupled is linear.coupled:
+            self.poles, self.rest = like.poles, like.rest
         self.paired: ComplexArray = np.zeros(0, dtype=complex)
 
     @cached_property
     def _merged(self) -> tuple[Array, npt.NDArray[np.intp]]:
-        """Φ on what is carried, and the place of every carried slot in it; in large systems equal slots are merged."""
+        """Φ on what is carried, and the place of every carried slot in it; of many, equal ones are merged."""
         matrix = self.linear.cycle.matrix
-        if isinstance(matrix, np.ndarray):
+        if isinstance(matrix, np.ndarray) and len(matrix) < MERGED_FROM:
             return matrix, np.arange(len(matrix))
         merged, place = merge_equal(matrix)
         return merged.toarray(), place
@@ -107,7 +114,7 @@ class Spectrum:
     @cached_property
     def moving_radius(self) -> float:
         """ρ(Φ) without the eigenvalues 1 of modes at rest."""
-        return moving_radius(self._matrix, self.rest, self.step)
+        return moving_radius(self._matrix, self.rest, self.step) if self.rest.count else self.radius
 
     @property
     def radius(self) -> float:
@@ -233,11 +240,20 @@ def sweep_factor(linear: LinearSystem) -> float | None:
     return None
 
 
+def sweep_jacobian(linear: LinearSystem) -> Array:
+    """J = ∂g/∂y of the last kind of sweep, y ← g(y): outputs after a sweep with respect to those before it (p, p)."""
+    for operation in linear.operations.timeline.operations:
+        if isinstance(operation, TimedRepeat) and isinstance(operation.times, Convergence):
+            B, y = linear.sweep_matrix(operation.sweeps[-1])[0], linear.layout.indices("y")
+            return dense(B[y][:, y])
+    raise ConfigurationError("the master does not iterate until convergence; there is no sweep to differentiate.")
+
+
 def converges(master: Master, factor: float | None) -> bool | None:
     """Whether an iteration that multiplies the error by `factor` per sweep converges; None without one, or unknown."""
     if factor is None:
         return None
     repeats = [operation.times for operation in master.schedule.operations if isinstance(operation, Repeat)]
-    if any(isinstance(times, Convergence) and bool(times.anderson) for times in repeats):
+    if any(isinstance(times, Convergence) and bool(times.anderson or times.quasi_newton) for times in repeats):
         return True
     return None if math.isnan(factor) else factor < 1

@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import ROUNDS, Array, ComplexArray, balancing
+from cosimo.core.unit import Unit
+from cosimo.units.linear import Exact, LinearUnit
 
 ROUNDING = 1e-10
 """How far ρ may exceed 1 by rounding alone: eigenvalues of Φ with some ten rows are computed to about 1e-13, those of
@@ -96,6 +98,16 @@ def moving_radii(maps: Array, rest: Rest, steps: Array) -> Array:
     for places, left, _ in _divide_out(balanced - np.eye(maps.shape[1]), tolerance, rest.count):
         radii[places] = _largest(left + np.eye(left.shape[1]))
     return radii
+
+
+def solver_growth(unit: Unit, step: float) -> float:
+    """The factor per step by which a unit's own solver makes it grow, inputs held; 1 where the unit grows itself."""
+    model = unit.linear()
+    if isinstance(unit, LinearUnit) and isinstance(unit.integrator, Exact):
+        return 1.0
+    if model is None or not len(model.A) or grows(np.linalg.eigvals(model.A).astype(complex)):
+        return 1.0
+    return max(1.0, moving_radius(unit.discrete(step).A, find_rest(model.A), step))
 
 
 def _largest(maps: Array) -> Array:

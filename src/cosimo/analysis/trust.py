@@ -4,7 +4,8 @@
 | --- | --- |
 | yes | stable, every output within the target, and that is proved, confirmed or measured |
 | with care | the worst output misses the target by at most five times; or no error is known; or the system grows |
-| no | unstable, the iteration diverges, or an output is off by more than five times the target |
+| no | unstable, the iteration diverges, or an output is off by more than five times the target; by more than the target
+where pilot runs end before the horizon, as the largest error only grows from there |
 | not assessed | there is no evidence |
 """
 
@@ -91,8 +92,12 @@ def judge(found: Grounds) -> Judgement:
     off = f"{errors.output} is off by {percent(errors.worst)}"
     if errors.worst >= DIVERGED:
         off = f"{errors.output} diverges"
+    cut = found.horizon is not None and errors.horizon < found.horizon * (1 - 1e-9)
+    unseen = f"pilot runs did not reach {errors.start + found.horizon:g} s" if cut and found.horizon else ""
     if not errors.worst <= CARE * found.target:
-        return Judgement("no", off)
+        return Judgement("no", f"{off} until {errors.until}; {unseen}" if unseen and errors.worst < DIVERGED else off)
+    if errors.worst > found.target and unseen:
+        return Judgement("no", f"{off} until {errors.until}, more than the target of {percent(found.target)}; {unseen}")
     if errors.worst > found.target:
         if percent(errors.worst) == percent(found.target):
             off = f"{errors.output} is off by slightly more than {percent(found.target)}"
@@ -101,14 +106,16 @@ def judge(found: Grounds) -> Judgement:
     within = f"every output within {percent(errors.worst)} until {errors.until}"
     if errors.any_start:
         within += " from any initial state"
+    if unseen:
+        within += f"; {unseen}"
     if found.system_grows:
         return Judgement("with care", f"the system itself grows; {within}")
     if errors.unsettled:
         names = f"{', '.join(errors.unsettled[:3])}{' …' if len(errors.unsettled) > 3 else ''}"
         others = within.replace("every output", "other outputs")
         return Judgement("with care", f"{names} differ from run to run as the step shrinks; {others}")
-    if found.horizon is not None and errors.horizon < found.horizon * (1 - 1e-9):
-        return Judgement("with care", f"{within}; pilot runs did not reach {errors.start + found.horizon:g} s")
+    if unseen:
+        return Judgement("with care", within)
     if found.stable is None and found.evidence != "measured":
         return Judgement("with care", f"{within}, but whether it stays bounded is not known")
     return Judgement("yes", within)

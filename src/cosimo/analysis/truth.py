@@ -16,7 +16,7 @@ true value of that output:
 
 for the co-simulation with F = Φ, G = Γ and e_k the samples that the master takes of external inputs; for the coupled
 system with F = exp(A_c h / s) over s parts of a macro step, in each of which external inputs are parabolas through
-three samples. Rows are computed in blocks of L: L steps are one product.
+three samples. Rows are computed in blocks of L: L steps are one product (`block_length`).
 """
 
 from __future__ import annotations
@@ -230,6 +230,23 @@ def worst_start_errors(linear: LinearSystem, start: float, horizon: float) -> Ou
     return OutputErrors(found.outputs, horizon, any_start=True, start=start)
 
 
+def block_length(states: int, outputs: int, rows: int) -> int:
+    """Rows that are computed together: the power of 2 with the least work, counted in products of n × n with a vector.
+
+    L rows take (L − 1) p such products for C F^k, n log2 L for F^L, and one for every block, whose state follows from
+    the one before; these wait for each other and count four times.
+
+    >>> block_length(4, 2, 20_000), block_length(250, 50, 300), block_length(250, 50, 10)
+    (32, 2, 1)
+    """
+
+    def work(exponent: int) -> float:
+        length: int = 2**exponent
+        return (length - 1) * outputs + states * exponent + 4 * rows / length
+
+    return int(2 ** min(range(BLOCK.bit_length()), key=work))
+
+
 @dataclass(frozen=True)
 class Recursion:
     """v' = F v + G e, y = C v + D e: F (n, n), G (n, m), C (p, n), D (p, m)."""
@@ -244,29 +261,32 @@ class Recursion:
         (p, n), m, count = self.C.shape, self.G.shape[1], len(given)
         if m and (given == given[0]).all():
             return self._steady(given[0]).rows(np.append(start, 1.0), np.zeros((count, 0)))
-        blocks = -(-count // BLOCK)
+        length = block_length(n, p, count)
+        blocks = -(-count // length)
         with np.errstate(over="ignore", invalid="ignore"):
-            powers = [np.eye(n)]
-            for _ in range(BLOCK):
-                powers.append(self.F @ powers[-1])
-            seen = np.vstack([self.C @ power for power in powers[:BLOCK]])
-            answers = [self.D, *(self.C @ power @ self.G for power in powers[: BLOCK - 1])]
-            driven = np.zeros((BLOCK, p, BLOCK, m))
+            # C F^k and F^k G, and F^length by squares: F^k itself, of many states, is never needed.
+            looks, pushes = [self.C], [self.G]
+            for _ in range(length - 1):
+                looks.append(looks[-1] @ self.F)
+                pushes.append(self.F @ pushes[-1])
+            leap, seen = np.linalg.matrix_power(self.F, length), np.vstack(looks)
+            answers = [self.D, *(look @ self.G for look in looks[:-1])]
+            driven = np.zeros((length, p, length, m))
             for lag, answer in enumerate(answers if m else ()):
-                columns = np.arange(BLOCK - lag)
+                columns = np.arange(length - lag)
                 driven[columns + lag, :, columns] = answer
-            pushed = np.hstack([power @ self.G for power in powers[BLOCK - 1 :: -1]])
-            inputs = np.vstack([given, np.zeros((blocks * BLOCK - count, m))]).reshape(blocks, BLOCK * m)
+            pushed = np.hstack(pushes[::-1])
+            inputs = np.vstack([given, np.zeros((blocks * length - count, m))]).reshape(blocks, length * m)
             push = inputs @ pushed.T
-            if blocks > BLOCK >= n:  # the states at the beginning of all blocks follow a recursion too
-                first = Recursion(powers[BLOCK], np.eye(n), np.eye(n), np.zeros((n, n))).rows(start, push)
+            if length > 1 and blocks > BLOCK >= n:  # the states at the beginning of all blocks follow a recursion too
+                first = Recursion(leap, np.eye(n), np.eye(n), np.zeros((n, n))).rows(start, push)
             else:
                 first, v = np.empty((blocks, n)), start
                 for block in range(blocks):
                     first[block] = v
-                    v = powers[BLOCK] @ v + push[block]
-            found = first @ seen.T + inputs @ driven.reshape(BLOCK * p, BLOCK * m).T
-        return found.reshape(blocks * BLOCK, p)[:count]
+                    v = leap @ v + push[block]
+            found = first @ seen.T + inputs @ driven.reshape(length * p, length * m).T
+        return found.reshape(blocks * length, p)[:count]
 
     def _steady(self, given: Array) -> Recursion:
         """The same with constant inputs inside: [v; 1]' = [F  G e; 0  1] [v; 1]."""
@@ -289,8 +309,10 @@ def cosimulated(
         return np.concatenate(list(_stepped(linear, start, steps))) + local.offsets
     Phi, Gamma, places = linear.one_step.Phi, linear.one_step.Gamma, linear.layout.indices("y")
     given, z = linear.given_values(np.arange(steps + 1.0), start), linear.start(start)
-    process = Recursion(Phi, Gamma, np.eye(linear.size)[places], np.zeros((len(places), Gamma.shape[1])))
-    return process.rows(z, given) + local.offsets
+    kept = np.flatnonzero(Phi.any(axis=0) | np.isin(np.arange(linear.size), places))  # on the others nothing depends
+    seen = np.eye(linear.size)[places][:, kept]
+    process = Recursion(Phi[np.ix_(kept, kept)], Gamma[kept], seen, np.zeros((len(places), Gamma.shape[1])))
+    return process.rows(z[kept], given) + local.offsets
 
 
 def _stepped(linear: LinearSystem, start: float, steps: int) -> Iterator[Array]:
@@ -327,6 +349,28 @@ def undivided(
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
     rows = process.rows(x, drive.samples(start, step / parts, steps * parts + 1))
     return rows[::parts] + local.offsets
+
+
+def undivided_at(local: LocalSystem, places: Array, quantum: float, start: float) -> Array:
+    """The same (rows, p) at t = start + places · quantum, whole numbers that need not be evenly spaced."""
+    if not isinstance(local.coupled.A, np.ndarray):
+        raise ConfigurationError(
+            "the exact solution of so large a system is computed at equal steps only; use fixed steps."
+        )
+    drive, flows = _Drive(local.linear, start), dict[int, Recursion]()
+    parts = PARTS if drive.varying else 1
+    x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
+    lengths = np.diff(places).astype(int).tolist()
+    rows = np.empty((len(places), len(local.linear.outputs)))
+    for row, length in enumerate([*lengths, lengths[-1]]):
+        if length not in flows:
+            flows[length] = _flow(local.coupled, drive, length * quantum / parts)
+        flow = flows[length]
+        given = drive.samples(start + float(places[row]) * quantum, length * quantum / parts, parts)
+        rows[row] = flow.C @ x + flow.D @ given[0]
+        for e in given:
+            x = flow.F @ x + flow.G @ e
+    return rows + local.offsets
 
 
 def require_room(rows: int, columns: int) -> None:
@@ -392,16 +436,16 @@ def _taylor(A: Any, x: Array, derivatives: list[Array], d: float) -> Array:
 
 def _flow(coupled: CoupledModel, drive: _Drive, duration: float) -> Recursion:
     """The exact step of the coupled system; inputs e = [1, b(0), b(½), b(1) of every input that varies]."""
-    C, through, m = coupled.C, coupled.solve_loop(coupled.D), coupled.B.shape[1]
-    model = LinearModel(coupled.A, coupled.B @ (np.eye(m) + coupled.L @ through), C, through)
+    given = drive.spread
+    through, width = coupled.solve_loop(coupled.D @ given), given.shape[1]
+    model = LinearModel(coupled.A, coupled.B @ (given + coupled.L @ through), coupled.C, through)
     discrete = discretise(model, Exact(), 1, duration)
     fit = external_fit(2, Fraction(1))[1] if drive.varying else np.zeros((3, 3))
-    constant = drive.constant[:, None]
-    G, now = [discrete.B[:, :m] @ constant], [through @ constant]
-    for i in drive.varying:
-        G.append(discrete.B[:, [i, m + i, 2 * m + i]] @ fit)
-        now.append(np.hstack([through[:, [i]], np.zeros((len(C), 2))]))
-    return Recursion(discrete.A, np.hstack(G), C, np.hstack(now))
+    G, now = [discrete.B[:, :1]], [through[:, :1]]
+    for i in range(1, width):
+        G.append(discrete.B[:, [i, width + i, 2 * width + i]] @ fit)
+        now.append(np.hstack([through[:, [i]], np.zeros((len(coupled.C), 2))]))
+    return Recursion(discrete.A, np.hstack(G), coupled.C, np.hstack(now))
 
 
 class _Drive:

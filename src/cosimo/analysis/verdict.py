@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from cosimo.analysis.connections import ConnectionEffect
-from cosimo.analysis.critical import CriticalStep
+from cosimo.analysis.critical import ChangingSteps, CriticalStep
 from cosimo.analysis.limits import SWEEPS, Limits
 from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.recommendation import Recommendation
@@ -69,7 +69,7 @@ class Verdict:
     over `horizon` seconds from `start` on, `measured_error` the error measured in pilot runs, where there is a
     prediction too.
     `limits` are critical steps of the usual masters, `connections` what the delay of each connection does, `along`
-    verdicts at times of a run.
+    verdicts at times of a run. `changing_steps` is what is known of all sequences of adaptive steps.
     """
 
     system: str
@@ -106,6 +106,7 @@ class Verdict:
     unit_steps: int = 0
     seconds: float = 0.0
     start: float = 0.0
+    changing_steps: ChangingSteps | None = None
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -207,12 +208,35 @@ class Verdict:
                 if self.stable is False
                 else "The exact solution grows; a run that does not is wrong."
             )
+        elif self.stable is False and (why := self.reasons.get("stable")):
+            yield f"The system itself does not grow: {why}."
         elif self.stable is False and self.foreign is not None:
             yield "The growing mode is not a mode of the system: the coupling adds it."
         elif self.stable is False and self.exact_stable:
             yield "The system itself does not grow; the delay of the exchanged values feeds energy into it."
+        if self.changing_steps is not None:
+            yield from self._changing(self.changing_steps)
         if self._spurious:
             yield "It decays faster than the exact solution: part of the damping is numerical."
+
+    def _changing(self, steps: ChangingSteps) -> Iterator[str]:
+        among = f"steps between {step_text(steps.shortest)} and {step_text(steps.longest)}"
+        models = "" if all(unit.means == "known" for unit in self.units) else "According to the identified models, "
+        limit = (
+            f"--longest-step {steps.certified:.3g} excludes it" if steps.certified else "shorter ones were not found"
+        )
+        if steps.outcome == "stable":
+            yield _begun(f"{models}every sequence of {among} is stable.")
+        elif steps.outcome == "grows" and steps.lower:
+            doubled = step_text(math.log(2) / steps.lower)
+            yield _begun(
+                f"{models}{among} can lead to growth: repeated steps of {steps.words} double amplitudes every "
+                f"{doubled}. Only the tolerance keeps the controller from them; {limit}."
+            )
+        else:
+            yield _begun(f"{models}whether all sequences of {among} are stable is not decided: {steps.reason}.")
+            if steps.certified:
+                yield f"Up to --longest-step {_down(steps.certified)} all are."
 
     def _advice(self) -> str:
         advice = self.recommendation
@@ -253,6 +277,7 @@ class Verdict:
         yield Figure("error_kind", "", error.kind if error else None)
         yield Figure("error_horizon", "", error.horizon if error else None)
         yield Figure("worst_output", "", error.output if error else None)
+        yield Figure("typical_error", "", error.typical if error else None)
         yield Figure("errors", "", dict(error.outputs) if error else None)
         yield Figure("from_any_start", "", error.any_start if error else None)
         unsettled = list(error.unsettled) if error else []
@@ -311,6 +336,8 @@ class Verdict:
             limit_text(limit),
         )
         yield Figure("critical_step_searched", "", limit.searched if limit else None)
+        steps = self.changing_steps
+        yield Figure("changing_steps", "", None if steps is None else {**vars(steps), "sequence": list(steps.sequence)})
         yield Figure("critical_step_between", "", list(limit.between) if limit and limit.between else None)
         worst = self.worst_connection
         yield Figure(
@@ -453,6 +480,17 @@ class Verdict:
             Column("remarks", "remarks", "; ".join, False, aside=True),
         )
         return Table("along", "", columns, attributes(self.along, columns))
+
+
+def _down(step: float) -> str:
+    """A step rounded down to three digits."""
+    unit = 10.0 ** (math.floor(math.log10(step)) - 2)
+    return f"{math.floor(step / unit * (1 + 1e-12)) * unit:.3g}"
+
+
+def _begun(text: str) -> str:
+    """A sentence with its capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _read(fields: Mapping[str, Any]) -> Verdict:

@@ -84,8 +84,9 @@ def _identified(model: Model, step: float, target: str) -> LocalSystem:
     wrong = [f"unit '{unit.name}': {unit.error or '; '.join(unit.reasons)}" for unit in model.units if not unit.valid]
     if wrong or model.failure:
         raise ConfigurationError(
-            f"'{model.system.name}' cannot be compensated at {step_text(step)}: {(wrong or [model.failure])[0]}. A "
-            f"compensation needs a linear model of every unit; try another step size, or splitting (master strang)."
+            f"'{model.system.name}' cannot be compensated at {step_text(step)}: "
+            f"{(wrong or [str(model.failure)])[0].rstrip('.')}. A compensation needs a linear model of every unit; try "
+            "another step size, or splitting (master strang)."
         )
     local = model.local_at(step)
     if target != "converged" and not local.continuous:
@@ -159,7 +160,7 @@ def _external(path: TargetMotion, target: str) -> dict[str, Coupling]:
     return couplings
 
 
-# ---- the gains of one unit: one linear equation per coupling, solved with the smallest change of the plain hol -------
+# ---- the gains of one unit: one linear equation per coupling, solved with the smallest change of the hold ------------
 
 
 LEVELS = 8

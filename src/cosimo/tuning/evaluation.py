@@ -26,13 +26,15 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST
 from cosimo.core.system import Connection, Constant, System
 from cosimo.core.unit import Conversion, DiscreteModel, Instance, LinearModel, Unit
-from cosimo.tuning.goals import Goal, Trajectories, WorstOutputError, without_rest
+from cosimo.tuning.goals import Goal, Trajectories, WorstOutputError, nondominated, without_rest
 from cosimo.tuning.space import Resolved
 from cosimo.units import StateSpace
 
 COLUMNS = ("stable", "radius", "error", "robustness", "cost", "defect")
 """What is known of a candidate; columns that no goal asks for are NaN."""
 STABLE, RADIUS, ERROR, ROBUSTNESS, COST, DEFECT = range(len(COLUMNS))
+BEYOND_ALL = MOST_ROBUST
+"""Robustness that no candidate exceeds: the scale ends there."""
 UNSTABLE = 1e6
 """Stands for an error, or a ρ, that is not finite, in what the search sees."""
 
@@ -187,14 +189,33 @@ class CandidatePool:
             found[:, ERROR] = backend.host(self._error.errors(_together(each, backend), backend))
         if "robustness" in names:
             found[:, ROBUSTNESS] = 0.0
-            # What violates something is never on the front, however robust it is.
-            allowed = (self.violation(found) == 0) & (found[:, STABLE] == 1)
-            asked = [
-                (group.schedule, group.variation.part(np.flatnonzero(allowed[part])))
-                for group, part in zip(groups, parts, strict=True)
-            ]
-            found[allowed, ROBUSTNESS] = margins(asked, backend)
+            self._measure_robustness(found, groups, parts)
         return found
+
+    def _measure_robustness(self, found: Array, groups: list[BatchedMap], parts: list[slice]) -> None:
+        """Fill the column of those that can still be on the front; it stays 0 for the others.
+
+        What violates something is never on the front, however robust it is; nor is what one as robust as can be
+        (`BEYOND_ALL`) dominates in all other goals. First go those that no other dominates in these.
+        """
+        others = [number for number, goal in enumerate(self.goals) if goal.name != "robustness"]
+        values, left = self.scaled(found)[:, others], (self.violation(found) == 0) & (found[:, STABLE] == 1)
+        for last in (False, True) if others else (True,):
+            known = np.concatenate([self.known[1], found])
+            best = self.scaled(known[known[:, ROBUSTNESS] >= BEYOND_ALL])[:, others]
+            for row in best[nondominated(best)] if others and len(best) else ():
+                left &= ~((row <= values).all(axis=1) & (row < values).any(axis=1))
+            now = left.copy()
+            if not last:
+                now[left] = nondominated(values[left])
+            asked = [
+                (group.schedule, group.variation.part(np.flatnonzero(now[part])))
+                for group, part in zip(groups, parts, strict=True)
+                if now[part].any()
+            ]
+            if asked:
+                found[now, ROBUSTNESS] = margins(asked, self._backend)
+            left &= ~now
 
 
 def joined(stacks: Sequence[Stack], backend: Backend) -> Stack:

@@ -134,14 +134,15 @@ class WorstOutputError(Objective):
 
     X (n, c) are the initial states, c = 1: the error of the run from there; the unit matrix: of the worst start.
     `sizes` (p,) are those of the outputs; outputs of size 0 are left out. All communication points count where there
-    are at most `samples` of them. Of more, every q-th does, with the smallest whole q that makes them few enough; and
-    for what happens early the first `SEGMENT` ones, then as many every 4 steps, every 16 steps, …
+    are at most `samples` of them. Of more, every q-th does, with the smallest power of two q that makes them few
+    enough, so that Φ^q is a repeated square; and for what happens early the first `SEGMENT` ones, then as many every 4
+    steps, every 16 steps, …
     """
 
     columns: Array
     sizes: Array
     horizon: float
-    samples: int = 160
+    samples: int = 320
 
     def compute(self, maps: BatchedMap) -> Columns:
         return {"error": self.errors(self.trajectories(maps), maps.backend)}
@@ -149,7 +150,7 @@ class WorstOutputError(Objective):
     def points(self, steps: Array) -> tuple[Array, Array]:
         """How many macro steps lie between two samples, and how many samples there are; at least one each."""
         count = self._counts(steps)
-        stride = np.ceil(count / self.samples)
+        stride = np.exp2(np.ceil(np.log2(np.ceil(count / self.samples))))
         return stride.astype(np.int64), np.floor(count / stride).astype(np.int64)
 
     def _counts(self, steps: Array) -> Array:
@@ -159,14 +160,13 @@ class WorstOutputError(Objective):
     def trajectories(self, maps: BatchedMap) -> Trajectories:
         """What the errors of the masters of one schedule follow from."""
         schedule, backend = maps.schedule, maps.backend
-        blocks = schedule.needed
-        end = maps.macro_step(maps.identity(blocks))
+        Phi, end = maps.around(schedule.observed)
         X = backend.array(self.columns[:, :, None])
         return Trajectories(
             maps.variation.steps,
-            maps.full(maps.gather(end, blocks)),
+            Phi,
             maps.full(maps.observe(schedule.outputs, end)),
-            maps.full(backend.multiply(maps.gather(maps.start(), blocks), X)),
+            maps.full(backend.multiply(maps.begin(schedule.observed), X)),
             maps.chosen(schedule.exact_outputs),
             schedule.exact_flow.at(maps.durations(), 1.0, backend),
             maps.full(X),
@@ -179,11 +179,14 @@ class WorstOutputError(Objective):
         counts, (stride, samples) = self._counts(own.steps), self.points(own.steps)
         with backend.quiet():
             pair = _Pair(own, backend.array(weight[:, None, None, None]), backend)
-            error = pair.error(stride, samples)
-            leap, done = 1, 0
+            error, _ = pair.error([motion.strided(stride) for motion in pair.motions], samples)
+            leap, done, begins = 1, 0, [motion.first for motion in pair.motions]
             while done < counts.max() and (stride > leap).any():
                 inside = np.clip(np.ceil((counts - done) / leap), 0, SEGMENT).astype(np.int64)
-                error = backend.xp.maximum(error, pair.error(np.full(len(stride), leap), inside, done))
+                k = leap.bit_length() - 1
+                early, last = pair.error([(m.squares(k), v) for m, v in zip(pair.motions, begins, strict=True)], inside)
+                error = backend.xp.maximum(error, early)
+                begins = [backend.multiply(m.square(k + 2), v) for m, v in zip(pair.motions, last, strict=True)]
                 done += SEGMENT * leap
                 leap *= 4
         return error
@@ -193,76 +196,53 @@ class _Pair:
     """Both solutions of all masters, sampled at will."""
 
     def __init__(self, own: Trajectories, weight: Stack, backend: Backend) -> None:
-        self.own, self.weight, self.backend = own, weight, backend
-        self.cosimulated, self.exact = _Powers(own.Phi, backend), _Powers(own.flow, backend)
+        self.weight, self.backend, self.columns = weight, backend, own.z.shape[1]
+        exact = _Motion(own.flow, own.C, backend.multiply(own.flow, own.x), backend)
+        self.motions = (_Motion(own.Phi, own.Y, own.z, backend), exact)
 
-    def error(self, stride: Any, samples: Any, done: int = 0) -> Stack:
-        """The largest error after done + stride, done + 2 stride, … macro steps, `samples` of them."""
-        own, backend, xp = self.own, self.backend, self.backend.xp
-        most, columns, count = int(samples.max(initial=0)), own.z.shape[1], len(stride)
-        error = backend.zeros(count)
-        if not most:
-            return error
-        block = max(1, WORK // (max(own.z.shape[0], own.x.shape[0]) * columns * count))
-        # y_k = Y Φ^(k−1) z: the first sample begins one step early.
-        pairs = [
-            (own.Y, self.cosimulated.from_stride(stride), self.cosimulated.apply(done + stride - 1, own.z)),
-            (own.C, self.exact.from_stride(stride), self.exact.apply(done + stride, own.x)),
-        ]
-        number, first = backend.array(samples), 0
-        while first < most:
-            length = min(block, most - first)
+    def error(self, from_: Sequence[tuple[_Powers, Stack]], samples: Any) -> tuple[Stack, list[Stack]]:
+        """The largest error among `samples` of each master, and the states at the last of the longest sequence.
+
+        Of both solutions, the powers that lead from one sample to the next, and the state of the first.
+        """
+        backend, xp, columns = self.backend, self.backend.xp, self.columns
+        most, count = int(samples.max(initial=0)), len(samples)
+        error, number, done = backend.zeros(count), backend.array(samples), 0
+        states = [state for _, state in from_]
+        block = max(1, WORK // (max(state.shape[0] for state in states) * columns * count))
+        while done < most:
+            length = min(block, most - done)
             outputs = []
-            for place, (observe, leap, begin) in enumerate(pairs):
-                sequence = leap.sequence(begin, length)
-                outputs.append(backend.multiply(observe, sequence).reshape(-1, length, columns, count))
-                if first + length < most:
-                    last = sequence[:, (length - 1) * columns :]
-                    pairs[place] = (observe, leap, backend.multiply(leap.square(0), last))
+            for place, (motion, (powers, _)) in enumerate(zip(self.motions, from_, strict=True)):
+                begin = backend.multiply(powers.square(0), states[place]) if done else states[place]
+                sequence = powers.sequence(begin, length)
+                outputs.append(backend.multiply(motion.observe, sequence).reshape(-1, length, columns, count))
+                states[place] = sequence[:, (length - 1) * columns :]
             off = (outputs[0] - outputs[1]) * self.weight
             worst = xp.amax((off * off).sum(2) ** 0.5, 0)
             worst = xp.where(xp.isfinite(worst), worst, float("inf"))
-            sampled = backend.array(np.arange(first + 1, first + length + 1)[:, None]) <= number
+            sampled = backend.array(np.arange(done + 1, done + length + 1)[:, None]) <= number
             error = xp.maximum(error, xp.amax(xp.where(sampled, worst, 0.0), 0))
-            first += length
-        return error
+            done += length
+        return error, states
 
 
 class _Powers:
-    """Powers of every matrix of a stack, from its repeated squares, each made once."""
+    """Repeated squares of every matrix of a stack, each made once."""
 
-    def __init__(self, stack: Stack, backend: Backend, squares: list[Stack] | None = None) -> None:
-        self.backend, self.squares = backend, [stack] if squares is None else squares
+    def __init__(self, squares: list[Stack], backend: Backend) -> None:
+        self.found, self.backend = squares, backend
 
     def square(self, k: int) -> Stack:
         """stack^(2^k)."""
-        while len(self.squares) <= k:
-            self.squares.append(self.backend.multiply(self.squares[-1], self.squares[-1]))
-        return self.squares[k]
+        while len(self.found) <= k:
+            self.found.append(self.backend.multiply(self.found[-1], self.found[-1]))
+        return self.found[k]
 
-    def apply(self, exponents: Array, columns: Stack) -> Stack:
-        """stack^exponent · columns, an exponent for every matrix."""
-        rest, k = exponents.copy(), 0
-        while rest.any():
-            odd = rest % 2 > 0
-            if odd.all():
-                columns = self.backend.multiply(self.square(k), columns)
-            elif odd.any():
-                moved = self.backend.multiply(self.square(k), columns)
-                columns = self.backend.xp.where(self.backend.array(odd) > 0, moved, columns)
-            rest, k = rest // 2, k + 1
-        return columns
-
-    def from_stride(self, stride: Array) -> _Powers:
-        """The powers of stack^stride, a stride for every matrix."""
-        first = int(stride[0])
-        if (stride == first).all() and first & (first - 1) == 0:
-            k = first.bit_length() - 1
-            self.square(k)
-            return _Powers(None, self.backend, self.squares[k:])
-        n, _, count = self.squares[0].shape
-        eye = self.backend.zeros(n, n, count) + self.backend.array(np.eye(n)[:, :, None])
-        return _Powers(self.apply(stride, eye), self.backend)
+    def squares(self, k: int) -> _Powers:
+        """The powers of stack^(2^k)."""
+        self.square(k)
+        return _Powers(self.found[k:], self.backend)
 
     def sequence(self, columns: Stack, length: int) -> Stack:
         """[columns, stack · columns, …, stack^(length − 1) · columns], (n, length · c, N), by doubling."""
@@ -272,6 +252,23 @@ class _Powers:
             columns = self.backend.join([columns, self.backend.multiply(self.square(k), columns[:, : more * width])], 1)
             done, k = done + more, k + 1
         return columns
+
+
+class _Motion(_Powers):
+    """One solution y_k = observe · stack^(k−1) · first of all masters."""
+
+    def __init__(self, stack: Stack, observe: Stack, first: Stack, backend: Backend) -> None:
+        super().__init__([backend.packed(stack)], backend)
+        self.observe, self.first = observe, backend.packed(first)
+
+    def strided(self, stride: Array) -> tuple[_Powers, Stack]:
+        """The powers of stack^stride, and stack^(stride − 1) · first, for a power of two for every matrix."""
+        found, state = self.square(0), self.first
+        for k in range(int(stride.max()).bit_length() - 1):
+            longer = self.backend.array(stride > 2**k) > 0
+            state = self.backend.xp.where(longer, self.backend.multiply(self.square(k), state), state)
+            found = self.backend.xp.where(longer, self.square(k + 1), found)
+        return _Powers([found], self.backend), state
 
 
 # ---- pareto fronts: who is dominated, how much a front covers, which points stand for it, where its knee is ----------

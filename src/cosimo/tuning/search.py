@@ -1,4 +1,4 @@
-"""Searching a space: a grid, then NSGA-II or NSGA-III on batches (with pymoo), then local search around the front.
+"""Searching a space: a grid, then on request NSGA-II or NSGA-III (pymoo), then local search around the front.
 
 Everything is counted in evaluations of different candidates. A search is a function of its seed alone: resuming means
 to go through it again with the evaluations that a file remembers, which are not made twice, so that an interrupted
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import scipy.optimize
 
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.pilots import Standing
@@ -36,6 +35,8 @@ REACH = 0.02
 """How far from a point of the front the local search begins to look, as part of a range."""
 FAR = 0.3
 """The same where no generations came before it."""
+BEYOND = 0.2
+"""How far beyond another point of the front the local search looks, as part of the way to it."""
 AT_ONCE = 1000
 """Candidates of a grid that are evaluated between two reports."""
 DESCENT = 400
@@ -70,7 +71,7 @@ Report = Callable[[Progress | Standing], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to search and what counts: `method` ("auto": "nsga2" with pymoo, local search without it; "nsga3", "grid"),
+    """How to search and what counts: `method` ("auto": local search from a grid; "nsga2", "nsga3" with pymoo; "grid"),
     `cost` (weights of units, workers), what is `wanted` of the recommended point, at most how many `points` stand for
     the front, the `backend` of the batches ("numpy", "torch", "cupy" or "auto"), and a file to `resume` from and to
     keep. Units whose equations are not known are identified at the step `identify_at`, or near it (default: a fixed
@@ -91,8 +92,13 @@ def require_method(method: str) -> None:
     """Refuse a search that is not known, or whose library is not installed."""
     if method not in METHODS:
         raise UnknownNameError("search method", method, METHODS)
-    if method.startswith("nsga") and not evolution_available():
-        raise ConfigurationError(f"'{method}' needs pymoo: install cosimo with the extra 'tune', or search by 'auto'.")
+    if method.startswith("nsga"):
+        try:
+            import pymoo  # noqa: F401
+        except ImportError:
+            raise ConfigurationError(
+                f"'{method}' needs pymoo: install cosimo with the extra 'tune', or search by 'auto'."
+            ) from None
 
 
 class MasterSearch:
@@ -142,7 +148,7 @@ class MasterSearch:
             self._tell("grid", now=True)
             return
         refine = int(REFINE_SHARE * allowed)
-        evolved = self.left > refine and evolution_available()
+        evolved = self.left > refine and self.settings.method.startswith("nsga")
         if evolved:
             evolve(self, self.left - refine)
         self.refine(REACH if evolved else FAR)
@@ -215,6 +221,8 @@ class MasterSearch:
         self._compass(reach)
 
     def _descend(self, start: Array, goal: int, evaluations: int) -> None:
+        import scipy.optimize
+
         free = self.pool.space.free(int(self.pool.space.structure_of(start[None])[0]))
         if not free or evaluations < len(free) + 2:
             return
@@ -233,11 +241,15 @@ class MasterSearch:
         scipy.optimize.minimize(value, start[free], method="Nelder-Mead", bounds=bounds, options=options)
 
     def _compass(self, reach: float) -> None:
-        """Along every free number up and down from every point of the front; shorter when nothing new is found."""
-        space = self.pool.space
+        """Along every free number up and down from every point of the front, and from each towards another one or a
+        little beyond; shorter when nothing new is found."""
+        space, random = self.pool.space, np.random.default_rng(self.seed)
         while self.left > 0 and reach > 1e-6:
             rows, before = self.front()
-            moved = []
+            share = random.uniform(-BEYOND, 1 + BEYOND, (len(rows), 1))
+            crossed = np.clip(rows + share * (rows[random.permutation(len(rows))] - rows), 0, 1)
+            crossed[:, 0] = rows[:, 0]
+            moved = list(crossed)
             for row, number in zip(rows, space.structure_of(rows).tolist(), strict=True):
                 for place in space.free(number):
                     for step in (reach, -reach):
@@ -248,8 +260,7 @@ class MasterSearch:
                 return
             count = self.pool.count
             # With few evaluations left, every point of the front gets its turn.
-            spread = np.random.default_rng(self.seed).permutation(len(moved))
-            self.evaluate(np.array(moved)[spread], "refine")
+            self.evaluate(np.array(moved)[random.permutation(len(moved))], "refine")
             _, after = self.front()
             if self.pool.count == count or (len(after) == len(before) and (after == before).all()):
                 reach /= 2
@@ -316,15 +327,6 @@ FRUITLESS = 20
 """After so many generations in a row without a new candidate there is nothing left to find."""
 
 
-def evolution_available() -> bool:
-    """Whether pymoo is installed; without it, local search takes the evaluations of all generations."""
-    try:
-        import pymoo  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def evolve(search: MasterSearch, evaluations: int) -> None:
     """Generations from all that is known, until `evaluations` more were made."""
     from pymoo.algorithms.moo.nsga2 import NSGA2
@@ -338,7 +340,6 @@ def evolve(search: MasterSearch, evaluations: int) -> None:
     goals, population, spread = len(pool.goals), search.settings.population, search.settings.method == "nsga3"
     if spread and goals < 2:
         raise ConfigurationError("NSGA-III needs two objectives or more; search by 'nsga2' for one.")
-    # "auto" is NSGA-II, which finds as much here, and more with few evaluations.
     method = partial(NSGA3, directions(goals, population)) if spread else NSGA2
     algorithm = method(
         pop_size=population,

@@ -22,7 +22,7 @@ from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import Hold, Nepce, parse_coupling, tuned_couplings
+from cosimo.couplings import SUBSTEPS, Hold, Nepce, parse_coupling, tuned_couplings
 from cosimo.masters import MASTERS, gauss_seidel, groups, multirate
 from cosimo.tuning.graph import Order, Stages, coupling_graph, groupings, orientations
 from cosimo.tuning.orders import ErrorOfOrders, RadiusOfOrders, Sequential, best_order, feedback_order
@@ -89,8 +89,9 @@ class Space:
     that differ). `order`: one calling order instead of all that differ (at most `orders` of them). `kinds`: couplings
     to try, orders of `Hold` and "nepce", with `gains` the range of its gains, one per connection; `couplings`: other
     kinds for single inputs. All other inputs have the same kind, unless `mixed`, which multiplies the structures. Tried
-    as well: `multiples` of the step per unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by
-    `compensate`. `max_cost`: the most that a simulated second may cost, in unit steps (weighted as the cost is).
+    as well: `Hold(1)` in substeps where 1 is among the kinds and units take no slopes; `multiples` of the step per
+    unit, as for `masters.multirate`; with `compensation`, Jacobi corrected by `compensate`. `max_cost`: the most that a
+    simulated second may cost, in unit steps (weighted as the cost is).
 
     >>> Space(steps=0.004, families=("gauss-seidel",), kinds=(0, 1)).families
     ('gauss-seidel',)
@@ -245,6 +246,10 @@ class Space:
                 raise UnknownNameError("connected, continuous input", target, targets)
         sloped = any(unit.input_degree > 0 for unit in system.units.values())
         usual: list[Kind] = [k for k in self.kinds if sloped or k == "nepce" or not coupling_of_kind(k).degree] or [0]
+        # Units that take no slopes but steps of any length follow a straight line in substeps.
+        blunt = [u for u in system.units.values() if u.inputs and not u.input_degree]
+        if 1 in self.kinds and blunt and all(unit.variable_step for unit in blunt):
+            usual.append(str(Hold(1, substeps=SUBSTEPS)))
         special = [[(target, kind) for kind in kinds] for target, kinds in self.couplings.items()]
         rest = [target for target in targets if target not in self.couplings]
         general = product(usual, repeat=len(rest)) if self.mixed else [(kind,) * len(rest) for kind in usual]

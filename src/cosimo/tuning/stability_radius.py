@@ -17,8 +17,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from scipy.optimize import minimize_scalar
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.robustness import Crossing, first_crossing, relative_radius
@@ -166,6 +164,8 @@ def _scalar(structure: Structure) -> tuple[float, complex]:
 
     The z with T(z) − T(1/z) = 0 are eigenvalues of a pencil of size 2 n + 1 (T(1/z) = H + z F (I − z Φ)⁻¹ E).
     """
+    import scipy.linalg
+
     Phi, E, F, n = structure.Phi, structure.E, structure.F, len(structure.Phi)
     right = scipy.linalg.block_diag(Phi, np.eye(n), 0.0)
     left = scipy.linalg.block_diag(np.eye(n), Phi, 0.0)
@@ -243,6 +243,8 @@ def largest_gain(
 
     The last ends within `tolerance` of the first, or where `evaluations` ran out, farther away.
     """
+    from scipy.optimize import minimize_scalar
+
     gain_at = partial(_gain, structure, real=real)
 
     def refined(theta: float, half: float) -> tuple[float, float]:
@@ -377,6 +379,8 @@ def _gain(structure: Structure, theta: float, real: bool) -> float:
 
 def _lowest_second(T: ComplexArray) -> tuple[float, float]:
     """inf over γ of σ_2, and its γ; σ_2 has one valley in γ, which is looked for in ln γ."""
+    from scipy.optimize import minimize_scalar
+
     found = minimize_scalar(
         lambda log: float(_second(T, float(np.exp(log)))),
         bounds=(np.log(1e-7), 0.0),

@@ -12,10 +12,11 @@ import json
 import math
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.error_norms import consistency
+from cosimo.analysis.limits import orders
 from cosimo.analysis.model import Model
 from cosimo.analysis.pilots import Budget
 from cosimo.analysis.recommendation import (
@@ -32,18 +34,21 @@ from cosimo.analysis.recommendation import (
     Wanted,
     judge_point,
     master_cost,
+    round_steps,
     usual_masters,
     usual_points,
 )
+from cosimo.analysis.truth import step_range
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError, Interrupted, OutputError
-from cosimo.core.formatting import MOST_ROBUST
+from cosimo.core.formatting import MOST_ROBUST, counted, step_text
 from cosimo.core.master import Master
 from cosimo.core.storage import replacing
 from cosimo.core.system import System
+from cosimo.couplings import Hold
 from cosimo.execution.checkpoints.fingerprints import fingerprint
-from cosimo.masters import gauss_seidel, jacobi
+from cosimo.masters import gauss_seidel, jacobi, strang
 from cosimo.masters.words import describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
@@ -91,6 +96,8 @@ def tune(
     if not model.valid:
         with closing(model.pilots):
             return run_front(model, space, goals, settings.cost, settings.wanted, present)
+    if settings.method == "auto" and settings.resume is None and too_many(model, space, goals):
+        return large_front(model, space, goals, settings, evaluations, present)
     problem = tuning_problem(model)
     resolved = space.resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
     if settings.cost.workers > 1:
@@ -106,8 +113,14 @@ def tune(
     finally:
         if memory:
             memory.save(pool, now=True)
-    points = min(settings.points, FEW) if stopped else settings.points
-    found = Finish(pool, space, settings.wanted, points, present).result(time.perf_counter() - begin)
+    few, seconds = min(settings.points, FEW), time.perf_counter() - begin
+    try:
+        points = few if stopped else settings.points
+        found = Finish(pool, space, settings.wanted, points, present).result(seconds)
+    except KeyboardInterrupt:
+        if stopped:
+            raise
+        stopped, found = True, Finish(pool, space, settings.wanted, few, present).result(seconds)
     if stopped:
         kept = f"the same search continues from '{settings.resume}'" if settings.resume else ""
         done = f"{found.evaluations} of {evaluations} candidates"
@@ -157,13 +170,13 @@ def run_front(
         raise too_costly(space.max_cost or math.inf)
     if not points:
         raise ConfigurationError(f"no master could be measured: {model.doubt}; give a smaller --step-size.")
-    known = [goal for goal in goals if goal.name in ("error", "cost")] or [GOALS["error"], GOALS["cost"]]
+    known = _known_goals(goals)
     kept = nondominated(goal_values(points, known))
     here = judge_point(model, present, cost) if present is not None else None
     note = f"{model.doubt[:1].upper()}{model.doubt[1:]}: every point shown was run, and its error measured."
     found = Tuned.of(
         model,
-        tuple(known),
+        known,
         [point for point, keep in zip(points, kept, strict=True) if keep],
         here,
         wanted,
@@ -178,16 +191,26 @@ def run_front(
     return found
 
 
+def _known_goals(goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
+    """Of the goals those that every way of evaluation knows, at least one."""
+    return tuple(goal for goal in goals if goal.name in ("error", "cost")) or (GOALS["error"], GOALS["cost"])
+
+
+def _open_to(model: Model, space: Space, masters: Iterable[Master], cost: Cost) -> list[Master]:
+    """The masters that the space is open to."""
+    return [
+        master
+        for master in masters
+        if master.name.partition("(")[0] in space.families
+        and master.coupling.degree in space.kinds
+        and master_cost(model, master, cost) <= (space.max_cost or math.inf)
+    ]
+
+
 def _measured(model: Model, space: Space, steps: Sequence[float], cost: Cost) -> Iterator[Point]:
     """The usual masters of the space at some steps, run; without an error where they could not be."""
     for step in steps:
-        masters = [
-            master
-            for master in usual_masters(model.system, step)
-            if master.name.partition("(")[0] in space.families
-            and master.coupling.degree in space.kinds
-            and master_cost(model, master, cost) <= (space.max_cost or math.inf)
-        ]
+        masters = _open_to(model, space, usual_masters(model.system, step), cost)
         model.pilots.ahead((master, parts) for master in masters for parts in (1, 2, 4))
         for master in masters:
             try:
@@ -196,12 +219,149 @@ def _measured(model: Model, space: Space, steps: Sequence[float], cost: Cost) ->
                 yield Point(master, None)
 
 
+# ---- large systems: few candidates, each by its sparse map -----------------------------------------------------------
+# Batches of full maps, gains of every connection and permutations of units grow beyond all bounds with the number of
+# units. Of many units the usual masters are tried instead, from the longest of round steps to shorter ones: the error
+# of each by following the linear co-simulation, eigenvalues only where a candidate could be on the front.
+
+
+MANY_UNITS, MANY_STATES = 8, 20
+"""Beyond so many units or states, the usual masters are tried instead of a search."""
+ACCURATE = 0.1
+"""Part of the target error below which no shorter steps of a master are tried."""
+BEHIND, TWICE = 3.0, 2
+"""By what factor, and at how many steps in succession, an error lies above that of a master that costs no more, until
+the master is given up."""
+
+
+def too_many(model: Model, space: Space, goals: tuple[Goal, ...]) -> bool:
+    """Whether the usual masters are tried instead of a search: of a large system, where the space leaves that open."""
+    plain = Space()
+    usual = replace(space, steps=None, max_cost=None, families=plain.families, kinds=plain.kinds) == plain
+    named = {"error", "cost"} <= {goal.name for goal in goals} <= {"error", "robustness", "cost"}
+    large = len(model.system.units) > MANY_UNITS or model.states > MANY_STATES
+    return large and usual and named and bool(_tried_of(model, replace(space, max_cost=None), 1.0, Cost()))
+
+
+def _tried_of(model: Model, space: Space, step: float, cost: Cost) -> list[Master]:
+    """The usual masters, and the same with quadratic extrapolation where units take that, as far as space is open."""
+    system, found = model.system, list(usual_masters(model.system, step))
+    if any(unit.input_degree > 1 for unit in system.units.values()):
+        found.append(jacobi(system, step, coupling=Hold(2)))
+        for order in orders(system):
+            found += [build(system, step, order=order, coupling=Hold(2)) for build in (gauss_seidel, strang)]
+    return _open_to(model, space, found, cost)
+
+
+def large_front(
+    model: Model, space: Space, goals: tuple[Goal, ...], settings: Settings, evaluations: int, present: Master | None
+) -> Tuned:
+    """The usual masters of a large system at round steps, or at those of the space; see above."""
+    begin, cost = time.perf_counter(), settings.cost
+    steps = sorted(space.given, reverse=True)
+    if not steps:
+        speeds = np.abs(model.poles)
+        within = step_range(float(speeds[speeds < model.instant].max(initial=0.0)), model.horizon)
+        low, high = (space.steps.low, space.steps.high) if isinstance(space.steps, Range) else within
+        steps = round_steps(low, high) or [high]
+    tried, stopped = list[Point](), False
+    try:
+        for point in islice(_predicted(model, space, steps, settings), evaluations):
+            tried.append(point)
+    except KeyboardInterrupt:  # what was predicted until then counts
+        if not tried:
+            raise
+        stopped = True
+    if not tried:
+        raise too_costly(space.max_cost or math.inf)
+    known = _known_goals(goals)
+    front, any_stable = _judged_front(model, tried, known, cost)
+    families = ", ".join(dict.fromkeys(point.master.name.partition("(")[0] for point in tried))
+    notes = [
+        *model.notes,
+        f"Of so many units ({len(model.system.units)}, with {model.states} states) the usual masters are tried "
+        f"({families}) at steps from {step_text(min(p.step for p in tried))} to {step_text(steps[0])}, each until it "
+        "is ten times as accurate as wanted, or clearly behind another. Gains, mixed couplings, other calling orders "
+        "and robustness are not looked at.",
+    ]
+    if model.grows:
+        notes.append("The coupled system itself is unstable, whatever the master: stability is not required.")
+    elif not any_stable:
+        notes.append("No stable master was found in this search space; all masters shown are unstable.")
+    found = Tuned.of(
+        model,
+        known,
+        front,
+        judge_point(model, present, cost, robust=False) if present is not None else None,
+        settings.wanted,
+        evaluations=len(tried),
+        seconds=time.perf_counter() - begin,
+        notes=tuple(notes),
+        values=np.array([[getattr(p, goal.name) for goal in known] for p in front]),
+        priced=bool(cost.weights),
+    )
+    if stopped:
+        raise _interrupted(found, f"{len(tried)} masters", "the best of these are shown")
+    return found
+
+
+def _predicted(model: Model, space: Space, steps: Sequence[float], settings: Settings) -> Iterator[Point]:
+    """Masters with their errors and costs, from long steps to short ones; whether they are stable is not asked yet."""
+    behind: dict[str, int] = {}
+    done: set[str] = set()
+    for step in steps:
+        here: list[tuple[str, Point]] = []
+        for master in _tried_of(model, space, step, settings.cost):
+            kind = f"{master} {master.coupling}"
+            if kind in done:
+                continue
+            try:
+                errors = model.predict(master)
+            except CosimoError:
+                continue
+            price = master_cost(model, master, settings.cost)
+            here.append((kind, Point(master, None, errors, cost=price, system=model.system)))
+            yield here[-1][1]
+        for kind, point in here:
+            least = min(other.error for _, other in here if other.cost <= point.cost * (1 + 1e-9))
+            late = least < 1 and point.error > BEHIND * least
+            behind[kind] = behind.get(kind, 0) + 1 if late else 0
+            if behind[kind] >= TWICE or point.error < ACCURATE * settings.wanted.error:
+                done.add(kind)
+
+
+def _judged_front(
+    model: Model, tried: Sequence[Point], goals: tuple[Goal, ...], cost: Cost
+) -> tuple[list[Point], bool]:
+    """The front of what is stable, and whether anything is: what is not makes room for what was behind it."""
+    left = [point for point in tried if point.error <= 1] or list(tried)
+    judged: dict[int, Point] = {}
+    unstable: list[Point] = []
+    while left:
+        front = _best(left, goals)
+        unknown = [point for point in front if id(point) not in judged]
+        if not unknown:
+            return [judged[id(point)] for point in front], True
+        for point in unknown:
+            found = judge_point(model, point.master, cost, robust=False, errors=point.errors)
+            judged[id(point)] = found
+            if found.stable is False and not model.grows:
+                unstable.append(found)
+                left = [other for other in left if other is not point]
+    return _best(unstable, goals), False
+
+
+def _best(points: Sequence[Point], goals: tuple[Goal, ...]) -> list[Point]:
+    """The points that no other dominates."""
+    return [point for point, keep in zip(points, nondominated(goal_values(points, goals)), strict=True) if keep]
+
+
 # ---- what a search has evaluated, in a file, so that it can be resumed -----------------------------------------------
 
 
 EVERY = 1.0
 """Seconds between two writings; a search that is killed loses no more than that."""
-VERSION = 2
+VERSION = 3
 
 
 class SearchFile:
@@ -369,7 +529,7 @@ class Finish:
             except IdentificationError as error:
                 refusals.append(str(error))
         if refusals:
-            self.notes.append(f"{len(refusals)} points of the front are left out: {refusals[0]}")
+            self.notes.append(f"{counted(len(refusals), 'point')} of the front left out: {refusals[0]}")
         if masters and not found:
             raise ConfigurationError(f"no point of the front could be evaluated: {refusals[0]}")
         return list(found.values())
