@@ -324,6 +324,11 @@ def test_solvers_of_model_exchange(folder: Path) -> None:
     assert "is -1; give a number" in refuse(folder, 2, "run", "linear2.fmu", "--relative-tolerance", "-1")
     line = refuse(folder, 2, "run", "minimal2.fmu", "--stop-time", "1", "--step-size", "0.1", "--solver", "rk4")
     assert "'minimal2.fmu' is for co-simulation only, not for model-exchange" in line
+    for verb in ("run", "info", "validate", "check-fmu"):
+        line = refuse(folder, 2, verb, "minimal2.fmu", "--relative-tolerance", "1e-4")
+        assert (
+            "is used for co-simulation, with a solver of its own, for which --relative-tolerance means nothing" in line
+        )
     line = refuse(folder, 2, "run", "two-mass", "--stop-time", "1", "--solver", "rk4")
     assert "has no FMU that is used for model exchange" in line
     assert "the derivative of state 'v' is nan" in refuse(
@@ -363,7 +368,7 @@ def test_text_into_a_number(folder: Path) -> None:
     )
     line = refuse(folder, 2, "run", "text.toml")
     assert "text.toml:3: " in line
-    assert "a.text_out is a text; only numbers are exchanged" in line
+    assert "'b.real_in' is a number, and the other end is not" in line
 
 
 AWKWARD = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,9 +20,12 @@ def test_a_full_standard_output_is_one_line() -> None:
     assert ended.stderr == "cosimo: standard output cannot be written: No space left on device.\n"
 
 
-def test_a_full_standard_error_does_not_change_the_exit_code() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_error_does_not_change_the_exit_code(unbuffered: str) -> None:
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        assert subprocess.run([*COMMAND, "nowhere"], stderr=full, check=False).returncode == 2
+        ended = subprocess.run([*COMMAND, "nowhere"], stderr=full, env=surroundings, check=False)
+    assert ended.returncode == 2
 
 
 def test_closed_streams_swallow_what_is_said() -> None:
@@ -39,3 +43,16 @@ def test_every_encoding_will_do(encoding: str) -> None:
     assert ("500 us" if encoding == "ascii" else "500 µs") in text
     assert ("×" if encoding != "ascii" else "2 x the cost") in text
     assert "?" not in text
+
+
+def test_a_document_is_the_same_in_every_encoding(tmp_path: Path) -> None:
+    """Also where FMUs might print in between, which have their own way to standard output."""
+    subprocess.run([*COMMAND[:-1], "export", "two-mass", "--ssp", "-o", "two→.ssp"], cwd=tmp_path, check=True)
+    said = []
+    for encoding in ("utf-8", "cp1252"):
+        surroundings = {**os.environ, "PYTHONIOENCODING": encoding}
+        words = ["run", "two→.ssp", "--step-size", "1ms", "--stop-time", "0.01", "-o", "a→.csv", "--json"]
+        done = subprocess.run([*COMMAND[:-1], *words], cwd=tmp_path, capture_output=True, env=surroundings, check=True)
+        said.append(json.loads(done.stdout.decode(encoding)))
+    assert said[0]["output_file"] == said[1]["output_file"]
+    assert said[1]["output_file"].endswith("a→.csv")

@@ -18,9 +18,11 @@ from cosimo.cli import app, completion
 from cosimo.cli.application import main  # without the handlers of signals, which belong to a process of its own
 from cosimo.core.errors import ConfigurationError, UnknownNameError, nearest, no_such_file
 from cosimo.couplings import parse_coupling
+from cosimo.formats.export import export_unit
 from cosimo.formats.results import read_result
 from cosimo.papers import PAPERS
 from cosimo.problems import CATALOGUE
+from cosimo.units import StateSpace
 from processes import PLAIN, at_terminal
 
 
@@ -222,6 +224,11 @@ def test_new_replaces_nothing_unless_told(tmp_path: Path, cosimo: Cosimo) -> Non
     assert refused.returncode == 2
     assert "--force to replace it" in refused.stderr
     assert (tmp_path / "system.toml").read_text(encoding="utf-8") == "mine"
+    fmu = (tmp_path / "one.fmu").read_bytes()
+    forgotten = cosimo("new", "one.fmu", "two.fmu", "--force")
+    assert forgotten.returncode == 2
+    assert "cosimo new system.toml one.fmu two.fmu" in forgotten.stderr
+    assert (tmp_path / "one.fmu").read_bytes() == fmu
     done = cosimo("new", "system.toml", "one.fmu", "two.fmu", "--force", "--json")
     fields = json.loads(done.stdout)
     assert {(c["source"], c["target"]) for c in fields["connections"]} == {
@@ -265,6 +272,17 @@ def test_plot_draws_the_first_signals_where_none_are_named(tmp_path: Path, cosim
 
 
 # ---- where rows go ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_single_fmu_go_to_the_working_folder(tmp_path: Path, cosimo: Cosimo) -> None:
+    """The folder of an FMU is that of a library, not of a study; the last line says where the rows are."""
+    (tmp_path / "library").mkdir()
+    unit = StateSpace(-1.0, 1.0, 1.0, initial=1.0, start={"u1": 0.0})
+    export_unit(unit, tmp_path / "library" / "lag.fmu", name="lag", fmi=2)
+    done = cosimo("run", "library/lag.fmu", "--step-size", "0.1", "--stop-time", "1")
+    assert "2 signals in lag.parquet" in done.stdout
+    assert [path.name for path in (tmp_path / "library").iterdir()] == ["lag.fmu"]
+    assert (tmp_path / "lag.parquet").exists()
 
 
 def test_rows_go_beside_the_scenario_unless_told(tmp_path: Path, cosimo: Cosimo) -> None:

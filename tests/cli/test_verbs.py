@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -59,11 +60,11 @@ def test_check_refuses_what_cannot_be_trusted(tmp_path: Path) -> None:
     bad = ("run", "two-mass", "--step-size", "4e-3", "--stop-time", "1", "-o", "rows.csv", "--check")
     refused = cosimo(*bad, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "do not trust: unstable; use Gauss–Seidel" in refused.stderr
+    assert "do not trust: unstable; use Strang splitting" in refused.stderr
     assert not list(tmp_path.iterdir())
     anyway = cosimo(*bad, "--anyway", cwd=tmp_path)
     assert anyway.returncode == 0
-    assert anyway.stdout.startswith("Do not trust: unstable.\nFix: use Gauss–Seidel")
+    assert anyway.stdout.startswith("Do not trust: unstable.\nFix: use Strang splitting")
     assert (tmp_path / "rows.csv").exists()
     good = cosimo("run", "two-mass", "--stop-time", "1", "--target-error", "1", "--check", cwd=tmp_path)
     assert good.returncode == 0
@@ -74,6 +75,23 @@ def test_an_adaptive_run_is_not_assessed() -> None:
     """A verdict is about fixed steps."""
     done = cosimo("run", "two-mass", "--stop-time", "0.1", "--adaptive", "energy", "--json")
     assert json.loads(done.stdout)["verdict"] is None
+
+
+def test_analyse_judges_adaptive_steps_by_a_run_and_for_all_lengths() -> None:
+    words = ["analyse", "quarter-truck", "--adaptive", "energy", "--stop-time", "1"]
+    found = json.loads(cosimo(*words, "--longest-step", "5ms", "--json").stdout)
+    assert (found["evidence"], found["error_kind"], found["stable"]) == ("measured", "measured", True)
+    assert found["changing_steps"]["outcome"] == "stable"
+    assert found["changing_steps"]["longest"] <= 5e-3
+    certified = json.loads(cosimo(*words, "--json").stdout)["changing_steps"]["certified"]
+    said = re.search(
+        "can lead to growth: repeated steps of .* --longest-step (.*) excludes it",
+        " ".join(cosimo(*words).stdout.split()),
+    )
+    assert said is not None
+    assert 0.98 * certified < float(said[1]) <= certified
+    done = cosimo(*words, "--along")
+    assert (done.returncode, "for fixed steps" in done.stderr) == (2, True)
 
 
 def test_advice_is_written_into_the_scenario(tmp_path: Path) -> None:
@@ -148,6 +166,9 @@ def test_iterative_and_multirate_options() -> None:
     iterated = json.loads(cosimo("run", "two-mass", *options.split()).stdout)
     assert iterated["sweeps"] > iterated["steps"]
     assert iterated["largest_residual"] <= 1e-8
+    options = "--stop-time 0.1 --master iterative --tolerance 1e-8 --quasi-newton 4 --json"
+    newton = json.loads(cosimo("run", "two-mass", *options.split()).stdout)
+    assert newton["sweeps"] == 2 * newton["steps"] < iterated["sweeps"]
     options = "--stop-time 0.1 --master multirate --multiple one=4 --inputs interpolated --json"
     multirate = json.loads(cosimo("run", "two-mass", *options.split()).stdout)
     assert multirate["steps"] == 25
@@ -160,7 +181,7 @@ def test_iterative_and_multirate_options() -> None:
         (["analyse", "two-mass", "--master", "jacobbi"], "unknown master 'jacobbi'; did you mean 'jacobi'?"),
         (["analyse", "two-mass", "--step-size", "0"], "macro step must be a positive number"),
         (["analyse", "two-mass", "--step-size", "-1"], "macro step must be a positive number"),
-        (["analyse", "two-mass", "--coupling", "hold3"], "unknown coupling 'hold3'"),
+        (["analyse", "two-mass", "--coupling", "hold4"], "unknown coupling 'hold4'"),
         (["analyse", "two-mass", "--coupling", "nepce:x"], "needs its gain as a number"),
         (["analyse", "two-mass", "--coupling", "two.g=hold1"], "unknown input of unit 'two' 'g'"),
         (["analyse", "two-mass", "--set", "kd=1"], "unknown parameter of problem 'two-mass' 'kd'"),
@@ -168,7 +189,7 @@ def test_iterative_and_multirate_options() -> None:
         (["analyse", "two-mass", "--set", "kc=soft"], "kc of 'two-mass' must be a finite number, not 'soft'"),
         (
             ["analyse", "two-mass", "--sweeps", "3"],
-            "master 'jacobi' does not take the option sweeps; use it with iterative",
+            "master 'jacobi' does not take the option sweeps; use it with federation or iterative",
         ),
         (["analyse", "two-mass", "--master", "gauss-seidel", "--order", "one"], "exactly once"),
         (["run", "two-mass", "--stop-time", "-1"], "stop time"),

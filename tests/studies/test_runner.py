@@ -164,7 +164,7 @@ def test_values_of_a_copy_are_its_own(tmp_path: Path) -> None:
         unit.with_values({"x": 1.0})
 
 
-@pytest.mark.parametrize(("name", "said"), [("lag.gian", "did you mean 'gain'"), ("lag.x", "computed by the FMU")])
+@pytest.mark.parametrize(("name", "said"), [("lag.gian", "did you mean 'gain'"), ("lag.x", "computed by its unit")])
 def test_names_that_cannot_be_varied(name: str, said: str, tmp_path: Path) -> None:
     system = lag(tmp_path).source
     with pytest.raises(ConfigurationError, match=said):

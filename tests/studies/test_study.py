@@ -110,7 +110,28 @@ def test_stability_by_the_matrix_and_by_the_run() -> None:
     assert found["stable"].tolist() == [1.0, 0.0]
     assert found["radius"][0] < 1 < found["radius"][1]
     nonlinear = Study("oscillator-nonlinear", Points(["step"], [[0.002], [0.05]]), ["stable"], stop=10.0)
-    assert here(nonlinear)["stable"].tolist() == [1.0, 0.0]
+    # Where the run cannot tell (here its motion comes away from that of finer runs), there is no number.
+    assert here(nonlinear).table.column("stable").to_pylist() == [None, 0.0]
+
+
+class Motion:
+    """x' = rate · x, of which no equations are known."""
+
+    inputs, outputs = (), ("x",)
+
+    def __init__(self, rate: float = -1.0) -> None:
+        self.rate, self.x = rate, 1.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.x *= float(np.exp(self.rate * duration))
+
+
+def test_a_unit_that_grows_by_itself_is_not_called_stable() -> None:
+    system = co.System({"a": co.PythonUnit(Motion)})
+    points = Grid({"a.rate": [-1.0, 1.0]})
+    found = here(Study(system, points, ["stable"], step=0.01, stop=5.0)).table.column("stable").to_pylist()
+    assert found[0] == 1.0
+    assert found[1] != 1.0
 
 
 def test_divergence_is_a_row() -> None:

@@ -32,6 +32,14 @@ def test_json_has_the_fields_of_the_page() -> None:
     assert found["failures"][0]["point"] == {"step": 5.0}
 
 
+def test_the_step_is_named_as_its_option_and_written_as_a_time() -> None:
+    found, same, spaced = (
+        json.loads(run(*QUICK, "--vary", text, "--measure", "radius", "--json").stdout)
+        for text in ("step=1e-3,2e-3", "step-size=1ms,2 ms", "step-size=1ms:2ms:2")
+    )
+    assert found["measures"] == same["measures"] == spaced["measures"]
+
+
 def test_text_has_the_spread_what_matters_and_what_failed() -> None:
     text = run(*QUICK, "--vary", "kc=50:150:6", "--vary", "step=1e-3,5").stdout
     first, second, *rest = [line.strip() for line in text.splitlines()]

@@ -22,7 +22,7 @@ _MODULES = {
     "files": ("new", "info", "validate", "check-fmu", "export"),
     "papers": ("problems", "reproduce"),
     "plot": ("plot",),
-    "report": ("report",),
+    "report": ("report", "studio"),
     "run": ("run", "resume"),
     "studies": ("compensate", "compare", "sweep"),
     "tune": ("tune",),

@@ -10,6 +10,7 @@ from cosimo.cli.application import ALONG, app
 from cosimo.cli.console_output import hint, present, warn
 from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import Json, SystemName, numbers, option, seconds, time_option
+from cosimo.cli.run import AdaptiveChoice
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def analyse(
     system: SystemName,
     master: MasterChoice,
+    steps: AdaptiveChoice,
     isolation: IsolationOptions,
     stop_time: Annotated[float | None, time_option("Time until which errors are evaluated, in seconds.")] = None,
     at: Annotated[str | None, option("Also analyse at these times of a reference run, such as 0,1.5,3.")] = None,
@@ -33,7 +35,10 @@ def analyse(
     ] = True,
     budget: Annotated[
         str | None,
-        option("Budget of the pilot runs: seconds, or multiples of the run such as 50x. Default: 20x, at most 10 s."),
+        option(
+            "Budget of the pilot runs: seconds, or multiples of the run such as 50x. Default: 20x, or more of quick "
+            "runs; at most 10 s."
+        ),
     ] = None,
     details: Annotated[bool, option("Also print modes and connections.")] = False,
     write: Annotated[
@@ -53,10 +58,14 @@ def analyse(
 
     if write:
         require_file(scenario)
+    if steps.adaptive is not None and (write or at or along is not None):
+        raise ConfigurationError("--write, --at and --along are for fixed steps; leave them or --adaptive out.")
     allowed = Budget.parse(budget) if budget is not None else None
     with show_on_terminal(PilotProgress(), shown=not json_) as progress:
         times = numbers("--at", at, form="times in seconds separated by commas", kind=seconds) if at else ()
-        verdict = scenario.analyse(at=times, along=along, pilots=pilots, budget=allowed, progress=progress)
+        verdict = scenario.analyse(
+            at=times, along=along, pilots=pilots, budget=allowed, progress=progress, adaptive=steps.adaptive
+        )
     document = verdict.document
     if scenario.source is not None and scenario.source.suffix.lower() == ".fmu":  # what it is by itself says more
         from cosimo.analysis.fmu_check import check_fmu
@@ -74,7 +83,7 @@ def analyse(
     if advice is not None and advice.options:
         hint(f"cosimo run {words} {advice.options}")
     elif verdict.trust in ("yes", "with care"):
-        hint(f"cosimo run {words} {command_options(scenario.master, scenario.system)}")
+        hint(f"cosimo run {words} {command_options(scenario.master, scenario.system)}{steps.words}")
     else:
         hint(f"cosimo report {words}")
 

@@ -37,10 +37,11 @@ EXAMPLES = {
     "tune": ("two-mass --target-error 0.005", "system.toml --step-size 1ms:20ms --masters jacobi,gauss-seidel --write"),
     "sweep": ("two-mass --vary kc=10:1000:20 -o study.parquet", "system.toml --vary load.k=1,2,5 --workers 4"),
     "report": ("two-mass --step-size 4ms --tune -o report.html", "system.toml rows.parquet -o report.html"),
+    "studio": ("two-mass", "system.toml --no-browser --port 8123"),
     "info": ("motor.fmu", "system.toml"),
     "validate": ("motor.fmu", "system.toml --json"),
     "check-fmu": ("motor.fmu", "motor.fmu --step-size 1ms --json"),
-    "export": ("two-mass --ssp -o two-mass.ssp", "two-mass -o fmus --fmi 3"),
+    "export": ("two-mass --ssp -o two-mass.ssp", "system.toml --as-fmu system.fmu --connector 'load.*'"),
     "problems": ("", "--json"),
     "reproduce": ("gomes2018", "tamellin2022 --figures figures"),
 }
@@ -101,7 +102,8 @@ class _Verb(TyperCommand):
 
 
 def spell_out(words: list[str]) -> list[str]:
-    """Give options that stand alone the value that this means: `--isolate` all units, `--along` 12 times.
+    """Give options that stand alone the value that this means: `--isolate` all units, `--along` 12 times,
+    `--compile` the sandbox.
 
     >>> spell_out(["--isolate", "truck.toml", "--isolate", "motor", "--along"])
     ['--isolate=*', 'truck.toml', '--isolate', 'motor', '--along=12']
@@ -111,6 +113,8 @@ def spell_out(words: list[str]) -> list[str]:
         last = not following or following.startswith("-")
         if word == "--isolate" and (last or Path(following).suffix.lower() in SYSTEMS):
             word = f"--isolate={ALL}"
+        if word == "--compile" and following not in ("sandbox", "trusted"):
+            word = "--compile=sandbox"
         if word == "--along" and not following.lstrip("-").isdigit():
             word = f"--along={ALONG}"
         spelled.append(word)
@@ -192,7 +196,8 @@ def common(
         option("Change the size limits of FMUs and packages, such as total-size=8GiB.", metavar="NAME=VALUE,…"),
     ] = None,
     no_validate: Annotated[
-        bool, option("Accept FMUs whose model descriptions violate the FMI standard.", "--no-validate")
+        bool,
+        option("Accept FMUs and packages that violate their standard; what was overlooked is listed.", "--no-validate"),
     ] = False,
 ) -> None:
     """Options before the verb."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import cosimo as co
-from cosimo.core.storage import SUFFIXES
+from cosimo.core.storage import RESULT_SUFFIXES
 
-SYSTEMS = (".toml", ".ssp", ".ssd", ".fmu")
-RESULTS = (*SUFFIXES, ".partial")
+SYSTEMS = (".toml", ".ssp", ".ssd", ".xml", ".json", ".fmu")
+RESULTS = (*RESULT_SUFFIXES, ".partial")
 WORDS: dict[str, Callable[[], Iterable[str]]] = {
     "master": lambda: masters(),
     "coupling": lambda: couplings(),
@@ -25,7 +26,7 @@ WORDS: dict[str, Callable[[], Iterable[str]]] = {
     "backend": lambda: ("auto", "cupy", "numpy", "torch"),
     "reference": lambda: ("auto", "exact", "fine", "monolithic"),
     "fmi": lambda: ("2", "3"),
-    "solver": lambda: ("cvode", "euler", "rk4"),
+    "solver": lambda: import_module("cosimo.units.fmi.model_exchange").SOLVERS,
     "papers": lambda: papers(),
 }
 """Options whose values are known words."""

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -84,17 +84,17 @@ def writing_to_streams() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
             raise
-        # What is left in the buffer must not be tried again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop(1)
         raise OutputError(f"standard output cannot be written: {error.strerror}.") from None
 
 
 def say(content: Any) -> None:
-    """Print text as it is, anything else as one JSON document."""
+    """Print text as it is, anything else as one JSON document, which loses no character in any encoding."""
     if isinstance(content, str):
         print(content)
     else:
-        print(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        narrow = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        print(json.dumps(content, ensure_ascii=narrow, allow_nan=False))
 
 
 def present(document: Document, *, as_fields: bool, details: bool = True) -> None:
@@ -121,5 +121,12 @@ def hint(command: str) -> None:
 
 def complain(error: object) -> None:
     """An error, on one line; where it cannot be written, the exit code still tells."""
-    with suppress(OSError):
+    try:
         print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr, flush=True)
+    except OSError:
+        _drop(2)
+
+
+def _drop(stream: int) -> None:
+    """What is left in the buffer must not be tried again when the interpreter ends: that changes the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,9 +11,10 @@ import typer
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present, say, warn
-from cosimo.cli.option_groups import SYSTEM, Json, SystemName, argument, option, time_option
-from cosimo.cli.system_options import SystemChoice
+from cosimo.cli.option_groups import SYSTEM, Json, SystemName, Texts, argument, many, option, time_option
+from cosimo.cli.system_options import MasterChoice, SystemChoice
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.formatting import counted
 from cosimo.core.storage import writing
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ def new(
     from cosimo.formats.information import validate
     from cosimo.formats.writing import scaffold
 
+    if scenario.suffix != ".toml":  # an FMU, most likely, which --force would replace
+        files = shlex.join([str(scenario), *fmus])
+        raise ConfigurationError(f"'{scenario}' is no scenario file; name one first: cosimo new system.toml {files}.")
     if scenario.exists() and not force:
         raise ConfigurationError(f"'{scenario}' already exists; give another name, or --force to replace it.")
     made = scaffold(scenario, fmus)
@@ -53,7 +58,7 @@ def new(
 
 def _lines(path: Path, made: Scaffold) -> list[str]:
     found = made.proposals
-    lines = [f"{path}: {len(made.units)} units, macro step {made.step:g} s, until {made.stop:g} s"]
+    lines = [f"{path}: {counted(len(made.units), 'unit')}, macro step {made.step:g} s, until {made.stop:g} s"]
     lines += [f"  {one.source} → {one.target}  ({one.reason})" for one in found.connections]
     for open_ in found.undecided:
         choices = f": {', '.join(one.source for one in open_.candidates)}" if open_.candidates else ""
@@ -65,21 +70,12 @@ def _lines(path: Path, made: Scaffold) -> list[str]:
 
 
 def _fields(path: Path, made: Scaffold, problems: list[str]) -> dict[str, Any]:
-    found = made.proposals
-
-    def plain(one: Any) -> dict[str, Any]:
-        return {"source": one.source, "target": one.target, "reason": one.reason, "check_sign": one.signed}
-
     return {
         "file": str(path),
         "units": {name: str(unit.path) for name, unit in made.units.items()},
         "step_size": made.step,
         "stop_time": made.stop,
-        "connections": [plain(one) for one in found.connections],
-        "undecided": [
-            {"target": o.target, "reason": o.reason, "candidates": [plain(c) for c in o.candidates]}
-            for o in found.undecided
-        ],
+        **made.fields(),
         "problems": problems,
     }
 
@@ -89,7 +85,7 @@ def info(target: FileName, changes: SystemChoice, json_: Json = False) -> None:
     """Describe an FMU or a system: variables, capabilities, connections, direct feedthrough, algebraic loops."""
     from cosimo.formats.information import describe
 
-    description = describe(target, **changes.changes)
+    description = describe(target, **changes.changes(target))
     say(description.to_dict() if json_ else str(description))
 
 
@@ -98,13 +94,14 @@ def validate(target: FileName, changes: SystemChoice, json_: Json = False) -> No
     """Check an FMU or a system without running it: one line per problem; exit code 2 if there are any, 8 if unsafe."""
     from cosimo.formats.information import validate as find_problems
 
-    found = find_problems(target, **changes.changes)
+    found = find_problems(target, **changes.changes(target))
     problems = [str(problem) for problem in found]
+    worst = max((problem.exit_code for problem in found), default=0)
     if json_:
-        say({"valid": not problems, "problems": problems})
+        say({"valid": worst == 0, "problems": problems})
     else:
-        print("\n".join(problems) or f"{target}: no problems found")
-    raise typer.Exit(max((problem.exit_code for problem in found), default=0))
+        print("\n".join([*problems, *([] if worst else [f"{target}: no problems found"])]))
+    raise typer.Exit(worst)
 
 
 @app.command("check-fmu")
@@ -123,10 +120,11 @@ def check_fmu(
 
     if changes.input_file is not None:
         raise ConfigurationError("inputs are held in these checks; leave out --input-file, or give values with --set.")
-    given, own = changes.changes, f"{Path(target).stem}."
+    given, own = changes.changes(target), f"{Path(target).stem}."
     values = {name.removeprefix(own): value for name, value in given["settings"].items()}
     solver = given["solver"]
-    options = FmuOptions(kind=None if solver is None else "model-exchange", solver=solver)
+    kind = None if solver is None else "model-exchange"
+    options = FmuOptions(kind=kind, solver=solver, compile=given["compile"])
     found = check_fmu(target, step_size, values=values, options=options)
     present(found.document, as_fields=json_)
     raise typer.Exit(0 if found.passed else 3)
@@ -135,17 +133,53 @@ def check_fmu(
 @app.command()
 def export(
     target: SystemName,
-    changes: SystemChoice,
-    output: Annotated[Path, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")],
+    changes: MasterChoice,
+    output: Annotated[
+        Path | None, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")
+    ] = None,
     unit: Annotated[str | None, option("Which unit to write as an FMU.")] = None,
     fmi: Annotated[int, option("Version of FMI: 2 or 3.")] = 2,
     ssp: Annotated[bool, option("Pack the whole system with its connections; also if the file ends in .ssp.")] = False,
+    as_fmu: Annotated[
+        Path | None, option("Write the whole coupling, master and units, as this one FMU.", metavar="FILE")
+    ] = None,
+    connector: Annotated[
+        Texts, many("as-fmu: what becomes an input, output or parameter, such as 'a.*'; default: all open ends.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Write linear units as FMUs: one unit, all units into a folder, or the whole system as an SSP package."""
-    ssp = ssp or output.suffix == ".ssp"
-    files = [str(path) for path in _export(changes.load(target), output, unit=unit, fmi=fmi, ssp=ssp)]
+    """Write linear units as FMUs, or the whole system as an SSP package or, with its master, as one FMU.
+
+    The FMU of a coupling holds the FMUs inside and the compiled master; it runs without Python, with the same numbers
+    as 'cosimo run'.
+    """
+    if as_fmu is not None:
+        if any((output, unit, ssp)):
+            raise ConfigurationError(
+                "--as-fmu names its file and holds the whole coupling; leave --output, --unit and --ssp out."
+            )
+        files = [str(_export_coupling(changes.scenario(target), as_fmu, connector, fmi))]
+    else:
+        ssp = ssp or (output is not None and output.suffix == ".ssp")
+        _require_plain(changes, connector)
+        if output is None:
+            raise ConfigurationError("--output or --as-fmu is missing; say where to write.")
+        files = [str(path) for path in _export(changes.load(target), output, unit=unit, fmi=fmi, ssp=ssp)]
     say({"files": files} if json_ else "\n".join(files))
+
+
+def _require_plain(changes: MasterChoice, connector: list[str] | None) -> None:
+    """Refuse what only the FMU of a coupling has."""
+    own = {f"--{field.name.strip('_').replace('_', '-')}" for field in fields(SystemChoice)}
+    other = [name for name in changes.named if name not in own] + (["--connector"] if connector else [])
+    if other:
+        raise ConfigurationError(f"{other[0]} belongs to --as-fmu, the FMU of the whole coupling; leave it out.")
+
+
+def _export_coupling(scenario: Scenario, path: Path, connector: list[str] | None, fmi: int) -> Path:
+    from cosimo.formats.export import Fmi, export_coupling
+
+    return export_coupling(scenario, path, connectors=connector, fmi=cast("Fmi", fmi))
 
 
 def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
@@ -159,7 +193,7 @@ def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp
     version = cast("Fmi", fmi)
     step, stop = scenario.step or 1e-3, scenario.stop or 1.0
     if ssp:
-        return [export_ssp(scenario.system, output, fmi=version, step=step, stop=stop)]
+        return [export_ssp(scenario, output, fmi=version, step=step, stop=stop)]
     experiment = SuggestedExperiment(step=step, stop=stop)
     if unit is None:
         return list(export_system(scenario.system, output, fmi=version, experiment=experiment).values())

@@ -105,7 +105,7 @@ def own_output(wanted: bool) -> Iterator[int | None]:
     before = sys.stdout
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, descriptor)
     try:
-        with open(kept, "w", encoding=before.encoding, closefd=False) as sys.stdout:
+        with open(kept, "w", encoding=before.encoding, errors=before.errors, closefd=False) as sys.stdout:
             yield kept
     finally:
         sys.stdout = before

@@ -22,7 +22,10 @@ from cosimo.core.errors import ConfigurationError
 MANY = "Repeatable."
 ALL = "*"
 """What stands for all units, where `--isolate` is given alone."""
-SYSTEM = "A .toml scenario, an .ssp, .ssd or .fmu file, or a built-in problem (see 'cosimo problems')."
+SYSTEM = (
+    "A .toml scenario, an .ssp, .ssd, .xml (OSP), .json (HELICS) or .fmu file, or a built-in problem (see 'cosimo "
+    "problems')."
+)
 
 Texts = list[str] | None
 

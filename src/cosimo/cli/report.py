@@ -1,10 +1,12 @@
-"""The verb `report`."""
+"""The verbs that make pages: `report`, one that is written, and `studio`, one that is served."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
 from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import Json, argument, option, time_option
+from cosimo.cli.option_groups import SYSTEM, Json, argument, option, time_option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from cosimo.core.system import System
     from cosimo.formats.scenario import Scenario
     from cosimo.reporting.report import Variation
+    from cosimo.studio.session import State
 
 
 @app.command()
@@ -43,9 +46,15 @@ def report(
     ] = None,
     reference: Annotated[Path | None, option("The result file that runs are compared with.", metavar="RESULT")] = None,
     summary: Annotated[bool, option("Only what fits on one sheet: the verdict and the runs.")] = False,
+    interactive: Annotated[bool, option("The page of 'cosimo studio', with a slider over computed steps.")] = False,
     json_: Json = False,
 ) -> None:
     """Write one self-contained HTML page that tells whether the coupling can be trusted, and why."""
+    if interactive:
+        others = {"title": title, "run": run, "tune": tune, "compensate": compensate, "parameter": parameter}
+        _require_alone({**others, "reference": reference, "summary": summary})
+        _write_interactive(targets, master, stop_time, output_file, json_)
+        return
     from cosimo.reporting.progress import PilotProgress, show_on_terminal
     from cosimo.reporting.report import report as make
     from cosimo.reporting.report.computation import Asked, prepare, read_runs
@@ -75,12 +84,49 @@ def report(
     if reference:
         shown["reference"] = replace(read_runs([str(reference)])[0], role="reference")
     page = make(*things, title=title, command=shlex.join(["cosimo", *sys.argv[1:]]), summary=summary, **shown)
-    written = page.write(output_file)
-    size, parts = written.stat().st_size, [section.key for section in page.sections]
-    if json_:
-        say({"output_file": str(written), "bytes": size, "sections": parts})
+    _say_written(page.write(output_file), [section.key for section in page.sections], json_)
+
+
+def _say_written(path: Path, parts: list[str], as_json: bool) -> None:
+    size = path.stat().st_size
+    if as_json:
+        say({"output_file": str(path), "bytes": size, "sections": parts})
     else:
-        say(f"{written} ({size / 1e6:.2g} MB): {', '.join(parts)}")
+        say(f"{path} ({size / 1e6:.2g} MB): {', '.join(parts)}")
+
+
+def _require_alone(others: dict[str, Any]) -> None:
+    if given := [name for name, value in others.items() if value]:
+        raise ConfigurationError(f"--interactive writes the page of the studio, without --{given[0]}; leave one out.")
+
+
+def _write_interactive(
+    targets: list[str], master: MasterChoice, stop_time: float | None, path: Path, as_json: bool
+) -> None:
+    import asyncio
+
+    if len(targets) != 1 or Path(targets[0]).suffix in RESULTS:
+        raise ConfigurationError("--interactive shows one system; give one, and no results.")
+    Studio = _server().Studio
+    state, folder = _state(targets[0], master, stop_time)
+
+    async def freeze() -> None:
+        studio = Studio(state, folder)
+        try:
+            await studio.freeze(state, [], path.absolute())
+        finally:
+            await studio.close()
+
+    asyncio.run(freeze())
+    _say_written(path, ["verdict", "coupling", "pictures", "text"], as_json)
+
+
+def _server() -> Any:
+    """What serves the page, where the extra is installed."""
+    try:
+        return import_module("cosimo.studio.server")
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError(f"the studio needs {missing.name}; install 'cosimo[studio]'.") from None
 
 
 def _system(targets: list[str], master: MasterChoice) -> Scenario | None:
@@ -107,3 +153,73 @@ def _variation(described: Scenario, text: str) -> Variation:
 
     usual = CATALOGUE[source["system"]].parameters if source["system"] in CATALOGUE else {}
     return parse_variation(text, build, {**usual, **settings})
+
+
+@app.command()
+def studio(
+    master: MasterChoice,
+    targets: Annotated[
+        list[str] | None,
+        argument("[SYSTEM|FMU…]", f"{SYSTEM} Several FMUs are coupled as 'new' does. Default: two-mass."),
+    ] = None,
+    stop_time: Annotated[float | None, time_option("Stop time of runs and errors, in seconds.")] = None,
+    port: Annotated[int, option("The port of the page; default: one that is free.")] = 0,
+    no_browser: Annotated[bool, option("Print the address only.", "--no-browser")] = False,
+    json_: Json = False,
+) -> None:
+    """Open a page on which the step, the master and the couplings are turned, and the verdict moves with them.
+
+    It is served on this machine alone, at an address with a random token, until Ctrl-C. What the page sets is shown as
+    a command line and as lines of the scenario; runs write ordinary result files.
+    """
+    server = _server()
+    system = _one_system(targets or ["two-mass"], quiet=json_)
+    state, folder = _state(system, master, stop_time)
+    opened = server.bind(port)
+
+    def ready(address: str) -> None:
+        words = f"studio of {system}: {address}\nCtrl-C ends it."
+        say({"system": system, "address": address} if json_ else words)
+        sys.stdout.flush()
+        if not no_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    with suppress(KeyboardInterrupt):
+        server.serve(server.Studio(state, folder), opened, ready)
+
+
+def _one_system(targets: list[str], *, quiet: bool) -> str:
+    """The system, or the scenario that is written for several FMUs."""
+    if len(targets) == 1:
+        return targets[0]
+    if other := [name for name in targets if Path(name).suffix.lower() != ".fmu"]:
+        raise ConfigurationError(f"'{other[0]}' is not the only system; give one system, or several FMUs to couple.")
+    from cosimo.studio.session import couple
+
+    made = couple(Path.cwd(), targets)
+    if not quiet:
+        say(f"{made['system']} is written, with {len(made['connections'])} connections")
+    return str(made["system"])
+
+
+def _state(system: str, master: MasterChoice, stop_time: float | None) -> tuple[State, Path]:
+    """What the page shows first, and the folder in which it reads and writes: that of the file, or this one."""
+    from cosimo.studio.session import State
+
+    scenario = master.scenario(system)
+    fixed = {name: getattr(master, name) for name in ("input_file", "solver", "relative_tolerance", "compile")}
+    given = {name: value for name, value in fixed.items() if value is not None}
+    if master.input_file is not None:
+        given["input_file"] = str(master.input_file.absolute())
+    state = State(
+        system if scenario.source is None else scenario.source.name,
+        settings=master.changes(system)["settings"],
+        step=master.step_size,
+        master=scenario.options if set(master.named) - {"--set", "--step-size", "--target-error"} else None,
+        target=master.target_error,
+        stop=stop_time,
+        fixed=given,
+    )
+    return state, Path.cwd() if scenario.source is None else scenario.source.resolve().parent

@@ -32,7 +32,8 @@ from cosimo.cli.option_groups import (
 )
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
-from cosimo.core.storage import SUFFIXES
+from cosimo.core.formatting import counted
+from cosimo.core.storage import RESULT_SUFFIXES
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Recording(OptionGroup):
     output_file: Annotated[
         Path | None,
         option(
-            f"Where to write the rows: {', '.join(SUFFIXES)}. Default: SYSTEM.parquet beside the file.",
+            f"Where to write the rows: {', '.join(RESULT_SUFFIXES)}. Default: SYSTEM.parquet beside the scenario; in "
+            "the working folder for an FMU or a problem.",
             "--output-file",
             "-o",
         ),
@@ -75,7 +77,9 @@ class Recording(OptionGroup):
 
 
 def default_file(scenario: Scenario, target: str) -> Path:
-    """Where rows go unless told: SYSTEM.parquet beside the scenario, in the current folder for a built-in problem.
+    """Where rows go unless told: SYSTEM.parquet beside the scenario; in the working folder for a problem or an FMU.
+
+    The folder of an FMU is that of a library or of a download, not that of a study.
 
     The file of an earlier run without `--output-file` is replaced; all else stays, and the next free number is taken.
     """
@@ -83,7 +87,8 @@ def default_file(scenario: Scenario, target: str) -> Path:
     from cosimo.formats.results import read_document
 
     source = scenario.source
-    folder = Path() if source is None or not os.access(source.parent, os.W_OK) else source.parent
+    scenario_there = source is not None and source.suffix.lower() != ".fmu" and os.access(source.parent, os.W_OK)
+    folder = source.parent if source is not None and scenario_there else Path()
     stem, origin = (target if source is None else source.stem), scenario.provenance["scenario"]
     path = folder / f"{stem}.parquet"
     for number in itertools.count(2):
@@ -98,20 +103,25 @@ def default_file(scenario: Scenario, target: str) -> Path:
     return path
 
 
-class RunChoice(OptionGroup):
-    """An option for every field that the options of a run offer (`execution/options.py`)."""
+def _offered(*kinds: type[Any]) -> dict[str, tuple[type, Field[Any]]]:
+    """By their words, the options that the fields of these classes offer."""
+    return {
+        field.metadata["word"] or field.name: (kind, field)
+        for kind in kinds
+        for field in fields(kind)
+        if "help" in field.metadata
+    }
+
+
+class AdaptiveChoice(OptionGroup):
+    """An option for every field that adaptive steps offer (`execution/options.py`)."""
 
     titles: ClassVar[dict[type, str]] = {
         EngineOptions: "Engine",
         Checkpoint: "Checkpoint and resume",
         Adaptive: "Adaptive steps",
     }
-    places: ClassVar[dict[str, tuple[type, Field[Any]]]] = {
-        field.metadata["word"] or field.name: (kind, field)
-        for kind in (EngineOptions, RunOptions, Checkpoint, Adaptive)
-        for field in fields(kind)
-        if "help" in field.metadata
-    }
+    places: ClassVar[dict[str, tuple[type, Field[Any]]]] = _offered(Adaptive)
 
     def __init__(self, **given: Any) -> None:
         self.said: dict[type, dict[str, Any]] = {kind: {} for kind, _ in self.places.values()}
@@ -127,16 +137,34 @@ class RunChoice(OptionGroup):
             for word, (kind, o) in cls.places.items()
         ]
 
-    def build(self, **values: Any) -> RunOptions:
-        """The options of the run, with further `values`."""
-        said, steps = self.said, self.said[Adaptive]
+    @property
+    def adaptive(self) -> Adaptive | None:
+        """How steps are chosen; None where they are fixed."""
+        steps = self.said[Adaptive]
         if steps and "kind" not in steps:
             raise ConfigurationError(
                 "tolerances and step lengths apply to adaptive runs only; give --adaptive as well."
             )
+        return Adaptive(**steps) if steps else None
+
+    @property
+    def words(self) -> str:
+        """The options as they are given, each after a blank."""
+        given = [(word, self.said[kind].get(field.name)) for word, (kind, field) in self.places.items()]
+        return "".join(f" --{word.replace('_', '-')} {value}" for word, value in given if value is not None)
+
+
+class RunChoice(AdaptiveChoice):
+    """The same for all that the options of a run offer."""
+
+    places = _offered(EngineOptions, RunOptions, Checkpoint, Adaptive)
+
+    def build(self, **values: Any) -> RunOptions:
+        """The options of the run, with further `values`."""
+        said = self.said
         return RunOptions(
             engine=EngineOptions(**said[EngineOptions]),
-            adaptive=Adaptive(**steps) if steps else None,
+            adaptive=self.adaptive,
             checkpoint=Checkpoint(**said[Checkpoint]) if said[Checkpoint] else None,
             **said[RunOptions],
             **values,
@@ -286,12 +314,12 @@ def _report_run(
     speed = f"{fields['steps_per_second']:,.0f} steps/s" if fields["steps_per_second"] else "no steps"
     if fields["stopped_at"] is not None:
         print(f"stopped at t = {fields['stopped_at']:g} s: the run grows without bound")
-    print(f"{fields['steps']} macro steps to t = {fields['end_time']:g} s in {wall:.3g} s ({speed})")
+    print(f"{counted(fields['steps'], 'macro step')} to t = {fields['end_time']:g} s in {wall:.3g} s ({speed})")
     if fields.get("longest_step") is not None:
         lengths = f"of {fields['shortest_step']:.3g} s to {fields['longest_step']:.3g} s"
         print(f"steps {lengths}; {fields['rejected']} attempts rejected")
     if path is not None:
-        print(f"{len(result.names)} signals in {path}")
+        print(f"{counted(len(result.names), 'signal')} in {path}")
         named = shlex.quote(str(path))
         hint(f"cosimo plot {named}, or cosimo report {named}")
 

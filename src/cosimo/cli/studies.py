@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -10,6 +11,7 @@ from cosimo.cli.application import app
 from cosimo.cli.console_output import present
 from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import (
+    UNITS_OF_TIME,
     Json,
     OptionGroup,
     StartTime,
@@ -20,6 +22,7 @@ from cosimo.cli.option_groups import (
     many,
     option,
     pairs,
+    seconds,
     time_option,
 )
 from cosimo.cli.system_options import MasterChoice, SystemChoice, stop_of, with_experiment
@@ -27,6 +30,8 @@ from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cosimo.studies import Points
+
+_TIME = re.compile(rf"[\d.][\d.eE+-]*\s*(?:{'|'.join(UNITS_OF_TIME)})\b")
 
 
 @app.command()
@@ -86,7 +91,7 @@ def compare(
     system, step, stop = scenario.system, scenario.step or 1.0, stop_of(scenario)
     model = Model(system, step=step, horizon=scenario.horizon, start=scenario.start, identify=False)
     wanted = solve(system, step=step, start=scenario.start, stop=stop, kind=reference, model=model)
-    words = couplings or ",".join(word.example for word in COUPLINGS.values())
+    words = couplings or ",".join(word.example for word in COUPLINGS.values() if word.example)
     candidates = combinations(system, step, masters, words)
     trials = try_masters(model, candidates, wanted, target=scenario.target, memory=Memory())
     drawn = draw_comparison(f"{system.name}, macro step {step:g} s", wanted, trials, figure) if figure else None
@@ -115,8 +120,8 @@ class SweptPoints(OptionGroup):
         """All combinations of what is given, each with every drawn point."""
         from cosimo.studies import Grid, Sample, cross, parse_distribution, parse_values
 
-        grids = {name: parse_values(text) for name, text in _once("--vary", self.vary or []).items()}
-        laws = {name: parse_distribution(text) for name, text in _once("--sample", self.sample or []).items()}
+        grids = {name: parse_values(text) for name, text in _once("--vary", self.vary).items()}
+        laws = {name: parse_distribution(text) for name, text in _once("--sample", self.sample).items()}
         if not grids and not laws:
             raise ConfigurationError("nothing is varied; give --vary NAME=a:b:n or --sample NAME=uniform:a:b.")
         if laws and self.runs is None:
@@ -129,13 +134,17 @@ class SweptPoints(OptionGroup):
         return cross(*designs)
 
 
-def _once(option: str, texts: list[str]) -> dict[str, str]:
-    found = pairs(option, texts, "NAME=…")
-    if len(found) < len(texts):
-        names = [text.partition("=")[0].strip() for text in texts]
-        twice = next(name for name in found if names.count(name) > 1)
+def _once(option: str, texts: Texts) -> dict[str, str]:
+    """What is given for each name; `step` is also called as its option is, and may have units of time."""
+    parts = [pairs(option, [text], "NAME=…") for text in texts or []]
+    found = [("step" if name == "step-size" else name, given) for part in parts for name, given in part.items()]
+    names = [name for name, _ in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigurationError(f"{option} names '{twice}' twice; once is enough.")
-    return found
+    return {
+        name: _TIME.sub(lambda time: repr(seconds(time[0])), given) if name == "step" else given
+        for name, given in found
+    }
 
 
 @app.command()
@@ -166,7 +175,7 @@ def sweep(
 ) -> None:
     """Run many variants (parameter sweep, Monte Carlo) on all processors or a cluster; keep a few numbers of each run.
 
-    What can be varied: what --set changes (UNIT.PARAMETER, parameters of a built-in problem), and step, the step size.
+    What can be varied: what --set changes (UNIT.PARAMETER, parameters of a built-in problem), and step-size.
     """
     from cosimo.reporting.documents import study_document
     from cosimo.reporting.progress import StudyProgress, show_on_terminal
@@ -187,7 +196,7 @@ def sweep(
         step=None if "step" in points.names else described.step,
         start=described.start if start_time is None else start_time,
         stop=described.stop if stop_time is None else stop_time,
-        **master.changes,
+        **master.changes(system),
         reference=reference,
         stop_on_divergence=stop_on_divergence,
         target=described.target,

@@ -12,6 +12,7 @@ from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
 from cosimo.cli.option_groups import OptionGroup, TargetError, Texts, many, number, option, pairs, time_option, value
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import counted
 
 if TYPE_CHECKING:
     from cosimo.formats.scenario import Scenario
@@ -35,12 +36,31 @@ class SystemChoice(OptionGroup):
     ] = None
     solver: Annotated[str | None, option("{solvers}: integrates the FMUs used for model exchange.")] = None
     relative_tolerance: Annotated[float | None, option("cvode: the relative tolerance (1e-6).")] = None
+    compile: Annotated[
+        str | None,
+        option(
+            "Compile FMUs that have only sources, in a sandbox; trusted: where there is none, without.",
+            metavar="[trusted]",
+        ),
+    ] = None
 
-    @property
-    def changes(self) -> dict[str, Any]:
-        """As `load` takes them."""
+    def changes(self, target: str) -> dict[str, Any]:
+        """As `load` takes them, for the file or name `target`."""
+        self._require_solver(target)
         settings = {name: value(text) for name, text in pairs("--set", self.set_).items()}
-        return {"settings": settings, "input_file": self.input_file, "solver": self._solver}
+        return {"settings": settings, "input_file": self.input_file, "solver": self._solver, "compile": self.compile}
+
+    def _require_solver(self, target: str) -> None:
+        """A tolerance alone says nothing of how an FMU that offers both kinds is used."""
+        if self.relative_tolerance is None or self.solver is not None or Path(target).suffix.lower() != ".fmu":
+            return
+        from cosimo.units.fmi.fmu import Fmu, FmuOptions
+
+        if "co-simulation" in Fmu(target, options=FmuOptions(validate=False)).offered:
+            raise ConfigurationError(
+                f"'{target}' is used for co-simulation, with a solver of its own, for which --relative-tolerance means "
+                "nothing; leave it out, or add --solver cvode for model exchange."
+            )
 
     @property
     def _solver(self) -> Solver | None:
@@ -53,7 +73,7 @@ class SystemChoice(OptionGroup):
     def words(self, target: str) -> str:
         """The system as it was named, with these options, for a command that somebody may copy."""
         given = [word for text in self.set_ or () for word in ("--set", text)]
-        for name in ("input_file", "solver", "relative_tolerance"):
+        for name in ("input_file", "solver", "relative_tolerance", "compile"):
             if (chosen := getattr(self, name)) is not None:
                 given += [f"--{name.replace('_', '-')}", str(chosen)]
         return shlex.join([target, *given])
@@ -65,15 +85,17 @@ class SystemChoice(OptionGroup):
         """
         from cosimo.formats.scenario import load
 
-        scenario = load(target, **self.changes)
+        scenario = load(target, **self.changes(target))
         system = scenario.system
         isolate_units(system)
         for finding in scenario.warnings:
             warn(finding)
-        detail(f"loaded {target}: {system.name}, {len(system.units)} units, {len(system.connections)} connections")
+        units, connections = counted(len(system.units), "unit"), counted(len(system.connections), "connection")
+        detail(f"loaded {target}: {system.name}, {units}, {connections}")
         for name, unit in system.units.items():
             place = f" {unit.path}" if unit.path else ""
-            detail(f"  {name}: {type(unit).__name__}{place}, {len(unit.inputs)} inputs, {len(unit.outputs)} outputs")
+            ends = f"{counted(len(unit.inputs), 'input')}, {counted(len(unit.outputs), 'output')}"
+            detail(f"  {name}: {type(unit).__name__}{place}, {ends}")
         return scenario
 
 
@@ -84,12 +106,19 @@ class MasterChoice(SystemChoice):
     title: ClassVar[str | None] = "Master"
     step_size: Annotated[float | None, time_option("Communication step size (macro step) in seconds.")] = None
     master: Annotated[str | None, option("{masters}; default: jacobi.")] = None
-    order: Annotated[str | None, option("Calling order of the units, 'a,b,c'; for groups and strang 'a,b;c'.")] = None
+    order: Annotated[
+        str | None,
+        option("Calling order, 'a,b,c'; groups, strang, multirate: 'a,b;c'; federation: 'a:FGH:1,b:HFG:1/2'."),
+    ] = None
     coupling: Annotated[Texts, many("{couplings}; UNIT.INPUT=… for one.")] = None
     sweeps: Annotated[int | None, option("iterative: a fixed number of sweeps.")] = None
     tolerance: Annotated[float | None, option("iterative: sweep until the outputs change by less than this.")] = None
     sweep_limit: Annotated[int | None, option("iterative: stop with a warning after this many sweeps.")] = None
     anderson: Annotated[int | None, option("iterative: Anderson acceleration with this many earlier sweeps.")] = None
+    quasi_newton: Annotated[
+        int | None, option("iterative: quasi-Newton (IQN-ILS) with this many differences of sweeps, kept over steps.")
+    ] = None
+    samples: Annotated[int | None, option("iterative: read the units so often per step, and interpolate.")] = None
     multiple: Annotated[Texts, many("multirate: UNIT=N, the unit takes steps of N base steps.")] = None
     inputs: Annotated[str | None, option("multirate: inputs held or interpolated.")] = None
     target_error: TargetError = None
@@ -99,7 +128,7 @@ class MasterChoice(SystemChoice):
         scenario = with_experiment(target, self.load(target), self.step_size, target_error=self.target_error)
         options = self._options(scenario.options)
         how = {"step": scenario.step, "master": asdict(options)}
-        provenance = {"scenario": _origin(target, scenario.source, self.changes) | how}
+        provenance = {"scenario": _origin(target, scenario.source, self.changes(target)) | how}
         scenario = scenario.changed(options=options, provenance=provenance)
         schedule = str(scenario.master)
         shown = schedule if len(schedule) <= SHOWN else schedule[: SHOWN - 1] + "…"
@@ -116,7 +145,7 @@ class MasterChoice(SystemChoice):
         """The master in words: of the file, as far as the command line does not say otherwise."""
         from cosimo.masters import MasterOptions
 
-        plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "inputs")
+        plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "quasi_newton", "samples", "inputs")
         said = {name: value for name in plain if (value := getattr(self, name)) is not None}
         if self.coupling:
             said["couplings"] = tuple(self.coupling)
@@ -162,6 +191,8 @@ def _origin(target: str, source: Path | None, changes: Mapping[str, Any]) -> dic
         found["input_file"] = str(changes["input_file"].absolute())
     if changes["solver"] is not None:
         found["solver"] = asdict(changes["solver"])
+    if changes["compile"] is not None:
+        found["compile"] = changes["compile"]
     if source is not None:
         found["path"] = str(source.absolute())
         found["sha256"] = file_digest(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -112,7 +113,7 @@ class SearchOptions(OptionGroup):
     evaluations: Annotated[int, option("Maximum number of candidates.")] = 2000
     seed: Annotated[int, option("Equal seeds give equal results.")] = 0
     method: Annotated[
-        str, option("auto (nsga2, or local search without pymoo), nsga2, nsga3 or grid (every point of a grid).")
+        str, option("auto (local search from a grid), nsga2 or nsga3 (with pymoo), or grid (every point of a grid).")
     ] = "auto"
     weight: Annotated[Texts, many("UNIT=COST of one step of a unit; default 1.")] = None
     workers: Annotated[int, option("Number of workers that share the cost of units stepping in parallel.")] = 1
@@ -161,6 +162,10 @@ def tune(
         int, option("Run the N best masters and compare predicted and measured errors.", metavar="N")
     ] = 0,
     stop_time: Annotated[float | None, time_option("Time until which errors are evaluated, in seconds.")] = None,
+    goal: Annotated[
+        str | None,
+        option("Instead of a search: rates of the units for one output and its error.", metavar="OUTPUT=0.5%"),
+    ] = None,
     figure: Annotated[
         Path | None, option("Plot the Pareto front to this file, such as front.png.", metavar="FILE")
     ] = None,
@@ -178,6 +183,9 @@ def tune(
     scenario = scenario if stop_time is None else scenario.changed(stop=stop_time)
     if write:
         require_file(scenario)
+    if goal is not None:
+        _plan(scenario, goal, as_fields=json_)
+        return
     if figure:
         require_figures()
     interrupted: Interrupted | None = None
@@ -196,6 +204,19 @@ def tune(
         raise interrupted
     if write:
         write_advice(scenario, found.recommendation)
+
+
+def _plan(scenario: Scenario, text: str, *, as_fields: bool) -> None:
+    """Steps where they matter to one output."""
+    from cosimo.analysis.connections import plan_goal
+    from cosimo.analysis.model import Model
+
+    ((output, wanted),) = pairs("--goal", [text], "OUTPUT=ERROR, such as chassis.position=0.5%").items()
+    share = number("--goal", wanted.removesuffix("%"), float) / (100 if wanted.endswith("%") else 1)
+    model = Model(scenario.system, step=scenario.step, horizon=scenario.horizon, start=scenario.start)
+    with closing(model.pilots):
+        plan = plan_goal(model, output, share)
+    present(plan.document, as_fields=as_fields)
 
 
 def _tuned(scenario: Scenario, space: Space, search: SearchOptions, *, shown: bool) -> Tuned:

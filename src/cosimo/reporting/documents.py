@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from cosimo.core.document import Column, Document, Figure, Mark, Section, Table, plain
+from cosimo.core.formatting import counted
 
 if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
     from cosimo.analysis.verdict import Verdict
@@ -131,7 +132,7 @@ def study_document(outcome: Outcome, output_file: str | None, verdict: Verdict |
     speed = f"{made / outcome.wall_time:,.0f} runs/s, {workers}" if made else "nothing to do"
     failed = outcome.failures(SHOWN)
     without = len(outcome) - outcome.counts["ran"]
-    sentences = [f"{len(outcome)} runs{before} ({counts}) in {outcome.wall_time:.3g} s ({speed})."]
+    sentences = [f"{counted(len(outcome), 'run')}{before} ({counts}) in {outcome.wall_time:.3g} s ({speed})."]
     sentences += [f"run {run} {status} at {_point(outcome, run)}: {why}" for run, status, why in failed]
     sentences += [f"and {without - len(failed)} more"] if without > len(failed) else []
     sentences += [f"rows in {output_file}"] if output_file else []

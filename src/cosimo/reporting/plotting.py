@@ -24,7 +24,8 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, Table, colourful, paint, table_lines
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.core.result import Result, decimate, draw_by_unit
+from cosimo.core.formatting import counted
+from cosimo.core.result import Result, decimate, draw_by_unit, stairs
 from cosimo.core.storage import writing
 from cosimo.execution.recording import choose
 
@@ -40,12 +41,16 @@ COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 
 @dataclass(frozen=True)
 class Curve:
-    """One signal of one run: x (K,) increasing, y (K,), in the physical `unit` where that is known."""
+    """One signal of one run: x (K,) increasing, y (K,), in the physical `unit` where that is known.
+
+    Of a `held` input y_k is what acted from x_(k−1) to x_k.
+    """
 
     name: str
     x: Array
     y: Array
     unit: str = ""
+    held: bool = False
 
     @property
     def title(self) -> str:
@@ -53,8 +58,10 @@ class Curve:
         return f"{self.name} / {self.unit}" if self.unit else self.name
 
     def thinned(self, points: int) -> tuple[Array, Array]:
-        """At most about `points` of the rows: of every stretch its smallest and its largest value."""
+        """At most about `points` of the rows: of every stretch its smallest and its largest value; short ones whole."""
         places = decimate(self.y, points // 2)
+        if self.held and len(places) == len(self.y):
+            return stairs(self.x, self.y)
         return self.x[places], self.y[places]
 
 
@@ -81,7 +88,8 @@ def gather(results: dict[str, Result], patterns: Sequence[str], span: tuple[floa
             if name in result.names:
                 shown = name if len(results) == 1 else f"{name} ({label})"
                 unit = result.physical_units.get(name, "")
-                curves.append(Curve(shown, result.time[keep], result[name][keep], unit))
+                stepwise = name in result.held_inputs
+                curves.append(Curve(shown, result.time[keep], result[name][keep], unit, stepwise))
     return curves
 
 
@@ -114,7 +122,7 @@ def signals_text(results: dict[str, Result]) -> str:
     for label, result in results.items():
         end = f" from {result.time[0]:g} s to {result.time[-1]:g} s" if len(result) else ""
         state = "" if result.complete else ", incomplete"
-        lines.append(f"{label}: {len(result)} rows{end}, {len(result.names)} signals{state}")
+        lines.append(f"{label}: {counted(len(result), 'row')}{end}, {counted(len(result.names), 'signal')}{state}")
         units = result.physical_units
         lines += _table([Curve(name, result.time, result[name], units.get(name, "")) for name in result.names])
     return "\n".join(lines)

@@ -139,8 +139,8 @@ def _serve(runner: Runner, runs: Sequence[int], to_rows: Any, to_report: int) ->
         os.dup2(nowhere, 2)
         with guard_options(exits=True, document=to_report):
             with runner:
-                for number in runs:
-                    to_rows.send(runner.evaluate(number))
+                for run in runs:
+                    to_rows.send(runner.evaluate(run))
             to_rows.send(runner.note)  # nothing is left to be done
         code = 0
     except BaseException:  # whatever it is, it must not come back into the code of the parent

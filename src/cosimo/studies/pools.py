@@ -12,7 +12,6 @@ import hashlib
 import importlib.util
 import logging
 import math
-import os
 import pickle
 import signal
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cosimo import __version__
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
+from cosimo.core.guarding import processors
 from cosimo.core.system import System
 from cosimo.studies.copies import could_crash, made_in_copies
 from cosimo.studies.rows import Row
@@ -119,7 +119,7 @@ def choose_pool(left: Sequence[int], workers: int | None, scheduler: str | None,
     """Where the runs that are `left` are made, by what was asked for and what is installed."""
     if client is not None or scheduler is not None:
         return Cluster(client=client, scheduler=scheduler)
-    count = min(workers or len(os.sched_getaffinity(0)), max(1, len(left)))
+    count = min(workers or processors(), max(1, len(left)))
     if count == 1:
         return Here()
     if importlib.util.find_spec("distributed") is None:

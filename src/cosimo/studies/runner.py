@@ -82,14 +82,14 @@ class Runner:
             more = len(result.warnings) - 1
             warned = f"{result.warnings[0]}{f' (and {more} more)' if more else ''}" if result.warnings else ""
             if (stopped := result.info.get("stopped_at")) is not None:
-                return row("diverged", "no", f"grows without bound; stopped at t = {stopped:g}", self._verdict(False))
+                return row("diverged", "no", f"grows without bound; stopped at t = {stopped:g}", self._diverged())
             verdict = self._judge(system, master)
             trust = verdict.trust if verdict is not None else "no" if _grows(result) else "not assessed"
             return row("ran", trust, warned, self._measure(system, master, result, verdict))
         except Interrupted:
             raise
         except NonFiniteError as error:
-            return row("diverged", "no", str(error), self._verdict(False))
+            return row("diverged", "no", str(error), self._diverged())
         except UnitCrashed as error:
             return row("crashed", "no", str(error))
         except Exception as error:  # the other points are not concerned
@@ -169,21 +169,37 @@ class Runner:
     def _measure(self, system: System, master: Master, result: Result, verdict: Verdict | None) -> list[float | None]:
         kinds = {measure.kind for measure in self.measures}
         errors = self._errors(system, master, result) if kinds & set(ERRORS) else {}
-        stable = verdict.stable if verdict is not None and verdict.stable is not None else not _grows(result)
         radius = verdict.spectral_radius if verdict is not None else None
-        found = {"radius": radius, "stable": float(stable)}
+        stable = self._stable(system, master, result, verdict) if "stable" in kinds else None
+        coupling = {"radius": radius, "stable": None if stable is None else float(stable)}
 
         def number(kind: str, signal: str) -> float | None:
             if not signal:
-                return found[kind]
+                return coupling[kind]
             value = errors[kind].get(signal, np.nan) if kind in ERRORS else SIGNALS[kind](result[signal])
             return value if np.isfinite(value) else None
 
         return [number(measure.kind, measure.signal) for measure in self.measures]
 
-    def _verdict(self, stable: bool) -> list[float | None]:
+    def _diverged(self) -> list[float | None]:
         """All that can be said of a run that diverged."""
-        return [float(stable) if measure.kind == "stable" else None for measure in self.measures]
+        return [0.0 if measure.kind == "stable" else None for measure in self.measures]
+
+    def _stable(self, system: System, master: Master, result: Result, verdict: Verdict | None) -> bool | None:
+        """As the verdict says; without one as this run shows beside finer ones, and None where it cannot tell."""
+        if verdict is not None and verdict.stable is not None:
+            return verdict.stable
+        if _grows(result):
+            return False
+        from cosimo.analysis.pilots import bounded
+        from cosimo.studies.trials import reference
+
+        try:
+            wanted = reference(_alone(system), step=master.step, start=self.recipe.start, stop=self.recipe.stop)
+        except ConfigurationError:
+            return None
+        rows = np.column_stack([result[name] for name in system.outputs])
+        return bounded(rows, wanted.truth, None, grows=False)
 
     def _read_reference(self) -> Result | None:
         path = Path(self.study.reference)
@@ -232,7 +248,9 @@ class Runner:
 
 
 def _grows(result: Result) -> bool:
-    return bool((result.info.get("monitors") or {}).get("growing"))
+    from cosimo.analysis.pilot_runs import seen_to_grow
+
+    return seen_to_grow(result)
 
 
 def _alone(system: System) -> System:

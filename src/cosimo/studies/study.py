@@ -3,8 +3,8 @@
 What is kept is one number per measure. Of a signal y at the communication points t_0 … t_K: `final` y_K, `min`, `max`,
 `mean` Σ y_k / (K + 1), `rms` √(Σ y_k² / (K + 1)); `error`, the largest deviation from the true solution as a share of
 its largest value, measured in the run (`cosimo.analysis.truth`), and `nrms` (tamellin2022, Eq. 42). Of the coupling:
-`radius` ρ(Φ), for linear units, and `stable` (1 or 0): by the verdict where there is one, otherwise by whether the run
-was seen to grow.
+`radius` ρ(Φ), for linear units, and `stable` (1 or 0): by the verdict where there is one, otherwise as the run shows it
+beside finer ones, and no number where it cannot tell.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ STEP = "step"
 class Study:
     """What is run and what is kept; it describes, and runs nothing.
 
-    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters, an `input_file`
-    and a `solver`, as `cosimo.load` takes them, or a `System`. `points` vary what settings change, and `"step"`.
+    `source` is a file or the name of a built-in problem, with fixed `settings` of its parameters, an `input_file`,
+    a `solver` and `compile`, as `cosimo.load` takes them, or a `System`. `points` vary what settings change, `"step"`.
     `master`, `step`, `start` and `stop` are those of the source where they are None. `measures` are words; `reference`
     is what `error` is measured against: "exact", "fine", "monolithic", "auto" (see `trials.py`), or a result file;
     `target` the error that is small enough, for the trust of each run. `isolation` says which FMUs of a file are kept
@@ -116,6 +116,7 @@ class Study:
     settings: Mapping[str, Any] = field(default_factory=dict)
     input_file: str | Path | None = None
     solver: Solver | None = None
+    compile: str | None = None
     reference: str | Path = "auto"
     stop_on_divergence: bool = False
     target: float = 0.01
@@ -272,6 +273,7 @@ class Recipe:
             settings={**self._study.settings, **settings},
             input_file=self._study.input_file,
             solver=self._study.solver,
+            compile=self._study.compile,
         )
         for name, isolation in self._study.isolation.items():
             unit = loaded.system.units[name]

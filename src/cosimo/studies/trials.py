@@ -33,7 +33,7 @@ from cosimo.couplings import parse_coupling
 from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import MasterOptions, build_master, describe
-from cosimo.problems.monolithic import fresh
+from cosimo.problems.oscillators import fresh
 
 KINDS = ("auto", "exact", "fine", "monolithic")
 """What runs may be measured against: the true solution (exact, or by finer runs), or a fresh exchange at this step."""

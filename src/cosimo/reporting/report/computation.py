@@ -15,11 +15,11 @@ from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import OutputErrors, output_errors
 from cosimo.core.arguments import duration
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
-from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.formats.results import read_result
+from cosimo.masters.words import describe
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
 from cosimo.reporting.report.contents import Role, Run, Variation, alternative
 
@@ -129,7 +129,7 @@ def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) ->
         if error.result is None:
             raise
         result = error.result
-    return Run(f"{role}: {master.name}, {step_text(master.step)}", result, role, _measured(model, master, result))
+    return Run(f"{role}: {describe(master, asked.system)}", result, role, _measured(model, master, result))
 
 
 def _measured(model: Model, master: Master, result: Result) -> OutputErrors | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
+from cosimo.core.formatting import counted
 from cosimo.core.system import Link, System
 
 MOST_UNITS = 40
@@ -59,7 +60,7 @@ def draw(system: System, *, worst: str | None = None) -> str:
     high = below + LANE * lanes + 4
     parts = [text for text, _ in arrows] + [_box(box) for box in boxes.values()]
     parts += [_outside(boxes[unit], target, name) for unit, target, name in _external(system)]
-    label = f"{len(system.units)} units and {len(system.links)} connections of {system.name}"
+    label = f"{counted(len(system.units), 'unit')} and {counted(len(system.links), 'connection')} of {system.name}"
     return (
         f'<svg class="graph" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:{wide:.0f}px" role="img" '
         f'aria-label="{escape(label)}">{_MARKERS}{"".join(parts)}</svg>'

@@ -17,6 +17,7 @@ from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master
+from cosimo.masters.words import describe
 
 if TYPE_CHECKING:
     from cosimo.reporting.report.contents import Contents, Variation
@@ -121,11 +122,11 @@ def _candidates(contents: Contents, master: Master) -> Iterator[tuple[str, Maste
     assert system is not None
     if not master.mixers:
         seen.add(_kind(master))
-        yield f"{master.name} (given)", master, True
+        yield f"{describe(master, system, step=False)} (given)", master, True
     if contents.alternative is not None and not contents.alternative[1].master.mixers:
         role, best = contents.alternative[0], contents.alternative[1].master
         seen.add(_kind(best))
-        yield f"{best.name} ({role})", best, True
+        yield f"{describe(best, system, step=False)} ({role})", best, True
     step = master.step
     others = [masters.jacobi(system, step)]
     if len(system.units) > 1:
@@ -137,7 +138,7 @@ def _candidates(contents: Contents, master: Master) -> Iterator[tuple[str, Maste
     for other in others:
         if _kind(other) not in seen:
             seen.add(_kind(other))
-            yield other.name + (f", {SWEEPS} sweeps" if other.name.startswith("iterative") else ""), other, False
+            yield describe(other, system, step=False), other, False
 
 
 def _kind(master: Master) -> tuple[str, str, tuple[tuple[str, str], ...]]:

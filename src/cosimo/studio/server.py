@@ -1,0 +1,536 @@
+"""The server of the page: on this machine alone, for whoever has its address.
+
+The address holds a random token; without it nothing is answered. Requests with another host name (a page elsewhere
+whose name was made to point here) or from another origin are refused before anything is read. Files are read and
+written in one folder; everything the page can do is a command that is shown on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import secrets
+import socket
+import struct
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.storage import writing
+from cosimo.studio.processes import Evaluator, Run, analyse, free_file
+from cosimo.studio.session import State, contributions
+
+LARGEST_MESSAGE = 1 << 20
+"""Bytes of a message from the page; its largest is a state."""
+MOST_CONNECTIONS = 64
+"""Connections at once; a page needs two."""
+LARGEST_FMU = 1 << 31
+"""Bytes of a file that is dropped onto the page, as of an archive (`ArchiveLimits`)."""
+FMU_NAME = re.compile(r"[\w-][\w .+-]*\.fmu", re.IGNORECASE)
+MOST_KEPT = 5_000
+"""Answers that are kept: turning the slider back computes nothing."""
+SHOWN = 2
+"""Trajectories that a page shows unless it is told."""
+REST = 0.4
+"""Seconds that the controls must rest before the full verdict is computed."""
+BEAT = 0.25
+"""Seconds between two frames of samples of a run."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+Message = dict[str, Any]
+
+
+def page_file(name: str) -> str | None:
+    """The text of a file of the page; the report's style is that of the page too."""
+    if name == "report.css":
+        return files("cosimo.reporting.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+    if re.fullmatch(r"[a-z]+\.(html|css|js)", name) is None:
+        return None
+    found = files("cosimo.studio").joinpath("page", name)
+    return found.read_text(encoding="utf-8") if found.is_file() else None
+
+
+def frozen_page(data: str) -> str:
+    """The page in one file: styles, scripts and data inside it, and nothing that could be loaded from elsewhere."""
+    text = str(page_file("page.html"))
+    script = str(page_file("plot.js")).replace("export function", "function")
+    script += re.sub(r"^import .*$", "", str(page_file("studio.js")), flags=re.MULTILINE)
+    data = data.replace("<", "\\u003c")  # nothing in it ends the element, or begins another
+    for name in ("report.css", "studio.css"):
+        text = text.replace(f'<link rel="stylesheet" href="{name}">', f"<style>{page_file(name)}</style>")
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    tag = '<script type="module" src="studio.js"></script>'
+    inside = f'<script type="application/json" id="frozen">{data}</script><script type="module">{script}</script>'
+    return text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}').replace(tag, inside)
+
+
+class Guard:
+    """Answers only requests that name this machine, come from our own page, and know the token."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self.app, self.token = app, token
+        self.hosts: tuple[str, ...] = ()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket") and (why := self.refusal(scope)):
+            if scope["type"] == "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1008, "reason": why})
+            else:
+                await PlainTextResponse(why, 403, HEADERS)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def refusal(self, scope: Mapping[str, Any]) -> str:
+        """Why a request is refused; empty where it is not."""
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        host, origin = headers.get("host", []), headers.get("origin", [])
+        if len(host) != 1 or host[0] not in self.hosts:
+            return "the studio answers on this machine alone; open the address that it printed."
+        if origin != [f"http://{host[0]}"] and (origin or scope["type"] == "websocket"):
+            return "the studio answers its own page alone; open the address that it printed."
+        given = scope["path"].split("/")[1]
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            return "the token of this address is wrong; open the address that the studio printed."
+        return ""
+
+
+class Studio:
+    """What all pages share: the folder, the system, the evaluator, what was answered, the runs."""
+
+    def __init__(self, state: State, folder: Path) -> None:
+        self.state, self.folder = state, folder
+        self.token = secrets.token_urlsafe(24)
+        self.evaluator = Evaluator(folder)
+        self.runs: dict[int, Run] = {}
+        self.viewers: set[Viewer] = set()
+        self._known: OrderedDict[str, Any] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        prefix = f"/{self.token}"
+        routes = [
+            Route(f"{prefix}/", self._file),
+            Route(f"{prefix}/{{name}}", self._file),
+            Route(f"{prefix}/fmus/{{name}}", self._upload, methods=["PUT"]),
+            WebSocketRoute(f"{prefix}/live", self._live),
+        ]
+        self.guard = Guard(Starlette(routes=routes), self.token)
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params.get("name", "page.html")
+        text = page_file(name)
+        if text is None:
+            return PlainTextResponse("there is no such file", 404, HEADERS)
+        return Response(text, 200, HEADERS, media_type=TYPES[name.rpartition(".")[2]])
+
+    async def _upload(self, request: Request) -> Response:
+        """An FMU that was dropped onto the page, into the folder; another file of its name stays as it is."""
+        name = request.path_params["name"]
+        path = self.folder / name
+        if FMU_NAME.fullmatch(name) is None:
+            return PlainTextResponse(f"'{name}' is not the name of an FMU; rename it.", 400, HEADERS)
+        parts = self.folder / f".{secrets.token_hex(8)}.part"
+        try:
+            size = 0
+            with parts.open("xb") as file:
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > LARGEST_FMU:
+                        why = f"'{name}' is larger than 2 GiB; copy it into the folder."
+                        return PlainTextResponse(why, 413, HEADERS)
+                    file.write(chunk)
+            if path.exists() and path.read_bytes() != parts.read_bytes():
+                return PlainTextResponse(f"another '{name}' is in the folder already; rename one.", 409, HEADERS)
+            parts.replace(path)
+        except OSError as error:
+            return PlainTextResponse(f"'{name}' cannot be written: {error.strerror}.", 507, HEADERS)
+        finally:
+            parts.unlink(missing_ok=True)
+        return PlainTextResponse(name, 200, HEADERS)
+
+    async def couple(self, names: list[str]) -> None:
+        """Write a scenario for FMUs of the folder, and show it on every page."""
+        if wrong := [name for name in names if FMU_NAME.fullmatch(name) is None]:
+            raise ConfigurationError(f"'{wrong[0]}' is not the name of an FMU in the folder; drop FMUs onto the page.")
+        made = await self.evaluator.ask({"kind": "couple", "files": names})
+        self.state = State(made["system"])
+        for viewer in list(self.viewers):
+            await viewer.send(kind="opened", state=self.state.plain(), proposals=made)
+
+    async def _live(self, socket: WebSocket) -> None:
+        await socket.accept()
+        viewer = Viewer(self, socket)
+        self.viewers.add(viewer)
+        try:
+            await viewer.serve()
+        finally:
+            self.viewers.discard(viewer)
+
+    def require(self, state: State) -> State:
+        """The state, where it is one of the system that this studio was opened with."""
+        if state.system != self.state.system:
+            raise ConfigurationError(
+                f"this studio shows '{self.state.system}', not '{state.system}'; start 'cosimo studio {state.system}'."
+            )
+        return replace(state, fixed=self.state.fixed)
+
+    async def ask(self, kind: str, state: State, **more: Any) -> Any:
+        """What a state evaluates to; what was answered before is not asked again."""
+        request = {"kind": kind, "state": state.plain(), **more}
+        key = json.dumps(request, sort_keys=True)
+        if key not in self._known:
+            self.keep(key, await self.evaluator.ask(request))
+        self._known.move_to_end(key)
+        return self._known[key]
+
+    def keep(self, key: str, found: Any) -> None:
+        """Keep an answer; the oldest is forgotten where there are too many."""
+        self._known[key] = found
+        while len(self._known) > MOST_KEPT:
+            self._known.popitem(last=False)
+
+    async def verdict(self, state: State) -> Any:
+        """What `cosimo analyse --json` says."""
+        words = await self.ask("words", state)
+        key = f"cosimo analyse {words}"
+        if key not in self._known:
+            found = await analyse(words, self.folder)
+            if "error" not in found:
+                self.keep(key, found)
+            return found
+        return self._known[key]
+
+    async def run(self, state: State) -> Run:
+        """Start a run; it goes on whether a page looks or not."""
+        words, stop = await self.ask("words", state), (await self.ask("text", state))["stop"]
+        found = Run(words, self.folder, free_file(self.folder, f"{Path(state.system).stem}-run"), stop)
+        self.runs[found.number] = found
+        task = asyncio.create_task(found.go())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return found
+
+    async def change(self, kind: str, state: State, **more: Any) -> Any:
+        """Write something into the file of the state; what was answered of the file as it was is forgotten."""
+        found = await self.evaluator.ask({"kind": kind, "state": state.plain(), **more})
+        self._known.clear()
+        return found
+
+    async def messages(self, state: State, outputs: list[str]) -> list[Message]:
+        """All that a page gets of a state, for all positions of the slider; no `outputs`: the first two."""
+        description = await self.ask("describe", state)
+        outputs = outputs or description["outputs"][:SHOWN]
+        found: list[Message] = [{"kind": "description", **description}]
+        if description["live"]:
+            curve = await self.ask("curve", state.at(description["step"]), steps=description["steps"])
+            found.append({"kind": "curve", **curve})
+        for step in description["steps"] if description["live"] else [description["step"]]:
+            there = state.at(step)
+            found.append({"kind": "text", **await self.ask("text", there)})
+            if not description["live"]:
+                continue
+            try:
+                found.append({"kind": "frame", "frame": await self.ask("frame", there)})
+                found.append({"kind": "course", **await self.ask("course", there, outputs=outputs)})
+            except ConfigurationError as error:  # this position alone
+                found.append({"kind": "gap", "step": step, "text": str(error)})
+        for step in description["rungs"]:
+            points = await self.ask("front", replace(state, step=None, master=None, target=None), at=step)
+            found.append({"kind": "front", "points": points})
+        found.append({"kind": "wires", "wires": await self.ask("wires", state)})
+        verdict = await self.verdict(state)
+        told = {"verdict": finite(verdict), "shares": contributions(verdict)}
+        return [*found, {"kind": "verdict", "step": description["step"], **told}]
+
+    async def freeze(self, state: State, outputs: list[str], path: Path) -> None:
+        """Write the page as one file that needs no server; the slider shows what was computed before."""
+        messages = await self.messages(state, outputs)
+        shown = outputs or messages[0]["outputs"][:SHOWN]
+        data = json.dumps({"state": state.plain(), "outputs": shown, "messages": messages})
+        with writing(path, "choose a folder that exists and can be written to", what="the page"):
+            path.write_text(frozen_page(data), encoding="utf-8")
+
+    async def close(self) -> None:
+        """End the processes; rows of runs are kept as after Ctrl-C."""
+        for run in self.runs.values():
+            run.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=10.0)
+        for task in self._tasks:
+            task.cancel()
+        await self.evaluator.close()
+
+
+class Viewer:
+    """One open page: what it wants to see, and the work that is left until it sees it."""
+
+    def __init__(self, studio: Studio, socket: WebSocket) -> None:
+        self.studio, self.socket = studio, socket
+        self.wanted: Message | None = None
+        self.changed = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._seen: dict[tuple[int, str], int] = {}
+        self._watched: list[str] = []
+        self._span: tuple[float, float] | None = None
+
+    async def serve(self) -> None:
+        """Until the page is closed."""
+        tasks = [asyncio.create_task(part) for part in (self._listen(), self._work(), self._stream())]
+        try:
+            await self.send(kind="hello", state=self.studio.state.plain(), folder=self.studio.folder.name)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except (WebSocketDisconnect, RuntimeError):  # closed meanwhile
+            pass
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def send(self, **message: Any) -> None:
+        """One message to the page."""
+        async with self._sending:
+            await self.socket.send_text(json.dumps(message))
+
+    async def _listen(self) -> None:
+        while True:
+            text = await self.socket.receive_text()
+            try:
+                message = json.loads(text)
+                if not isinstance(message, dict):
+                    raise ConfigurationError("the page sends no request; reload it.")
+                await self._answer(message)
+            except CosimoError as error:
+                await self.send(kind="error", text=str(error))
+            except (ValueError, KeyError, TypeError) as error:
+                await self.send(kind="error", text=f"the page sends no request ({error}); reload it.")
+
+    async def _answer(self, message: Message) -> None:
+        kind = message.get("kind")
+        if kind in ("stop", "pause"):
+            if (run := self.studio.runs.get(message["run"])) is not None:
+                run.stop() if kind == "stop" else run.pause(bool(message["wanted"]))
+            return
+        if kind == "watch":
+            span = message.get("span")
+            self._watched = [str(name) for name in message["names"]]
+            self._span = None if span is None else (float(span[0]), float(span[1]))
+            self._seen.clear()
+            return
+        if kind == "couple":
+            await self.studio.couple([str(name) for name in message["files"]])
+            return
+        state = self.studio.require(State.read(message.get("state")))
+        if kind == "look":
+            self.wanted = {**message, "state": state}
+            self.changed.set()
+        elif kind == "apply":
+            await self.send(kind="applied", **await self.studio.change("apply", state))
+        elif kind == "connect":
+            ends = {name: str(message[name]) for name in ("source", "target")}
+            await self.send(kind="connected", **ends, **await self.studio.change("connect", state, **ends))
+        elif kind == "take":
+            taken = await self.studio.ask("recommended", state, options=str(message["options"]))
+            await self.send(kind="taken", state=taken)
+        elif kind == "freeze":
+            outputs = [str(name) for name in message.get("outputs", [])]
+            path = free_file(self.studio.folder, f"{Path(state.system).stem}-studio", ".html")
+            await self.studio.freeze(state, outputs, path)
+            await self.send(kind="frozen", file=path.name)
+        elif kind == "run":
+            await self.studio.run(state)
+        else:
+            raise ConfigurationError(f"the page asks for '{kind}', which is not known; reload it.")
+
+    # ---- the verdict ---------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            assert self.wanted is not None
+            wanted = self.wanted
+            verdict: asyncio.Task[None] | None = None
+            try:
+                description = await self._at_once(wanted)
+                if description is not None and not await self._moves():
+                    verdict = asyncio.create_task(self._judge(wanted))
+                    wires = await self.studio.ask("wires", wanted["state"])
+                    await self.send(kind="wires", key=wanted["key"], step=wanted["state"].step, wires=wires)
+                    await self._fill(wanted, description)
+                    await asyncio.wait({verdict, changed := asyncio.create_task(self.changed.wait())},
+                                       return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+                    changed.cancel()
+            except CosimoError as error:
+                await self.send(kind="error", text=str(error), key=wanted["key"])
+            finally:
+                if verdict is not None:
+                    verdict.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await verdict
+
+    async def _at_once(self, wanted: Message) -> Message | None:
+        """What the page shows of a state first; None where the controls have moved on meanwhile."""
+        state, key = wanted["state"], wanted["key"]
+        description: Message = await self.studio.ask("describe", state)
+        await self.send(kind="description", key=key, **description)
+        if self.changed.is_set():
+            return None
+        if description["live"]:
+            await self.send(kind="frame", key=key, frame=await self.studio.ask("frame", state))
+            if self.changed.is_set():
+                return None
+            curve = await self.studio.ask("curve", state.at(description["step"]), steps=description["steps"])
+            await self.send(kind="curve", key=key, **curve)
+            await self._course(wanted, state)
+        await self.send(kind="text", key=key, **await self.studio.ask("text", state))
+        return None if self.changed.is_set() else description
+
+    async def _course(self, wanted: Message, state: State) -> None:
+        outputs = [str(name) for name in wanted.get("outputs", [])]
+        if outputs:
+            found = await self.studio.ask("course", state, outputs=outputs)
+            await self.send(kind="course", key=wanted["key"], **found)
+
+    async def _moves(self) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.changed.wait(), REST)
+        return self.changed.is_set()
+
+    async def _judge(self, wanted: Message) -> None:
+        await self.send(kind="judging", key=wanted["key"], step=wanted["state"].step)
+        found = await self.studio.verdict(wanted["state"])
+        told = {"verdict": finite(found), "shares": contributions(found)}
+        await self.send(kind="verdict", key=wanted["key"], step=wanted["state"].step, **told)
+
+    async def _fill(self, wanted: Message, description: Message) -> None:
+        """The other positions of the slider, nearest first, so that moving it shows what is there already."""
+        if not description["live"]:
+            return
+        state = wanted["state"]
+        here = math.log(state.step or description["step"])
+        nearest = sorted(description["steps"], key=lambda step: abs(math.log(step) - here))
+        for part in ("frame", "course"):
+            for step in nearest:
+                if self.changed.is_set():
+                    return
+                try:
+                    if part == "frame":
+                        found = await self.studio.ask("frame", state.at(step))
+                        await self.send(kind="frame", key=wanted["key"], frame=found)
+                    else:
+                        await self._course(wanted, state.at(step))
+                except ConfigurationError as error:  # this position alone
+                    await self.send(kind="gap", key=wanted["key"], step=step, text=str(error))
+        for step in description["rungs"]:
+            if self.changed.is_set():
+                return
+            points = await self.studio.ask("front", replace(state, step=None, master=None, target=None), at=step)
+            await self.send(kind="front", key=wanted["key"], points=points)
+        await self.send(kind="filled", key=wanted["key"])
+
+    # ---- runs ----------------------------------------------------------------------------------------------------
+
+    async def _stream(self) -> None:
+        before: list[Message] = []
+        while True:
+            told = [run.fields() for run in self.studio.runs.values()]
+            if told != before:
+                await self.send(kind="runs", runs=told)
+                before = told
+            for message in await asyncio.to_thread(lambda: list(self._samples())):
+                async with self._sending:
+                    await self.socket.send_bytes(message)
+            await asyncio.sleep(BEAT)
+
+    def _samples(self) -> Iterator[bytes]:
+        """The watched signals that have new rows: number of the run and of the signal, times, values."""
+        span = self._span
+        for run in list(self.studio.runs.values()):
+            for name in set(self._watched) & set(run.signals.names):
+                if self._seen.get((run.number, name)) != run.changed:
+                    self._seen[run.number, name] = run.changed
+                    time, values = run.signal(name, span)
+                    head = struct.pack("<II", run.number, run.signals.names.index(name))
+                    yield head + np.concatenate([time, values]).astype("<f8").tobytes()
+
+
+def finite(found: Any) -> Any:
+    """The same with null for numbers that JSON does not have."""
+    if isinstance(found, dict):
+        return {name: finite(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [finite(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def bind(port: int) -> socket.socket:
+    """A socket of this machine alone; port 0: any that is free."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        found.close()
+        why = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"port {port} cannot be used: {why}; give another --port.") from None
+    return found
+
+
+def serve(studio: Studio, opened: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C; `ready` gets the address when the page can be opened."""
+    port = opened.getsockname()[1]
+    studio.guard.hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+    config = uvicorn.Config(
+        studio.guard,
+        log_level="error",
+        ws="websockets-sansio",
+        ws_max_size=LARGEST_MESSAGE,
+        limit_concurrency=MOST_CONNECTIONS,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config, lambda: ready(f"http://127.0.0.1:{port}/{studio.token}/"), studio.close)
+    server.run(sockets=[opened])
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and ends what the studio has started."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], close: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._ready, self._close = ready, close
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._close()
+        await super().shutdown(sockets)

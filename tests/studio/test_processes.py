@@ -1,0 +1,57 @@
+"""Signals of runs: bounded memory, nothing lost of what is largest and smallest, and parts as fine as the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cosimo as co
+from cosimo.studio.processes import BUCKETS, Run, Signals, finished_rows
+
+
+def rows(count: int) -> np.ndarray:
+    time = np.arange(float(count))
+    return np.column_stack([time, np.sin(0.01 * time), np.where(time == 1234, 50.0, 0.0)])
+
+
+@pytest.mark.parametrize("block", [1, 997, 40_000, 300_000])
+def test_the_past_is_as_fine_as_the_present(block: int) -> None:
+    table = rows(300_000 if block > 1 else 9_000)
+    signals = Signals()
+    for begin in range(0, len(table), block):
+        signals.add(("a.x", "a.y"), table[begin : begin + block])
+    assert signals.rows == len(table)
+    for place, name in enumerate(signals.names, 1):
+        time, values = signals.of(name)
+        assert len(time) <= 2 * BUCKETS + 4
+        assert (np.diff(time) >= 0).all()
+        assert np.diff(time).max() <= 4 * len(table) / BUCKETS
+        assert (values.min(), values.max()) == (table[:, place].min(), table[:, place].max())
+        assert (table[time.astype(int), place] == values).all()
+
+
+def test_what_is_not_finite_stays_a_gap() -> None:
+    table = rows(100_000)
+    table[777, 1] = np.nan
+    signals = Signals()
+    for part in np.split(table, 10):
+        signals.add(("a.x", "a.y"), part)
+    assert np.isnan(signals.of("a.x")[1]).sum() == 1
+    assert np.isfinite(signals.of("a.y")[1]).all()
+
+
+def test_a_part_of_a_run_is_as_fine_as_its_file(tmp_path: Path) -> None:
+    system = co.problems.two_mass()
+    path = tmp_path / "rows.parquet"
+    result = co.run(system, co.masters.jacobi(system, 1e-4), stop=2.0)
+    result.save(path)
+    run = Run("two-mass", tmp_path, path)
+    for names, table in finished_rows(path):
+        run.signals.add(names, table)
+    time, values = run.signal("two.x", (1.0, 1.01))
+    inside = (result.time >= 1.0) & (result.time <= 1.01)
+    assert (time == result.time[inside]).all()
+    assert (values == result["two.x"][inside]).all()
+    assert len(run.signal("two.x", (5.0, 6.0))[0]) == 0
