@@ -5,7 +5,7 @@ READY := .venv/.ready
 FEW := .venv/.few
 SHELL := /bin/bash
 
-.PHONY: demo test test-all foreign mutations packages faults lint bench fuzz sanitize clean
+.PHONY: demo test test-all foreign mutations packages faults lint bench fuzz sanitize wheel windows clean
 # Prerequisites are made in the order in which they are named, also with -j: packages before what is built with them.
 .NOTPARALLEL:
 
@@ -66,14 +66,24 @@ mutations: $(READY)
 sanitize: $(READY)
 	$(BIN)/python -m sanitize
 
+# The source distribution and wheels, compiled here by zig (wheels/): for Linux, or for TARGETS.
+wheel:
+	$(PYTHON) -m wheels $(TARGETS)
+
+# Tests with the wheel of Windows, in a Python for Windows under Wine (wheels/windows.py): all, going on where the last run
+# was ended, or TESTS.
+windows: $(READY)
+	$(BIN)/python -m wheels windows --python 3.11
+	$(BIN)/python -m wheels.windows $(TESTS)
+
 # Installed once, and again only when the requirements or the compiled sources change.
-$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/* src/model_exchange/*)
+$(READY): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/coupling/* src/kernel/* src/isolation/* src/model_exchange/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(READY)
 
 # What the demo needs, where nothing is installed yet: the package without any extra.
-$(FEW): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/kernel/* src/isolation/* src/model_exchange/*)
+$(FEW): pyproject.toml CMakeLists.txt $(wildcard src/fmu/* src/coupling/* src/kernel/* src/isolation/* src/model_exchange/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $(FEW)

@@ -23,7 +23,6 @@ import io
 import json
 import os
 import pkgutil
-import pty
 import runpy
 import signal
 import socket
@@ -63,6 +62,9 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """As `subprocess.Popen`, but a fork of the template where that makes no difference."""
 
     def _execute_child(self, *given: Any) -> None:
+        if sys.platform == "win32":  # which has no forks
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
         asked = inspect.signature(super()._execute_child).bind(*given).arguments  # type: ignore[misc]
         environment = dict(os.environ if asked["env"] is None else asked["env"])
         if not _forkable(asked, environment):
@@ -98,6 +100,8 @@ def run(args: Any, *, check: bool = False, timeout: float | None = None, **optio
 
 def at_terminal(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
     """Exit code, and all that a person at a terminal sees."""
+    import pty
+
     main, side = pty.openpty()
     environment = {**PLAIN, "OPENBLAS_NUM_THREADS": "1", "TERM": "xterm-256color", "COLUMNS": "140", **more}
     process = Popen([*COSIMO, *arguments], cwd=cwd, stdin=side, stdout=side, stderr=side, env=environment)

@@ -1,0 +1,1 @@
+"""Wheels for all systems, made on Linux by a cross compiler."""
