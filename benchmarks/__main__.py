@@ -61,12 +61,13 @@ MEASUREMENTS = (
 
 
 def main(wanted: list[str]) -> None:
-    """All measurements, or only those named; the tables of the others stay as they are in RESULTS.md."""
+    """All measurements, or only those named, alone or by module; the other tables stay as they are in RESULTS.md."""
     path = Path(__file__).with_name("RESULTS.md")
     known = {f"{measure.__module__.rpartition('.')[2]}.{measure.__name__}": measure for measure in MEASUREMENTS}
     for name in wanted:
-        if name not in known:
+        if not any(name in (own, own.partition(".")[0]) for own in known):
             sys.exit(f"no measurement '{name}'; there are {', '.join(known)}")
+    wanted = [own for own in known if {own, own.partition(".")[0]} & set(wanted)]
     head, *sections = path.read_text(encoding="utf-8").split("\n## ") if wanted else [""]
     tables = {section.splitlines()[0]: "## " + section.rstrip() + "\n" for section in sections}
     for name, measure in known.items():

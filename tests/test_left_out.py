@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-import processes
 
 HERE = Path(__file__).parent
 FILES = [str(HERE / "isolation" / "test_sandbox.py"), str(HERE / "reporting" / "test_report_browser.py")]
@@ -17,7 +16,7 @@ FILES = [str(HERE / "isolation" / "test_sandbox.py"), str(HERE / "reporting" / "
 
 def collected(*options: str, path: str) -> tuple[str, list[str]]:
     """What pytest prints for `FILES` with this search path, and the lines of it that say what was left out."""
-    done = processes.run(
+    done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *FILES],
         cwd=HERE.parent,
         env={**os.environ, "PATH": path},

@@ -33,6 +33,7 @@ FOREIGN = {
     "AttributeError": "Python's own answer to a name that a module lacks",
     "ArithmeticError": "caught by the caller, which names problem and parameters",
     "ImportError": "caught by the caller, which says what to install",
+    "BlockingIOError": "caught by whoever locks, as the system raises it where another process holds the file",
     "IsADirectoryError": "caught around the write, which names file and remedy",
     "KeyboardInterrupt": "becomes Interrupted, with the rows that are kept",
     "NotImplementedError": "a contract that a subclass must fulfil",

@@ -24,7 +24,7 @@ from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import Dmd, Hold
 from cosimo.execution import Adaptive
-from cosimo.problems.monolithic import run_monolithic
+from cosimo.problems.oscillators import run_monolithic
 from cosimo.studies import Sample, Study, Uniform, run_study
 
 STEP, STOP = 4e-3, 8.0
@@ -297,6 +297,28 @@ def study() -> Figure:
     return figure
 
 
+def federation() -> Figure:
+    """The predicted error over the period, for what federates do with a grant."""
+    figure, (axes,) = wide()
+    system, steps = co.problems.two_mass(), np.geomspace(5e-5, 2e-2, 25)
+    settings = {
+        "each takes inputs, steps, publishes": ("one:FGH:1", "two:FGH:1"),
+        "each publishes first": ("one:HFG:1", "two:HFG:1"),
+        "one of them waits for the other": ("one:FGH:1", "two:FGH:1:wait"),
+    }
+    for (name, texts), colour in zip(settings.items(), (RED, GREY, BLUE), strict=True):
+        members = [co.masters.Grants.parse(text) for text in texts]
+        errors = [predicted(system, co.masters.federation(system, step, members=members), 2.0) for step in steps]
+        axes.plot(1e3 * steps, errors, color=colour, label=name)
+    axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
+    axes.text(11.0, 1.15, "target 1 %")
+    axes.set(xscale="log", yscale="log", xlabel="period of both federates / ms", ylabel="error of the worst output / %")
+    axes.set(title="two masses as two federates, 2 s: a line ends where the federation becomes unstable")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
 def boxes(axes: Axes, texts: list[tuple[float, float, float, str, str]]) -> None:
     """Boxes with text: left edge, bottom edge, width, text, colour."""
     axes.set(xlim=(0, 10), ylim=(0, 3))
@@ -375,6 +397,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "adaptive": adaptive,
     "prediction": prediction,
     "study": study,
+    "federation": federation,
     "isolation": isolation,
     "checkpoint": checkpoint,
     "structure": structure,
