@@ -6,15 +6,15 @@ marker, the number of tests, the reason and the remedy. Nothing else is ever lef
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import pickle
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -111,6 +111,25 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"LEFT OUT: {'; '.join(lines)}", red=True, bold=True)
 
 
+def _wait_for(descriptor: int) -> None:
+    """Hold a file as soon as nobody else does."""
+    from cosimo.core.storage import hold
+
+    while True:
+        try:
+            return hold(descriptor)
+        except BlockingIOError:
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache of this run's own: what an earlier run kept in the user's decides nothing here, and nothing is left there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSIMO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def browser() -> str:
     """The program for tests that are marked 'browser'."""
@@ -128,7 +147,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list
         from cosimo.papers import reproduce
 
         with open(folder / f"{paper}.items", "a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes second waits for the first
+            _wait_for(file.fileno())  # whoever comes second waits for the first
             file.seek(0)
             if kept := file.read():
                 return pickle.loads(kept)  # type: ignore[no-any-return]
