@@ -154,6 +154,15 @@ def test_the_choice_is_good_enough_and_hardly_dearer_than_any_other(points: list
         )
 
 
+def test_of_points_that_read_the_same_the_order_decides_nothing() -> None:
+    """`analyse` and `tune` find the same points in other orders."""
+    less, more = point(0.00501, 10.0, robustness=0.501), point(0.00499, 10.0, robustness=0.499)
+    assert choose([less, more], Wanted()) is choose([more, less], Wanted()) is more
+    plain = point(0.005, 10.0)
+    other = replace(plain, master=gauss_seidel(SYSTEM, 0.1))
+    assert choose([plain, other], Wanted()) is choose([other, plain], Wanted()) is plain
+
+
 # ---- keep, change, none ----------------------------------------------------------------------------------------------
 
 

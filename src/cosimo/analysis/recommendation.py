@@ -208,10 +208,17 @@ def choose(points: Sequence[Point], wanted: Wanted, *, grows: bool = False) -> P
         return None
     least = min(point.cost for point in good)
     near = [point for point in good if point.cost <= ABOUT * least]
-    # Errors that read the same count alike: rounding decides nothing, the simplest comes first.
-    known = [0.0 if math.isnan(point.robustness) else min(point.robustness, ENOUGH_ROBUST) for point in near]
-    ranked = zip(near, known, strict=True)
-    return min(ranked, key=lambda pair: (-pair[1], float(f"{pair[0].error:.2g}"), pair[0].cost))[0]
+    return min(near, key=_preference)
+
+
+def _preference(point: Point) -> tuple[float, float, float, float, int, str]:
+    """What `choose` sorts by. Figures that read the same count alike before costs do; what is alike in all figures is
+    told apart by its words, so that the choice does not depend on the order in which points were found.
+    """
+    robust = 0.0 if math.isnan(point.robustness) else round(min(point.robustness, ENOUGH_ROBUST), 2)
+    said, exact = (float(f"{point.error:.{digits}g}") for digits in (2, 6))
+    words = point.options
+    return -robust, said, point.cost, exact, len(words), words
 
 
 def recommend(
