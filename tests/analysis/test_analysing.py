@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernel"))
+import fmu_builder
 from command_line import cosimo
 
 from cosimo import masters, problems
@@ -576,3 +577,11 @@ def test_a_solver_that_is_unstable_by_itself_is_named() -> None:
     assert found.spectral_radius == pytest.approx(4.0)
     assert "the solver of lag is unstable at its step of 50 ms" in str(found)
     assert "feeds energy" not in str(found)
+
+
+def test_a_unit_that_cannot_be_loaded_is_no_coupling_to_judge(tmp_path: Path) -> None:
+    library = Fmu(fmu_builder.build(tmp_path, "lag2")).library()
+    path = fmu_builder.build(tmp_path, "lag2", platform="", files={library: "no library"})
+    system = System({"a": Fmu(path)})
+    with pytest.raises(ConfigurationError, match=r"unit 'a' .*lag2.fmu' cannot be loaded"):
+        analyse(system, jacobi(system, 0.1), horizon=1.0)

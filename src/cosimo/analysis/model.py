@@ -53,7 +53,7 @@ from cosimo.analysis.truth import (
 )
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, ComplexArray
-from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
+from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.formatting import percent
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
@@ -200,6 +200,9 @@ class Model:
             try:
                 return at_start(self.system, self.start)
             except CosimoError as error:
+                # What cannot even be loaded is no coupling to be judged; an algebraic loop is.
+                if isinstance(error, ConfigurationError) and not isinstance(error, AlgebraicLoopError):
+                    raise
                 self.notes.append(f"the system does not initialise: {error}")
         inputs = {name: {v: float(u.start.get(v, 0.0)) for v in u.inputs} for name, u in units.items()}
         outputs = {name: np.zeros(len(unit.outputs)) for name, unit in units.items()}

@@ -222,11 +222,18 @@ def _preference(point: Point) -> tuple[float, float, float, float, int, str]:
 
 
 def recommend(
-    points: Sequence[Point], present: Point | None, wanted: Wanted, *, grows: bool = False, searched: str = ""
+    points: Sequence[Point],
+    present: Point | None,
+    wanted: Wanted,
+    *,
+    grows: bool = False,
+    searched: str = "",
+    untried: str = "",
 ) -> Recommendation:
     """The recommendation: keep the present master, or change to the best of the `points`.
 
-    A system at the edge of stability has no robust master; one that is accurate is still better than none.
+    A system at the edge of stability has no robust master; one that is accurate is still better than none. Where none
+    is good enough, `searched` says where it was looked for, and `untried` what might do.
     """
     best = choose(points, wanted, grows=grows) or choose(points, replace(wanted, robustness=0.0), grows=grows)
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
@@ -235,17 +242,26 @@ def recommend(
         return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.", best, present)
     if best is None:
         where = f" {searched}" if searched else ""
-        return _recommendation(
-            f"no master was found that keeps every output within {percent(wanted.error)}{where}; the units' own "
-            f"solvers, or outputs that jump, may set this limit.",
-            None,
-            present,
-        )
+        hint = untried or "the units' own solvers, or outputs that jump, may set this limit"
+        missed = f"no master was found that keeps every output within {percent(wanted.error)}{where}; {hint}."
+        return _recommendation(missed, None, present)
     frail = ""
     if best.robustness < wanted.robustness:
         change = f"± {percent(wanted.robustness)} in rates and gains of the units"
         frail = f" No accurate master was found that stays stable for changes of {change}."
     return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{frail}", best, present)
+
+
+def step_by_order(step: float, error: float, order: float | None, wanted: Wanted) -> float | None:
+    """The round step at which an error that falls as h^order meets the target; None where the order says nothing.
+
+    >>> step_by_order(100.0, 0.19, 1.03, Wanted())
+    5.0
+    """
+    if order is None or not 0.6 <= order <= 6 or not wanted.error < error < 1:
+        return None
+    needed = step * (MARGIN * wanted.error / error) ** (1 / order)
+    return round_steps(needed / 3, needed)[0]
 
 
 def _price(best: Point, present: Point | None) -> str:

@@ -307,7 +307,8 @@ def _together(assignment: Assignment, candidates: Sequence[_Addition]) -> list[_
     while not tried(chosen).assignable:
         if not left:
             return []
-        best = min(left, key=lambda one: tried([*chosen, one]).residual)
+        # What differs by rounding counts alike, and of what is solved the first is as good as any: the simplest.
+        best = min(left, key=lambda one: float(f"{max(tried([*chosen, one]).residual, SOLVED):.6g}"))
         left.remove(best)
         chosen.append(best)
     for one in list(chosen):

@@ -145,6 +145,15 @@ class Cautious(Lag):
         return self.u
 
 
+class Bounded(Lag):
+    """Takes every pulse, but not what many of them add up to."""
+
+    def step(self, time: float, duration: float) -> None:
+        super().step(time, duration)
+        if abs(self.y) > 0.06:
+            raise ValueError("y is out of range")
+
+
 class NotANumber(Lag):
     def drive(self, time: float) -> float:
         return math.nan if self.u else 0.0

@@ -100,6 +100,15 @@ def test_a_unit_that_takes_only_small_pulses(means):
 
 
 @BOTH
+def test_a_unit_whose_range_many_pulses_leave(means):
+    """Foreign FMUs refuse temperatures below 0 K, to which no single pulse had led."""
+    found = identify(PythonUnit(boxes.Bounded), 0.05, means=means)
+    assert found.valid
+    assert pytest.approx(0.95) == found.model.A
+    assert found.amplitudes[0] == 1.0
+
+
+@BOTH
 def test_feedthrough_is_what_the_unit_does(means):
     """Both outputs are declared to depend at once on the input; one really does, the other a step later."""
     unit = PythonUnit(boxes.Late)

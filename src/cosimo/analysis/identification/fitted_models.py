@@ -165,13 +165,27 @@ SHOWS = 1e-9
 """Directions of B_j that show less than this, relative to the one that shows most, are left alone."""
 
 
-def excitation(rig: Rig, length: int, amplitudes: Array, *, powers: range, seed: int = SEED) -> Array:
-    """Random deviations (length, powers, inputs) of these powers, up to the amplitudes at their inputs."""
+GENTLER = (1.0, 0.1, 0.01, 0.001)
+"""Shares of the amplitudes that are tried under random inputs: answers add up, and may leave the range of the unit's
+variables where no pulse did."""
+
+
+def shake(rig: Rig, length: int, amplitudes: Array, *, powers: range, seed: int = SEED) -> tuple[Array, Array]:
+    """Random deviations (length, powers, inputs) of these powers, and the readings of a trial under them.
+
+    They go up to the amplitudes at their inputs, or to the largest share of `GENTLER` that the unit takes.
+    """
     rng = np.random.default_rng(seed)
     deviations = np.zeros((length, rig.powers, len(amplitudes)))
     for power in powers:
         deviations[:, power] = rng.uniform(-1, 1, (length, len(amplitudes))) * amplitudes
-    return deviations
+    for share in GENTLER[:-1]:
+        trial = rig.trial()
+        try:
+            return share * deviations, trial.run(share * deviations)
+        except TrialFailed:
+            trial.close()
+    return GENTLER[-1] * deviations, rig.trial().run(GENTLER[-1] * deviations)
 
 
 def with_powers(model: Realisation, rig: Rig, base: Array, amplitudes: Array) -> Array:
@@ -186,8 +200,8 @@ def with_powers(model: Realisation, rig: Rig, base: Array, amplitudes: Array) ->
     if not higher or not amplitudes.any() or not n:
         return np.hstack([model.B, np.zeros((n, higher * m))])
     prior = _prior(model, rig.step, higher)
-    deviations = excitation(rig, len(base), amplitudes, powers=range(1, rig.powers))
-    moved = (rig.trial().run(deviations) - base)[:, : len(model.C)]
+    deviations, readings = shake(rig, len(base), amplitudes, powers=range(1, rig.powers))
+    moved = (readings - base)[:, : len(model.C)]
     signals = deviations[:, 1:].reshape(len(base), higher * m)
     expected = Realisation(model.A, prior, model.C, np.zeros((len(model.C), higher * m))).answer(signals)
     if relative(moved - expected, moved, EPS * 1e6 * np.abs(base[:, : len(model.C)]).max(axis=0)) <= EXPLAINED:

@@ -17,12 +17,12 @@ from cosimo.analysis.identification.fitted_models import (
     LOCAL,
     SEED,
     FreeMotion,
-    excitation,
     free_motion,
     from_states,
     linearise,
     realise,
     realise_locally,
+    shake,
     with_powers,
 )
 from cosimo.analysis.identification.models import EPS, Identified, Means, Realisation, continuous_model
@@ -399,8 +399,8 @@ def fit_error(model: Realisation, B: Array, pulses: Pulses, length: int = UNSEEN
     if not pulses.straight:
         amplitudes = amplitudes * GENTLY
     base = pulses.free_motion(length)[:, : rig.outputs]
-    deviations = excitation(rig, length, amplitudes, powers=range(rig.powers), seed=SEED + 1)
-    answer = rig.trial().run(deviations)[:, : rig.outputs] - base
+    deviations, readings = shake(rig, length, amplitudes, powers=range(rig.powers), seed=SEED + 1)
+    answer = readings[:, : rig.outputs] - base
     m = len(amplitudes)
     inputs = deviations.reshape(length, -1)
     whole = Realisation(model.A, B, model.C, np.hstack([model.D, np.zeros((len(model.C), inputs.shape[1] - m))]))

@@ -106,6 +106,13 @@ def missing(library: str, function: str) -> CosimoError:
     return ConfigurationError(said) if function.endswith(INDISPENSABLE) else UnitError(said)
 
 
+def not_loaded(file: str, reason: str) -> ConfigurationError:
+    """The error for an FMU whose library cannot be loaded, with the remedy where the machine lacks what it needs."""
+    if "cannot open shared object file" in reason:
+        reason += "; install the package that brings this library, or add its folder to LD_LIBRARY_PATH"
+    return ConfigurationError(f"FMU '{file}' cannot be loaded: {reason}.")
+
+
 def _c_type(annotation: Any) -> Any:
     return typing.get_args(annotation)[0] if isinstance(annotation, types.UnionType) else annotation
 
@@ -300,7 +307,7 @@ class Component:
             raise
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
-            raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.") from None
+            raise not_loaded(self.file, reason) from None
 
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""
@@ -308,7 +315,7 @@ class Component:
         if self.adapter is not None:
             use = self.adapter.library().cosimoAdapterUse
             if problem := use(self._fmu.dll._handle, os.fsencode(self.adapter.settings)):
-                raise ConfigurationError(f"FMU '{self.file}' cannot be loaded: {os.fsdecode(problem)}.")
+                raise not_loaded(self.file, os.fsdecode(problem))
         if self.version == 2:
             options["callbacks"] = self._log_here()
         elif (library := _library()) is not None:

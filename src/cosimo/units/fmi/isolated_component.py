@@ -23,6 +23,7 @@ from cosimo.units.fmi.component import (
     LazyFunctions,
     Log,
     missing,
+    not_loaded,
     phase_of,
     status_label,
 )
@@ -209,7 +210,7 @@ class IsolatedComponent(Component):
             )
         if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
             reason += "; it uses the Python of the process that loads it, so it cannot be isolated"
-        return ConfigurationError(f"FMU '{self.file}' cannot be loaded: {reason}.")
+        return not_loaded(self.file, reason)
 
     def _failure(self, state: State) -> RunError:
         if state.end == End.INTERRUPTED:
