@@ -124,7 +124,7 @@ def _wait_for(descriptor: int) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache of this run alone: what was kept by an earlier one decides nothing here."""
+    """A cache of this run's own: an earlier run's decides nothing here, and nothing is left in the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSIMO_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

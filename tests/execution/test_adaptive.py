@@ -21,7 +21,7 @@ from cosimo.core.result import Result
 from cosimo.core.system import System, Table
 from cosimo.couplings import Hold, Nepce
 from cosimo.execution.adaptive.stepping import Jumps
-from cosimo.execution.adaptive.variable import Grid
+from cosimo.execution.adaptive.variable import TimeGrid
 from cosimo.execution.options import Adaptive, EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
@@ -257,7 +257,7 @@ def test_a_step_ends_where_an_external_input_jumps(kind: Any, source: Any) -> No
 
 
 def test_slopes_are_no_jumps_and_jumps_on_slopes_are() -> None:
-    grid = Grid(0.0, 1.0, 20)
+    grid = TimeGrid(0.0, 1.0, 20)
 
     def jumps(source: Any) -> list[int]:
         found, system = [], quarter_truck(profile=source)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cosimo import masters
 from cosimo.core.coupling import Coupling
 from cosimo.core.master import Master
-from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, Sample, Save, Schedule, Step
+from cosimo.core.schedule import Couple, Operation, Read, Repeat, Restore, SampleOutputs, Save, Schedule, Step
 from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import COUPLINGS, Hold, Nepce, parse_coupling
 from cosimo.masters import MASTERS
@@ -105,7 +105,7 @@ def words(draw: st.DrawFn, system: System) -> tuple[Operation, ...]:
             elif choice == 1:
                 own += [Couple(name)]
             elif choice == 4:
-                own += [Sample(name)]
+                own += [SampleOutputs(name)]
             elif choice == 2:
                 own += [Save(name), Step(name, fraction), Read(name), Restore(name), Couple(name)]
             elif choice == 3:

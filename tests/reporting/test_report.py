@@ -29,7 +29,7 @@ from cosimo.core.result import Result, Warned, decimate
 from cosimo.formats.results import ResultFile
 from cosimo.reporting.report import Report, Variation
 from cosimo.reporting.report.computation import Asked, prepare
-from cosimo.reporting.report.contents import Run
+from cosimo.reporting.report.contents import ReportedRun
 from cosimo.reporting.report.diagram import draw, layers, loop_links
 from cosimo.reporting.report.run_signals import Pack, watched
 from cosimo.reporting.report.sections import opening
@@ -525,5 +525,5 @@ def test_known_units_are_run_once_for_each_master(monkeypatch: pytest.MonkeyPatc
     asked = Asked(system, master, stop=2.0, run=True)
     expected = Model(system, step=4e-3, horizon=2.0).measure(master).errors
     monkeypatch.setattr(Pilots, "_run", lambda *_: pytest.fail("the master was run a second time"))
-    runs = {thing.role: thing for thing in prepare(asked).things if isinstance(thing, Run)}
+    runs = {thing.role: thing for thing in prepare(asked).things if isinstance(thing, ReportedRun)}
     assert runs["given"].measured == expected

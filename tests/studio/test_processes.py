@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cosimo as co
-from cosimo.studio.processes import BUCKETS, Run, Signals, finished_rows
+from cosimo.studio.processes import BUCKETS, Envelopes, Run, finished_rows
 
 
 def rows(count: int) -> np.ndarray:
@@ -19,7 +19,7 @@ def rows(count: int) -> np.ndarray:
 @pytest.mark.parametrize("block", [1, 997, 40_000, 300_000])
 def test_the_past_is_as_fine_as_the_present(block: int) -> None:
     table = rows(300_000 if block > 1 else 9_000)
-    signals = Signals()
+    signals = Envelopes()
     for begin in range(0, len(table), block):
         signals.add(("a.x", "a.y"), table[begin : begin + block])
     assert signals.rows == len(table)
@@ -35,7 +35,7 @@ def test_the_past_is_as_fine_as_the_present(block: int) -> None:
 def test_what_is_not_finite_stays_a_gap() -> None:
     table = rows(100_000)
     table[777, 1] = np.nan
-    signals = Signals()
+    signals = Envelopes()
     for part in np.split(table, 10):
         signals.add(("a.x", "a.y"), part)
     assert np.isnan(signals.of("a.x")[1]).sum() == 1

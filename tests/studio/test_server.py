@@ -67,7 +67,7 @@ def test_without_the_token_nothing_is_answered(two_mass: Served, path: str) -> N
     assert (status, two_mass.token in text) == (403, False)
 
 
-@pytest.mark.parametrize("path", ["server.py", "../session.py", "..%2fsession.py", "page/page.html", "etc"])
+@pytest.mark.parametrize("path", ["server.py", "../page_state.py", "..%2fpage_state.py", "page/page.html", "etc"])
 def test_only_files_of_the_page_are_served(two_mass: Served, path: str) -> None:
     assert get(two_mass, f"/{two_mass.token}/{path}")[0] == 404
 

@@ -28,7 +28,7 @@ from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import undivided
 from cosimo.core.arrays import Array, exponential, interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
-from cosimo.core.document import Column, Document, Figure, Section, Table
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.core.formatting import percent, step_text
 from cosimo.core.master import Master
@@ -237,8 +237,8 @@ class GoalPlan:
             Column("coupling", "coupling", right=False),
         )
         tables = (
-            Table("units", "Steps", columns, units),
-            Table("connections", "Weights of the connections", wires, connections),
+            DocumentTable("units", "Steps", columns, units),
+            DocumentTable("connections", "Weights of the connections", wires, connections),
         )
         text = f"{self.output} within {percent(self.measured)} at {share:.2g} × the unit steps of one common step"
         section = Section("goal", "", figures, tables)

@@ -29,7 +29,7 @@ import numpy as np
 
 from cosimo.analysis.pilot_runs import internal_steps
 from cosimo.core.arrays import Array, BoolArray
-from cosimo.core.document import Column, Document, Figure, Section, Table
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section
 from cosimo.core.errors import ConfigurationError, CosimoError, StepDiscarded, UnitError
 from cosimo.core.formatting import counted, step_text
 from cosimo.core.result import Result
@@ -105,7 +105,7 @@ class FmuCheck:
         columns = (Column("check", "check", right=False), Column("result", "result", right=False),
                    Column("remark", "remark", right=False))  # fmt: skip
         rows = [{"check": row.check, "result": row.result, "remark": row.remark} for row in self.checks]
-        return Section("fmu", "The FMU on its own", tuple(figures), (Table("checks", "", columns, rows),))
+        return Section("fmu", "The FMU on its own", tuple(figures), (DocumentTable("checks", "", columns, rows),))
 
     @property
     def document(self) -> Document:

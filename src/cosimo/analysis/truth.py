@@ -37,7 +37,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent
 from cosimo.core.master import Master
 from cosimo.core.system import Constant, System
-from cosimo.core.timing import Clock, timeline
+from cosimo.core.timing import UnitClock, timeline
 from cosimo.core.unit import LinearModel
 from cosimo.units.linear import Exact, discretise
 
@@ -179,7 +179,7 @@ def output_errors(
     truth: Truth,
     horizon: float,
     kind: ErrorKind,
-    clocks: Mapping[str, Clock] | None = None,
+    clocks: Mapping[str, UnitClock] | None = None,
     *,
     start: float = 0.0,
 ) -> OutputErrors:
@@ -191,7 +191,7 @@ def output_errors(
     return replace(_shares(system, rows, wanted, truth.sizes, horizon, kind), start=start)
 
 
-def _as_read(system: System, rows: Array, clocks: Mapping[str, Clock], before: Array | None = None) -> Array:
+def _as_read(system: System, rows: Array, clocks: Mapping[str, UnitClock], before: Array | None = None) -> Array:
     """The true rows at the times at which the master reads outputs; `before` is the row before the first."""
     early = [unit for unit, clock in clocks.items() if clock.read < 1]  # read before the step: as the row before
     if not early:

@@ -20,7 +20,7 @@ from cosimo.analysis.recommendation import Recommendation
 from cosimo.analysis.spectrum import Mode
 from cosimo.analysis.trust import Evidence, Grounds, Judgement, Trust, judge
 from cosimo.analysis.truth import RIGID, OutputErrors
-from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text, attributes
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_json, as_text, attributes
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
 BRIEF = (
@@ -306,12 +306,12 @@ class Verdict:
             "none": "",  # the headline says why
         }[self.evidence]
 
-    def _error_table(self) -> Table:
+    def _error_table(self) -> DocumentTable:
         outputs = self.error.outputs if self.error is not None else {}
         rows = [{"output": name, "error": value} for name, value in sorted(outputs.items(), key=lambda item: -item[1])]
         until = self.error.until if self.error is not None else f"{self.start + self.horizon:g} s"
         columns = (Column("output", "output", str, False), Column("error", f"error until {until}", percent))
-        return Table("", "", columns, rows, most=SHOWN_OUTPUTS)
+        return DocumentTable("", "", columns, rows, most=SHOWN_OUTPUTS)
 
     def _stability(self) -> Iterator[Figure]:
         radius, exact = self.spectral_radius, self.exact_spectral_radius
@@ -380,7 +380,7 @@ class Verdict:
             changes.append(f"error × {effect.fresh_error / typical:.2g}")
         return f"without its delay {', '.join(changes)}" if changes else ""
 
-    def _limits_table(self) -> Table:
+    def _limits_table(self) -> DocumentTable:
         limits = self.limits
         rows: list[dict[str, Any]] = []
         if limits is not None:
@@ -401,14 +401,14 @@ class Verdict:
             Column("step"),
             Column("text", "step", str, False, aside=True),
         )
-        return Table("critical_steps", "", columns, rows)
+        return DocumentTable("critical_steps", "", columns, rows)
 
     def _identification(self) -> Iterator[Figure]:
         yield Figure("unit_steps", "", self.unit_steps)
         yield Figure("identification_time", "", self.seconds)
         yield Figure("pilot_runs", "", self.pilot_runs)
 
-    def _unit_table(self) -> Table:
+    def _unit_table(self) -> DocumentTable:
         identified = any(unit.means != "known" for unit in self.units)
         shown = ("unit", "identified by", "valid", "fit", "linear", "invariant", "departure", "unit steps", "remarks")
         names = shown if identified else ("",) * len(shown)
@@ -424,9 +424,9 @@ class Verdict:
             Column("poles"),
             Column("reasons", names[8], "; ".join, False),
         )
-        return Table("units", "", columns, attributes(self.units, columns))
+        return DocumentTable("units", "", columns, attributes(self.units, columns))
 
-    def _mode_table(self) -> Table:
+    def _mode_table(self) -> DocumentTable:
         moving: dict[str, tuple[str, Callable[[float], str]]] = {
             "frequency": ("frequency/Hz", lambda value: f"{value:.6g}"),
             "damping": ("damping", lambda value: minus(f"{100 * value:.3g} %")),
@@ -448,9 +448,11 @@ class Verdict:
             rigid = dict.fromkeys(moving, "–") | {"frequency": "rigid"} if abs(mode.monolithic) <= slowest else {}
             rows.append(row | {f"{key}_text": rigid.get(key) or show(row[key]) for key, (_, show) in moving.items()})
         note = "MAC 1: the shape of the mode is unchanged" if rows else ""
-        return Table("modes", "", (Column("number", "mode", aside=True), *columns), rows, note, most=SHOWN_MODES)
+        return DocumentTable(
+            "modes", "", (Column("number", "mode", aside=True), *columns), rows, note, most=SHOWN_MODES
+        )
 
-    def _connection_table(self) -> Table:
+    def _connection_table(self) -> DocumentTable:
         columns = (
             Column("connection", "connection", str, False),
             Column("delay", "delay/steps", lambda value: f"{value:g}"),
@@ -459,7 +461,7 @@ class Verdict:
             Column("error_slope"),
             Column("fresh_error"),
         )
-        return Table("connections", "", columns, attributes(self.connections, columns))
+        return DocumentTable("connections", "", columns, attributes(self.connections, columns))
 
     def _smallest(self) -> Iterator[Figure]:
         limits = [moment for moment in self.along if moment.critical_step > 0]
@@ -468,7 +470,7 @@ class Verdict:
             text = f"{least.critical_step:.4g} s, at t = {least.time:g} s"
             yield Figure("", "smallest critical step", None, text)
 
-    def _moment_table(self) -> Table:
+    def _moment_table(self) -> DocumentTable:
         columns = (
             Column("time", "time/s", lambda value: f"{value:.6g}"),
             Column("stable", "stable", lambda value: "–" if value is None else "yes" if value else "NO", False),
@@ -479,7 +481,7 @@ class Verdict:
             Column("changes"),
             Column("remarks", "remarks", "; ".join, False, aside=True),
         )
-        return Table("along", "", columns, attributes(self.along, columns))
+        return DocumentTable("along", "", columns, attributes(self.along, columns))
 
 
 def _down(step: float) -> str:

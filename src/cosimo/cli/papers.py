@@ -14,7 +14,7 @@ from cosimo.cli.option_groups import Json, argument, option
 @app.command()
 def problems(json_: Json = False) -> None:
     """List the built-in problems and their parameters."""
-    from cosimo.core.document import Column, Table, table_lines
+    from cosimo.core.document import Column, DocumentTable, table_lines
     from cosimo.problems import CATALOGUE
 
     rows = [
@@ -28,7 +28,7 @@ def problems(json_: Json = False) -> None:
         Column("citation", "from", str, False),
         Column("parameters", "parameters (--set)", lambda p: " ".join(f"{n}={v:g}" for n, v in p.items()), False),
     )
-    say({"problems": rows} if json_ else "\n".join(table_lines(Table("", "", columns, rows))))
+    say({"problems": rows} if json_ else "\n".join(table_lines(DocumentTable("", "", columns, rows))))
 
 
 @app.command()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cosimo.core.system import System
     from cosimo.formats.scenario import Scenario
     from cosimo.reporting.report import Variation
-    from cosimo.studio.session import State
+    from cosimo.studio.page_state import State
 
 
 @app.command()
@@ -196,7 +196,7 @@ def _one_system(targets: list[str], *, quiet: bool) -> str:
         return targets[0]
     if other := [name for name in targets if Path(name).suffix.lower() != ".fmu"]:
         raise ConfigurationError(f"'{other[0]}' is not the only system; give one system, or several FMUs to couple.")
-    from cosimo.studio.session import couple
+    from cosimo.studio.page_state import couple
 
     made = couple(Path.cwd(), targets)
     if not quiet:
@@ -206,7 +206,7 @@ def _one_system(targets: list[str], *, quiet: bool) -> str:
 
 def _state(system: str, master: MasterChoice, stop_time: float | None) -> tuple[State, Path]:
     """What the page shows first, and the folder in which it reads and writes: that of the file, or this one."""
-    from cosimo.studio.session import State
+    from cosimo.studio.page_state import State
 
     scenario = master.scenario(system)
     fixed = {name: getattr(master, name) for name in ("input_file", "solver", "relative_tolerance", "compile")}

@@ -21,7 +21,7 @@ from cosimo.analysis.spectrum import Spectrum, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear
 from cosimo.core.arrays import ComplexArray, match
-from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_text
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_text
 from cosimo.core.errors import CosimoError
 from cosimo.core.formatting import percent
 from cosimo.core.master import Master
@@ -331,7 +331,7 @@ class Compensation:
             text = f"stable for errors of the models' rates and gains up to {wrong}" if self.margin else "unstable"
             yield Figure("model_margin", "wrong models", self.margin, text)
 
-    def _error_table(self) -> Table:
+    def _error_table(self) -> DocumentTable:
         assert self.verdicts is not None
         found = [verdict.error.outputs if verdict.error is not None else {} for verdict in self.verdicts]
         names = [name for name in self.system.outputs if any(name in errors for errors in found)]
@@ -341,7 +341,7 @@ class Compensation:
             Column("before", "error without", percent),
             Column("after", "error with", percent),
         )
-        return Table("output_errors", "", columns, rows)
+        return DocumentTable("output_errors", "", columns, rows)
 
     def _figures(self) -> Iterator[Figure]:
         used = ", ".join(f"{name}: {count}" for name, count in self.levels.items()) or "none: nothing is connected"
@@ -367,7 +367,7 @@ class Compensation:
             )
             yield Figure("", "10 % wrong model", None, text)
 
-    def _mode_table(self) -> Table:
+    def _mode_table(self) -> DocumentTable:
         names = {"exact": "", "target": "target pole", "before": "before", "after": "after"}
         rows = [
             {"number": number, **{name: getattr(mode, name) for name in names}}
@@ -377,12 +377,12 @@ class Compensation:
             Column("number", "mode", aside=True),
             *(Column(key, f"{name} /s⁻¹" if name else "", _pole_text) for key, name in names.items()),
         )
-        return Table("modes", "", columns, rows, most=SHOWN_MODES)
+        return DocumentTable("modes", "", columns, rows, most=SHOWN_MODES)
 
-    def _sensitivity_table(self) -> Table:
+    def _sensitivity_table(self) -> DocumentTable:
         keys = ("unit", "matrix", "factor", "spectral_radius", "target_spectral_radius", "stable", "follows_target")
         rows = [dict(zip(keys, vars(change).values(), strict=True)) for change in self.sensitivity]
-        return Table("sensitivity", "", tuple(Column(key) for key in keys), rows)
+        return DocumentTable("sensitivity", "", tuple(Column(key) for key in keys), rows)
 
 
 def _pole_text(pole: complex) -> str:

@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class DocumentTable:
     """Rows of values by key of their column; people see those at `places`, or the first `most`. `chosen` is marked."""
 
     key: str
@@ -114,7 +114,7 @@ class Section:
     key: str
     title: str
     figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[DocumentTable, ...] = ()
     charts: tuple[Mapping[str, Any], ...] = ()
     brief: bool = True
 
@@ -214,7 +214,7 @@ def _figure(figure: Figure) -> list[str]:
     return [f"  {figure.name if not place else '':<{MARGIN - 3}} {row}" for place, row in enumerate(rows)]
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: DocumentTable) -> list[str]:
     """A table as lines, by rich; without rows nothing."""
     rows = list(table.cells())
     if not rows or not table.head:
@@ -312,7 +312,7 @@ def as_card(document: Document, *, signed: bool = True) -> str:
     return f'<div class="cosimo">{"".join(parts)}</div>'
 
 
-def _card_table(table: Table) -> str:
+def _card_table(table: DocumentTable) -> str:
     def cell(tag: str, text: str, column: Column) -> str:
         shown = text if column.html and tag == "td" else escape(text)
         return f'<{tag} style="text-align:{"right" if column.right else "left"}">{shown}</{tag}>'

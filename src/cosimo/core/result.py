@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.core.arrays import Array
-from cosimo.core.document import CARD_ROWS, Column, Document, Figure, Mark, Section, Table, as_card
+from cosimo.core.document import CARD_ROWS, Column, Document, DocumentTable, Figure, Mark, Section, as_card
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.formatting import counted
 
@@ -103,7 +103,7 @@ class Result:
         )
         facts = [Figure("", name, self.info[name]) for name in ("system", "master") if name in self.info]
         facts += [Figure("", "warning", text=str(entry)) for entry in self.warnings]
-        table = Table("", "", columns, [{"signal": name} for name in self.names], most=CARD_ROWS)
+        table = DocumentTable("", "", columns, [{"signal": name} for name in self.names], most=CARD_ROWS)
         mark: Mark = "open" if self.complete else "bad"
         word = "complete" if self.complete else "incomplete"
         document = Document(repr(self), mark, word, sections=(Section("", "", tuple(facts), (table,)),))

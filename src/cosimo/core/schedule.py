@@ -6,13 +6,13 @@ All signals of a coupled system form one vector
 
 and one macro step of length h applies, one after the other, operations that each change one unit's part of it:
 
-    F_i  Couple    w_i, u_i ← F_i(w_i, y)          the newest outputs become the unit's next input
-    W_i  Sample    w_i      ← F_i(w_i, y)          the same, but the unit keeps the input it has
-    G_i  Step      x_i      ← G_i(x_i, u_i)        the unit advances by a fraction of h
-    H_i  Read      y_i      ← C_i x_i + D_i u_i    the unit's outputs are read
-    S_i  Save      keep     (x_i, u_i)
-    R_i  Restore   put back (x_i, u_i)
-    (…)^n  Repeat  the same operations n times, or (…)^* until the outputs no longer change
+    F_i  Couple         w_i, u_i ← F_i(w_i, y)          the newest outputs become the unit's next input
+    W_i  SampleOutputs  w_i      ← F_i(w_i, y)          the same, but the unit keeps the input it has
+    G_i  Step           x_i      ← G_i(x_i, u_i)        the unit advances by a fraction of h
+    H_i  Read           y_i      ← C_i x_i + D_i u_i    the unit's outputs are read
+    S_i  Save           keep     (x_i, u_i)
+    R_i  Restore        put back (x_i, u_i)
+    (…)^n  Repeat       the same operations n times, or (…)^* until the outputs no longer change
 
 Two interpreters read a schedule. *Executing* it on units gives a simulation. *Multiplying* its matrices, which for
 linear units exist for every operation, gives the one-step map Φ with z ← Φ z; stability, accuracy, tuning and repair
@@ -51,7 +51,7 @@ class Couple:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleOutputs:
     """W: remember the newest outputs for the unit's next coupling; its input stays."""
 
     unit: str
@@ -139,11 +139,11 @@ class Repeat:
             raise ScheduleError(f"a Repeat must run at least once, not {self.times} times.")
 
 
-Operation = Couple | Sample | Step | Read | Save | Restore | Repeat
+Operation = Couple | SampleOutputs | Step | Read | Save | Restore | Repeat
 
-LETTERS: Mapping[type, str] = {Couple: "F", Sample: "W", Step: "G", Read: "H", Save: "S", Restore: "R"}
+LETTERS: Mapping[type, str] = {Couple: "F", SampleOutputs: "W", Step: "G", Read: "H", Save: "S", Restore: "R"}
 _WORDS: Mapping[str, Callable[[str], Operation]] = {
-    "couple": Couple, "sample": Sample, "read": Read, "save": Save, "restore": Restore,
+    "couple": Couple, "sample": SampleOutputs, "read": Read, "save": Save, "restore": Restore,
 }  # fmt: skip
 
 
@@ -190,7 +190,7 @@ class Schedule:
         return cls(tuple(data["units"]), tuple(_decode(item) for item in data["operations"]))
 
 
-def flatten(operations: tuple[Operation, ...]) -> Iterator[Couple | Sample | Step | Read | Save | Restore]:
+def flatten(operations: tuple[Operation, ...]) -> Iterator[Couple | SampleOutputs | Step | Read | Save | Restore]:
     """All operations in order, bodies of `Repeat` once."""
     for operation in operations:
         if isinstance(operation, Repeat):

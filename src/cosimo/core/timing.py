@@ -25,7 +25,7 @@ from cosimo.core.schedule import (
     Read,
     Repeat,
     Restore,
-    Sample,
+    SampleOutputs,
     Save,
     Schedule,
     Step,
@@ -109,7 +109,7 @@ TimedOperation = TimedCouple | TimedStep | TimedRead | Save | Restore | TimedRep
 
 
 @dataclass(frozen=True)
-class Clock:
+class UnitClock:
     """Of one unit: local time; where in the input polynomial it stands and was last given it; time of its outputs."""
 
     time: Fraction = Fraction(0)
@@ -123,7 +123,7 @@ class Timeline:
     """The timed operations of one macro step, and the clocks at its end (outputs and inputs are stamped with these)."""
 
     operations: tuple[TimedOperation, ...]
-    clocks: Mapping[str, Clock]
+    clocks: Mapping[str, UnitClock]
 
     def external_times(self) -> dict[str, list[tuple[Fraction, Fraction]]]:
         """Per unit the (time, span) of its couplings, in order, for sampling external inputs."""
@@ -166,12 +166,12 @@ def settled_sweep(system: System, master: Master, repeat: TimedRepeat) -> int:
 class _State:
     """Everything about time at one point of the walk; hashable, so that a repeating pattern is recognised."""
 
-    clocks: tuple[tuple[str, Clock], ...]
+    clocks: tuple[tuple[str, UnitClock], ...]
     stamps: tuple[tuple[Fraction, ...], ...]
-    saved: tuple[tuple[str, Clock], ...] = ()
+    saved: tuple[tuple[str, UnitClock], ...] = ()
 
     def next_macro_step(self) -> _State:
-        clocks = tuple((name, Clock(Fraction(0), c.now, c.given, c.read - 1)) for name, c in self.clocks)
+        clocks = tuple((name, UnitClock(Fraction(0), c.now, c.given, c.read - 1)) for name, c in self.clocks)
         return _State(clocks, tuple(tuple(s - 1 for s in row) for row in self.stamps))
 
 
@@ -204,7 +204,7 @@ def timeline(system: System, master: Master) -> Timeline:
 @lru_cache(maxsize=16)  # the usual masters of one system
 def _follow(walk: _Walk) -> Timeline:
     """Follow the clocks through the schedule until the pattern repeats."""
-    state = _State(tuple((name, Clock()) for name, *_ in walk.units), tuple((Fraction(0),) for _ in walk.history))
+    state = _State(tuple((name, UnitClock()) for name, *_ in walk.units), tuple((Fraction(0),) for _ in walk.history))
     for _ in range(3 * max([2, *walk.history]) + 4):
         operations, end = walk.follow(walk.operations, state)
         for name, clock in end.clocks:
@@ -288,14 +288,14 @@ class _Walk:
                 continue
             unit = operation.unit
             clock = clocks[unit]
-            if isinstance(operation, Couple | Sample):
+            if isinstance(operation, Couple | SampleOutputs):
                 samplings = []
                 for link, source in self.incoming[unit]:
                     sampling = self.sample(stamps[link], clocks[source].read, self.history[link])
                     stamps[link] = sampling.stamps
                     shifted = tuple(s - clock.time for s in sampling.stamps)
                     samplings.append(Sampling(shifted, sampling.kept))
-                if isinstance(operation, Sample):
+                if isinstance(operation, SampleOutputs):
                     timed.append(TimedCouple(unit, clock.time, tuple(samplings), Fraction(0), gives=False))
                     continue
                 timed.append(TimedCouple(unit, clock.time, tuple(samplings), spans[place]))
@@ -348,7 +348,7 @@ class _Walk:
                 raise ScheduleError("an iteration must bring every unit back to the same time: restore it first.")
         return TimedRepeat(tuple(sweeps), operation.times), state
 
-    def advance(self, unit: str, clock: Clock, fraction: Fraction) -> Clock:
+    def advance(self, unit: str, clock: UnitClock, fraction: Fraction) -> UnitClock:
         time = clock.time + fraction
         if time > 1:
             raise ScheduleError(f"unit '{unit}' advances beyond the macro step; restore it first or step by less.")

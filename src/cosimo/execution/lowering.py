@@ -457,7 +457,7 @@ class VariableLowering(Lowering):
         self.program.fraction(float(operation.fraction))
 
 
-class Recorder:
+class CallRecorder:
     """Takes the calls that build a program, in the place of the kernel's own; `src/coupling` reads and makes them.
 
     Each is a text, the name, and a list, the arguments; `src/coupling/recording.hpp` says how values are written.
@@ -509,7 +509,7 @@ class RecordedLowering(Lowering):
     variable.
     """
 
-    program: Any  # a Recorder
+    program: Any  # a CallRecorder
 
     def __init__(self, live: Live, folders: Mapping[str, str], inputs: Mapping[str, int]) -> None:
         self._folders = folders
@@ -556,7 +556,7 @@ class RecordedLowering(Lowering):
         return float(start)
 
     def _begin(self, start: float, step: float, y: list[float], c: list[float], w: list[float]) -> Any:
-        recorder = Recorder()
+        recorder = CallRecorder()
         recorder.begin(start, step, y, c, w)
         return recorder
 

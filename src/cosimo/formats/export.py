@@ -138,7 +138,7 @@ def export_coupling(
 # ---- one FMU -----------------------------------------------------------------------------------------------------
 
 
-def _describe(unit: Unit, name: str, start: Mapping[str, float], experiment: SuggestedExperiment) -> Description:
+def _describe(unit: Unit, name: str, start: Mapping[str, float], experiment: SuggestedExperiment) -> ModelDescription:
     if not isinstance(unit, LinearUnit):
         raise ConfigurationError(
             f"unit '{name}' is of kind {type(unit).__name__}; only StateSpace and Mechanical units can be exported."
@@ -153,10 +153,10 @@ def _describe(unit: Unit, name: str, start: Mapping[str, float], experiment: Sug
         raise ConfigurationError(f"unit '{name}' makes {unit.micro_steps} micro steps; an FMU makes at most 2^32 - 1.")
     if not name.isprintable() or not name:
         raise ConfigurationError(f"a unit cannot be exported as {name!r}; give it a printable name.")
-    return Description(unit, name, start, experiment)
+    return ModelDescription(unit, name, start, experiment)
 
 
-def _pack(description: Description, fmi: Fmi) -> bytes:
+def _pack(description: ModelDescription, fmi: Fmi) -> bytes:
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs can be written for FMI 2 or 3, not {fmi}.")
     blank = _matrices(description, "") + write_model_description(description, "", fmi)
@@ -171,7 +171,7 @@ def _pack(description: Description, fmi: Fmi) -> bytes:
     )
 
 
-def _matrices(description: Description, token: str) -> bytes:
+def _matrices(description: ModelDescription, token: str) -> bytes:
     """resources/unit.bin, as `src/fmu/description.h` lays it out."""
     unit, model = description.unit, description.unit.linear()
     sizes = (len(unit.initial_state), len(unit.inputs), len(unit.outputs))
@@ -669,7 +669,7 @@ class SuggestedExperiment:
 
 
 @dataclass(frozen=True)
-class Description:
+class ModelDescription:
     """All that modelDescription.xml says of `unit`; `start` overrides the start values of inputs."""
 
     unit: LinearUnit
@@ -762,7 +762,7 @@ _ABLE = {
 }
 
 
-def write_model_description(description: Description, token: str, fmi: Fmi) -> bytes:
+def write_model_description(description: ModelDescription, token: str, fmi: Fmi) -> bytes:
     """modelDescription.xml of that version."""
     flags = {"modelIdentifier": identifier(description.name), "maxOutputDerivativeOrder": "0"}
     flags |= dict.fromkeys(_ABLE[fmi], "true")
@@ -791,7 +791,7 @@ def _model_description(
     return _document(_node("fmiModelDescription", head, [*before, *parts]))
 
 
-def _fmi2_model(description: Description) -> tuple[Node, Node]:
+def _fmi2_model(description: ModelDescription) -> tuple[Node, Node]:
     # FMI 2.0 needs no variable for time; indices count from 1 in the order of the value references.
     listed = [_node("ScalarVariable", head, [_node("Real", value)]) for head, value in [*description.variables(1)][:-1]]
     unknowns, outputs = list(_unknowns(description, "index", first=1)), len(description.unit.outputs)
@@ -806,7 +806,7 @@ def _fmi2_model(description: Description) -> tuple[Node, Node]:
     return _node("ModelVariables", children=listed), _node("ModelStructure", children=structure)
 
 
-def _fmi3_model(description: Description) -> tuple[Node, Node]:
+def _fmi3_model(description: ModelDescription) -> tuple[Node, Node]:
     listed = [_node("Float64", head | value) for head, value in description.variables(0)]
     unknowns, outputs = list(_unknowns(description, "valueReference", first=0)), len(description.unit.outputs)
     structure = [
@@ -817,7 +817,7 @@ def _fmi3_model(description: Description) -> tuple[Node, Node]:
     return _node("ModelVariables", children=listed), _node("ModelStructure", children=structure)
 
 
-def _unknowns(description: Description, key: str, first: int) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+def _unknowns(description: ModelDescription, key: str, first: int) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Each output, then each derivative, with what it depends on; variables are counted from `first`."""
     depends = description.depends()
     for row, on in enumerate(depends):

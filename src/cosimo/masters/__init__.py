@@ -20,7 +20,18 @@ from cosimo.core.arguments import checked
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master
-from cosimo.core.schedule import Convergence, Couple, Operation, Read, Repeat, Restore, Sample, Save, Schedule, Step
+from cosimo.core.schedule import (
+    Convergence,
+    Couple,
+    Operation,
+    Read,
+    Repeat,
+    Restore,
+    SampleOutputs,
+    Save,
+    Schedule,
+    Step,
+)
 from cosimo.core.system import System
 from cosimo.couplings import Hold
 
@@ -415,7 +426,7 @@ def _sampled(system: System, names: Iterable[str], count: int) -> list[Operation
     names, part = list(names), Fraction(1, count)
     seen = [n for n in system.names if any(link.source.unit in names for link in system.incoming(n))]
     once: list[Operation] = [*(Step(name, part) for name in names), *map(Read, names)]
-    return [*map(Couple, names), *([*once, *map(Sample, seen)] * (count - 1)), *once]
+    return [*map(Couple, names), *([*once, *map(SampleOutputs, seen)] * (count - 1)), *once]
 
 
 def _complete(system: System, order: Sequence[str] | None) -> tuple[str, ...]:

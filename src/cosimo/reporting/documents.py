@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from cosimo.core.document import Column, Document, Figure, Mark, Section, Table, plain
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Mark, Section, plain
 from cosimo.core.formatting import counted
 
 if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
@@ -79,7 +79,7 @@ def _run(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _side_by_side(compared: Comparison) -> Table:
+def _side_by_side(compared: Comparison) -> DocumentTable:
     runs = compared.runs
     rows: list[dict[str, str]] = []
 
@@ -102,7 +102,7 @@ def _side_by_side(compared: Comparison) -> Table:
     note = (
         "* compensated: shows the corrected input of the step, not the force at its end" if compared.fed_through else ""
     )
-    return Table("", "", columns, rows, note)
+    return DocumentTable("", "", columns, rows, note)
 
 
 def _value(value: float | None) -> str:
@@ -164,7 +164,7 @@ def study_document(outcome: Outcome, output_file: str | None, verdict: Verdict |
 _TRUST = {"yes": "to be trusted", "with care": "with care", "no": "not to be trusted", "not assessed": "not assessed"}
 
 
-def _spread_table(outcome: Outcome) -> Table:
+def _spread_table(outcome: Outcome) -> DocumentTable:
     rows = []
     for name in outcome.measures:
         spread = outcome.spread(name)
@@ -184,7 +184,7 @@ def _spread_table(outcome: Outcome) -> Table:
         Column("least_at", "least at", str, False),
         Column("most_at", "most at", str, False),
     )
-    return Table("", "", columns, rows)
+    return DocumentTable("", "", columns, rows)
 
 
 def _influences(outcome: Outcome) -> Iterator[tuple[str, str]]:

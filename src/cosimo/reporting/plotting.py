@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.arrays import Array
-from cosimo.core.document import Column, Table, colourful, paint, table_lines
+from cosimo.core.document import Column, DocumentTable, colourful, paint, table_lines
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.formatting import counted
 from cosimo.core.result import Result, decimate, draw_by_unit, stairs
@@ -113,7 +113,7 @@ def _table(curves: Sequence[Curve]) -> list[str]:
     rows = [curve_fields(curve) for curve in curves]
     if any(curve.unit for curve in curves):
         columns.append(Column("unit", "unit", lambda unit: unit or "", False))
-    return table_lines(Table("", "", (Column("signal", "signal", str, False), *columns), rows, most=len(rows)))
+    return table_lines(DocumentTable("", "", (Column("signal", "signal", str, False), *columns), rows, most=len(rows)))
 
 
 def signals_text(results: dict[str, Result]) -> str:

@@ -23,7 +23,7 @@ from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import master_cost
 from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.analysis.verdict import Verdict
-from cosimo.core.document import Column, Document, Figure, Section, Table, as_json, as_text
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_json, as_text
 from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
 from cosimo.core.formatting import cost_text, percent, step_text
 from cosimo.core.master import Master
@@ -200,7 +200,7 @@ class MasterComparison:
 
         return sorted(self.trials, key=key)
 
-    def _table(self) -> Table:
+    def _table(self) -> DocumentTable:
         rows = []
         names = ("trust", "headline", "stable", "error_kind", "errors", "spectral_radius", "recommendation")
         for trial in self._ranked():
@@ -232,4 +232,4 @@ class MasterComparison:
             Column("reason", "remark", str, False),
             *map(Column, also),
         )
-        return Table("trials", "", columns, rows)
+        return DocumentTable("trials", "", columns, rows)

@@ -80,7 +80,7 @@ class Evaluator:
     async def _exchange(self, request: Mapping[str, Any]) -> Any:
         if self._process is None or self._process.returncode is not None:
             pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-            self._process = await start("cosimo.studio.session", folder=self.folder, **pipes)
+            self._process = await start("cosimo.studio.page_state", folder=self.folder, **pipes)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(ConnectionError):
@@ -116,7 +116,7 @@ async def analyse(words: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-class Signals:
+class Envelopes:
     """The rows of a run: of every signal its smallest and its largest value in at most `BUCKETS` parts of equal length.
 
     Where there would be more parts, neighbours are joined: the past is as fine as the present. Rows of the part that is
@@ -133,7 +133,7 @@ class Signals:
     def add(self, names: tuple[str, ...], table: Array) -> None:
         """Further rows, (K, 1 + n), time first.
 
-        >>> signals, values = Signals(), np.sin(np.arange(1e5))
+        >>> signals, values = Envelopes(), np.sin(np.arange(1e5))
         >>> for rows in np.split(np.column_stack([np.arange(1e5), values]), [7, 30_000, 30_001]):
         ...     signals.add(("a.x",), rows)
         >>> time, kept = signals.of("a.x")
@@ -262,7 +262,7 @@ class Run:
         self.state, self.said = "running", ""
         self.document: dict[str, Any] = {}
         self.marks: list[dict[str, Any]] = []
-        self.signals = Signals()
+        self.signals = Envelopes()
         self.changed = 0
         self._stream = Rows(path.with_name(path.name + STREAM_SUFFIX))
         self._process: asyncio.subprocess.Process | None = None
@@ -290,7 +290,7 @@ class Run:
         """Times and values of a signal, of all times or of a span of them: then from the file, as fine as it is."""
         if span is None:
             return self.signals.of(name)
-        found = Signals()
+        found = Envelopes()
         tables = finished_rows(self.path, name, *span) if self.path.exists() else self._stream.within(*span)
         for names, table in tables:
             found.add((name,), table[:, [0, 1 + names.index(name)]])
@@ -328,7 +328,7 @@ class Run:
             kept = read_document(self.path).get("warnings", [])
             self.marks = [{"time": one["time"], "text": one["message"]} for one in kept]
             if self.document.get("steps") != self.signals.rows - 1:  # rows that came between the last look and the end
-                self.signals = Signals()
+                self.signals = Envelopes()
                 await asyncio.to_thread(self._follow, finished_rows(self.path))
         self.changed += 1
         self.state = "done" if code == 0 else "stopped" if code == 130 else "failed"

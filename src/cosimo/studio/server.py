@@ -32,8 +32,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.storage import writing
+from cosimo.studio.page_state import State, contributions
 from cosimo.studio.processes import Evaluator, Run, analyse, free_file
-from cosimo.studio.session import State, contributions
 
 LARGEST_MESSAGE = 1 << 20
 """Bytes of a message from the page; its largest is a state."""

@@ -11,7 +11,6 @@ from cosimo.tuning.orders import (
     feedback_order,
     orientations,
 )
-from cosimo.tuning.result import Tuned, Verified
 from cosimo.tuning.search import Progress, Settings
 from cosimo.tuning.space import Range, Space
 from cosimo.tuning.stability_radius import (
@@ -24,6 +23,7 @@ from cosimo.tuning.stability_radius import (
     stability_radius,
     unit_structure,
 )
+from cosimo.tuning.tuned import Tuned, Verified
 from cosimo.tuning.tuner import tune
 
 __all__ = [

@@ -52,9 +52,9 @@ from cosimo.masters import gauss_seidel, jacobi, strang
 from cosimo.masters.words import describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
-from cosimo.tuning.result import Tuned, goal_values
 from cosimo.tuning.search import MasterSearch, Report, Settings, require_method
 from cosimo.tuning.space import Range, Space, side_by_side
+from cosimo.tuning.tuned import Tuned, goal_values
 
 
 @checked

@@ -18,7 +18,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import StepTooShort
 from cosimo.core.result import Warned
 from cosimo.core.system import Constant, Source, System, Table
-from cosimo.execution.adaptive.variable import Grid, Lengths, VariableInterpreter
+from cosimo.execution.adaptive.variable import Lengths, TimeGrid, VariableInterpreter
 from cosimo.execution.live import Live
 from cosimo.execution.power_bonds import Bond
 
@@ -316,7 +316,7 @@ STAYS = 0.5  # the share of the change that must remain on one quantum
 class Jumps:
     """The places, in quanta, at which some external input of the system jumps."""
 
-    def __init__(self, system: System, grid: Grid, sample: Sample) -> None:
+    def __init__(self, system: System, grid: TimeGrid, sample: Sample) -> None:
         self._clear, self._found = 0, list[int]()
         self._signals: list[Callable[[int], float]] = []
         for target, source in system.inputs.items():
@@ -341,7 +341,7 @@ class Jumps:
         return self._found[later] if later < len(self._found) and self._found[later] <= end else None
 
 
-def _value(sample: Sample, target: str, source: Source, grid: Grid, place: int) -> float:
+def _value(sample: Sample, target: str, source: Source, grid: TimeGrid, place: int) -> float:
     return sample(target, source, grid.time(place))
 
 

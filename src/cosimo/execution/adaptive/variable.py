@@ -38,7 +38,7 @@ KEPT = 512  # interpreters of different lengths, and coupling matrices, that are
 
 
 @dataclass(frozen=True)
-class Grid:
+class TimeGrid:
     """Where macro steps may begin and end: `total` = 2^bits quanta from `start` to `stop`."""
 
     start: float
@@ -64,7 +64,7 @@ class Grid:
 class Lengths:
     """The grid of a run, and its first, shortest and longest step in quanta."""
 
-    grid: Grid
+    grid: TimeGrid
     first: int
     shortest: int
     longest: int
@@ -100,10 +100,10 @@ def choose_lengths(adaptive: Adaptive, nominal: float, start: float, stop: float
     bits = FINER + max(0, math.ceil(math.log2(span / shortest)))
     if bits > MOST_BITS:
         raise ConfigurationError(f"{span / shortest:.1e} steps of {shortest:g} s fit into the run; give a longer one.")
-    quantum = Grid(start, stop, bits).quantum
+    quantum = TimeGrid(start, stop, bits).quantum
     least = max(1, math.ceil(shortest / quantum * (1 - 1e-12)))
     greatest = max(least, math.floor(longest / quantum * (1 + 1e-12)))
-    return Lengths(Grid(start, stop, bits), min(max(least, round(first / quantum)), greatest), least, greatest)
+    return Lengths(TimeGrid(start, stop, bits), min(max(least, round(first / quantum)), greatest), least, greatest)
 
 
 def first_places(live: Live, parts: int) -> tuple[dict[str, int], list[tuple[int, ...]]]:
@@ -116,7 +116,7 @@ def first_places(live: Live, parts: int) -> tuple[dict[str, int], list[tuple[int
 class VariableInterpreter(Interpreter):
     """An interpreter whose macro step lasts `parts` quanta of `grid`; its macro steps are numbered by their place."""
 
-    def __init__(self, live: Live, grid: Grid, parts: int) -> None:
+    def __init__(self, live: Live, grid: TimeGrid, parts: int) -> None:
         self.grid, self.parts = grid, parts
         self._matrices: dict[tuple[Any, ...], CouplingMatrices] = {}
         self._lengths: dict[int, VariableInterpreter] = {parts: self}

@@ -21,7 +21,7 @@ from cosimo.core.system import System
 from cosimo.formats.results import read_result
 from cosimo.masters.words import describe
 from cosimo.reporting.progress import SearchProgress, show_on_terminal
-from cosimo.reporting.report.contents import Role, Run, Variation, alternative
+from cosimo.reporting.report.contents import ReportedRun, Role, Variation, alternative
 
 if TYPE_CHECKING:
     from cosimo.analysis.pilots import Standing
@@ -65,7 +65,7 @@ class Prepared(NamedTuple):
 
     things: list[Any]
     model: Model
-    reference: Run | None = None
+    reference: ReportedRun | None = None
     seconds: Mapping[str, float] = MappingProxyType({})
 
 
@@ -116,7 +116,7 @@ def _expected(seconds: Mapping[str, float], masters: Mapping[Role, Master], hori
     return sum(seconds.values()) * sum(horizon / master.step for master in masters.values())
 
 
-def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) -> Run:
+def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) -> ReportedRun:
     """A run with its measured errors; one that left the range of numbers has the rows before."""
     from cosimo.execution.running import run
 
@@ -129,7 +129,7 @@ def _run(asked: Asked, role: Role, master: Master, stop: float, model: Model) ->
         if error.result is None:
             raise
         result = error.result
-    return Run(f"{role}: {describe(master, asked.system)}", result, role, _measured(model, master, result))
+    return ReportedRun(f"{role}: {describe(master, asked.system)}", result, role, _measured(model, master, result))
 
 
 def _measured(model: Model, master: Master, result: Result) -> OutputErrors | None:
@@ -145,7 +145,7 @@ def _measured(model: Model, master: Master, result: Result) -> OutputErrors | No
     return errors if errors.outputs else None
 
 
-def _reference(asked: Asked, stop: float, masters: Sequence[Master]) -> Run | None:
+def _reference(asked: Asked, stop: float, masters: Sequence[Master]) -> ReportedRun | None:
     from cosimo.studies.trials import reference as reference_of
 
     steps = {master.step for master in masters}
@@ -157,7 +157,7 @@ def _reference(asked: Asked, stop: float, masters: Sequence[Master]) -> Run | No
         found = reference_of(asked.system, step=step, start=asked.start, stop=stop)
     except CosimoError:
         return None  # the system itself grows beyond all numbers, or its units cannot be run so finely
-    return Run(f"{found.kind} solution", found.result, "reference")
+    return ReportedRun(f"{found.kind} solution", found.result, "reference")
 
 
 def _seconds(asked: Asked) -> Mapping[str, float]:
@@ -169,14 +169,14 @@ def _seconds(asked: Asked) -> Mapping[str, float]:
         return {}
 
 
-def read_runs(paths: list[str]) -> list[Run]:
+def read_runs(paths: list[str]) -> list[ReportedRun]:
     """Result files as runs, named by their files and what ran in them."""
     found = []
     for path in paths:
         result = read_result(path)
         name = Path(path).name.removesuffix(".partial")
         master = f" ({result.info['master']})" if "master" in result.info else ""
-        found.append(Run(f"{name}{master}{'' if result.complete else ', incomplete'}", result))
+        found.append(ReportedRun(f"{name}{master}{'' if result.complete else ', incomplete'}", result))
     return found
 
 

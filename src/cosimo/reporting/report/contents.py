@@ -29,7 +29,7 @@ Role = Literal["given", "recommended", "nearest", "compensated", "reference", "o
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """A run with the name it has on the page, what it is there for, and its errors where they were measured."""
 
     label: str
@@ -82,8 +82,8 @@ class Contents:
     tuned: Tuned | None = None
     compensation: Compensation | None = None
     corrected: Verdict | None = None
-    runs: tuple[Run, ...] = ()
-    reference: Run | None = None
+    runs: tuple[ReportedRun, ...] = ()
+    reference: ReportedRun | None = None
     variation: Variation | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     command: str = ""
@@ -102,7 +102,7 @@ class Contents:
         """The master to use instead of the given one, as `alternative`."""
         return alternative(self.verdict.recommendation if self.verdict else None, self.tuned)
 
-    def run_of(self, role: Role) -> Run | None:
+    def run_of(self, role: Role) -> ReportedRun | None:
         """The run that is there for something."""
         return next((run for run in self.runs if run.role == role), None)
 
@@ -131,7 +131,7 @@ def collect(
     start: float,
     target: float,
     title: str | None,
-    reference: Result | Run | None,
+    reference: Result | ReportedRun | None,
     model: Model | None = None,
     **more: Any,
 ) -> Contents:
@@ -175,16 +175,16 @@ def collect(
     )
 
 
-def _sorted(things: Iterable[Any]) -> tuple[dict[str, Any], list[Run]]:
+def _sorted(things: Iterable[Any]) -> tuple[dict[str, Any], list[ReportedRun]]:
     """What a report takes once, by the name of its kind, and the runs."""
     from cosimo.analysis.verdict import Verdict
     from cosimo.compensation import Compensation
     from cosimo.tuning import Tuned
 
     found: dict[str, Any] = {}
-    runs: list[Run] = []
+    runs: list[ReportedRun] = []
     for thing in things:
-        if isinstance(thing, Result | Run) or _named(thing):
+        if isinstance(thing, Result | ReportedRun) or _named(thing):
             runs.append(_run(thing))
             continue
         kinds = (System, Master, Verdict, Tuned, Compensation)
@@ -205,12 +205,12 @@ def _named(thing: Any) -> bool:
     return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str) and isinstance(thing[1], Result)
 
 
-def _run(thing: Any, role: Role = "other") -> Run:
-    if isinstance(thing, Run):
+def _run(thing: Any, role: Role = "other") -> ReportedRun:
+    if isinstance(thing, ReportedRun):
         return thing
     if _named(thing):
-        return Run(thing[0], thing[1], role)
-    return Run(_label(thing), thing, role)
+        return ReportedRun(thing[0], thing[1], role)
+    return ReportedRun(_label(thing), thing, role)
 
 
 def _label(result: Result) -> str:
@@ -221,7 +221,7 @@ def _label(result: Result) -> str:
     return f"{info['master']}{step}"
 
 
-def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
+def _distinct(runs: Iterable[ReportedRun]) -> Iterator[ReportedRun]:
     seen: dict[str, int] = {}
     for run in runs:
         seen[run.label] = seen.get(run.label, 0) + 1
@@ -229,7 +229,7 @@ def _distinct(runs: Iterable[Run]) -> Iterator[Run]:
         yield run if number == 1 else replace(run, label=f"{run.label} ({number})")
 
 
-def _title(system: System | None, verdict: Verdict | None, tuned: Tuned | None, runs: list[Run]) -> str:
+def _title(system: System | None, verdict: Verdict | None, tuned: Tuned | None, runs: list[ReportedRun]) -> str:
     names = [system.name] if system is not None else []
     names += [found.system for found in (verdict, tuned) if found is not None]
     names += [str(run.result.info["system"]) for run in runs if "system" in run.result.info]

@@ -14,7 +14,7 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import amount, digits, minus, percent, step_text
 from cosimo.core.result import TARGET, Result
 from cosimo.core.storage import writing
-from cosimo.reporting.report.contents import Contents, Run, Variation, collect
+from cosimo.reporting.report.contents import Contents, ReportedRun, Variation, collect
 from cosimo.reporting.report.run_signals import Pack, compressed
 from cosimo.reporting.report.sections import SUMMARY, PageSection, origin, sections
 
@@ -74,7 +74,7 @@ class Report:
 def report(
     *things: Any,
     title: str | None = None,
-    reference: Result | Run | None = None,
+    reference: Result | ReportedRun | None = None,
     variation: Variation | None = None,
     horizon: float | None = None,
     start: float = 0.0,

@@ -17,7 +17,7 @@ from cosimo.execution.power_bonds import Bond, power_bonds
 from cosimo.reporting.report.charts import DASHES, LINES, ROLES
 
 if TYPE_CHECKING:
-    from cosimo.reporting.report.contents import Contents, Run
+    from cosimo.reporting.report.contents import Contents, ReportedRun
 
 MOST_SIGNALS = 200
 """Signals on a page; the rest is counted."""
@@ -30,10 +30,10 @@ CUT = 2.0
 """Runs that go twice as far beyond the true solution as this many of its ranges are cut off there."""
 
 
-def styled(contents: Contents) -> list[tuple[Run, str, str, float]]:
+def styled(contents: Contents) -> list[tuple[ReportedRun, str, str, float]]:
     """Every run with its colour, dash and width; what the others are compared with is wide and lies below."""
     every = [*([contents.reference] if contents.reference else []), *contents.runs]
-    found: list[tuple[Run, str, str, float]] = []
+    found: list[tuple[ReportedRun, str, str, float]] = []
     free = iter(range(len(every)))
     for run in every:
         colour, dash = ROLES.get(run.role, ("", ""))
@@ -131,7 +131,7 @@ def watched(contents: Contents, pack: Pack) -> list[dict[str, Any]]:
     runs = [found for found in styled(contents) if found[0].role != "reference"]
     buckets = buckets_for(4 * max(1, len(runs)))
 
-    def line(styled: tuple[Run, str, str, float], label: str, values: Array) -> dict[str, Any]:
+    def line(styled: tuple[ReportedRun, str, str, float], label: str, values: Array) -> dict[str, Any]:
         run, colour, dash, _ = styled
         series = pack.signal(run.result.time, values, buckets)
         return {"name": label, "colour": colour, "dash": dash, "series": series}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosimo.analysis.trust import Grounds, judge
-from cosimo.core.document import SIGNS, Column, Document, Section, Table
+from cosimo.core.document import SIGNS, Column, Document, DocumentTable, Section
 from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import amount, cost_text, percent, pole, step_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cosimo.analysis.truth import OutputErrors
     from cosimo.analysis.verdict import Verdict
     from cosimo.reporting.report.charts import Figure
-    from cosimo.reporting.report.contents import Contents, Role, Run
+    from cosimo.reporting.report.contents import Contents, ReportedRun, Role
     from cosimo.reporting.report.run_signals import Pack
 
 
@@ -97,12 +97,12 @@ def _brief(seconds: float) -> str:
     return step_text(float(f"{seconds:.2g}"))
 
 
-def _stepping(run: Run | None) -> float | None:
+def _stepping(run: ReportedRun | None) -> float | None:
     """Seconds that the steps of a whole run took."""
     return run.result.info.get("stepping_time") if run is not None and run.result.complete else None
 
 
-def _alternatives(contents: Contents) -> Table | None:
+def _alternatives(contents: Contents) -> DocumentTable | None:
     """The given master and what would do instead, side by side: what was predicted, and what runs showed."""
     verdict, other, compensation = contents.verdict, contents.alternative, contents.compensation
     if verdict is None or not (other or compensation or contents.run_of("given")):
@@ -127,7 +127,7 @@ def _alternatives(contents: Contents) -> Table | None:
         Column("measured", "measured error", percent),
         Column("cost", "unit steps per s", cost_text),
     )
-    return Table("", "", columns, rows)
+    return DocumentTable("", "", columns, rows)
 
 
 def _row(
@@ -374,7 +374,7 @@ def opening(contents: Contents) -> Document | None:
     return Document("Results", worst.judgement.mark, worst.headline, sentences, (Section("verdict", "", figures),))
 
 
-def carried_verdict(run: Run) -> Verdict | None:
+def carried_verdict(run: ReportedRun) -> Verdict | None:
     """The verdict that a run was made with; None where there was none, or it contradicts itself."""
     from cosimo.analysis.verdict import Verdict
 
@@ -385,7 +385,7 @@ def carried_verdict(run: Run) -> Verdict | None:
         return None
 
 
-def _states(run: Run) -> Iterator[str]:
+def _states(run: ReportedRun) -> Iterator[str]:
     result = run.result
     end = f"{result.time[-1]:g} s" if len(result) else "its start"
     yield f"reached {end} in {len(result):,} rows" if result.complete else f"is incomplete: it ended at {end}"

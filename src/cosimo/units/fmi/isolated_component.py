@@ -32,8 +32,8 @@ from cosimo.units.fmi.isolation import (
     REFUSED,
     End,
     Isolation,
-    State,
     Worker,
+    WorkerState,
     part,
     require_available,
     signal_text,
@@ -212,7 +212,7 @@ class IsolatedComponent(Component):
             reason += "; it uses the Python of the process that loads it, so it cannot be isolated"
         return not_loaded(self.file, reason)
 
-    def _failure(self, state: State) -> RunError:
+    def _failure(self, state: WorkerState) -> RunError:
         if state.end == End.INTERRUPTED:
             raise KeyboardInterrupt
         during = state.text("during")
@@ -252,7 +252,7 @@ class IsolatedComponent(Component):
         return None
 
 
-def _signal(state: State) -> str:
+def _signal(state: WorkerState) -> str:
     if state.overflow:
         return f"stack overflow, {signal_text(state.number)}"
     killed = "; the machine may have run out of memory" if state.number == 9 else ""

@@ -110,7 +110,7 @@ class _Options(ctypes.Structure):
     )
 
 
-class State(ctypes.Structure):
+class WorkerState(ctypes.Structure):
     """How a worker is doing; texts are empty where there is nothing to say."""
 
     _fields_ = (
@@ -146,7 +146,7 @@ def library() -> Any:
         "Close": (None, (pointer,)),
         "End": (None, (pointer,)),
         "Free": (None, (pointer,)),
-        "State": (None, (pointer, ctypes.POINTER(State))),
+        "State": (None, (pointer, ctypes.POINTER(WorkerState))),
         "Record": (ctypes.c_char_p, (pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int))),
         "Copies": (ctypes.c_uint32, (pointer,)),
         "Has": (ctypes.c_int, (pointer, ctypes.c_char_p)),
@@ -193,9 +193,9 @@ class Worker:
         return bool(self._library.cosimoIsolationHas(self.handle, function.encode()))
 
     @property
-    def state(self) -> State:
+    def state(self) -> WorkerState:
         """How it is doing."""
-        found = State()
+        found = WorkerState()
         self._library.cosimoIsolationState(self.handle, ctypes.byref(found))
         return found
 

@@ -14,7 +14,7 @@ from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.model import Measured, Model
 from cosimo.analysis.recommendation import Point, Recommendation, Wanted, recommend
 from cosimo.core.arrays import Array
-from cosimo.core.document import Column, Document, Figure, Section, Table, as_card, as_json, as_text
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_json, as_text
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import cost_text, percent, robustness_text, small, step_text
 from cosimo.core.master import Master
@@ -175,7 +175,7 @@ class Tuned:
         for note in self.notes:
             yield Figure("", "note", None, note)
 
-    def front_table(self, most: int = SHOWN) -> Table:
+    def front_table(self, most: int = SHOWN) -> DocumentTable:
         """Best error first; of a long front every so many are shown, and always the recommended point."""
         rows = [_point_fields(point) | {"words": point.words} for point in self.front]
         chosen = next((i for i, p in enumerate(self.front) if p is self.chosen), None)
@@ -192,9 +192,9 @@ class Tuned:
             *(Column(key) for key in ("master", "schedule", "stable", "errors", "defect")),
             *(Column(key) for key in ("cheaper_than_jacobi", "options", "sentence")),
         )
-        return Table("front", "", columns, rows, chosen=chosen, places=tuple(sorted(places)))
+        return DocumentTable("front", "", columns, rows, chosen=chosen, places=tuple(sorted(places)))
 
-    def _verified_table(self) -> Table:
+    def _verified_table(self) -> DocumentTable:
         rows = [
             {
                 "predicted": entry.point.error,
@@ -221,9 +221,9 @@ class Tuned:
             *(Column(key) for key in ("diverged_at", "reference_error", "errors", "master", "step_size")),
         )
         note = f"the reference itself may be wrong by {small(own)}" if doubtful else ""
-        return Table("verified", "", columns, rows, note)
+        return DocumentTable("verified", "", columns, rows, note)
 
-    def _unit_table(self) -> Table:
+    def _unit_table(self) -> DocumentTable:
         rows = [{"name": unit.name, "means": unit.means, "fit": unit.fit} for unit in self.units]
         names = ("", "", "") if self.model.known else ("unit", "identified by", "fit")
         columns = (
@@ -231,7 +231,7 @@ class Tuned:
             Column("means", names[1], str, False),
             Column("fit", names[2], small),
         )
-        return Table("units", "", columns, rows)
+        return DocumentTable("units", "", columns, rows)
 
 
 def _point_fields(point: Point) -> dict[str, Any]:

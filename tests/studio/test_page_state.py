@@ -15,8 +15,8 @@ import cosimo as co
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError
 from cosimo.formats.export import SuggestedExperiment, export_system
-from cosimo.studio import session
-from cosimo.studio.session import State
+from cosimo.studio import page_state
+from cosimo.studio.page_state import State
 
 SYSTEMS = ("two-mass", "quarter-truck", "dc-motor", "thermal-pair")
 MASTERS = ("jacobi", "gauss-seidel", "strang", "iterative")
@@ -27,7 +27,7 @@ def setting(number: int) -> State:
     rng = np.random.default_rng(number)
     system = SYSTEMS[number % 4]
     state = State(system)
-    steps = session.describe(state)["steps"]
+    steps = page_state.describe(state)["steps"]
     master: dict[str, Any] = {"name": MASTERS[rng.integers(4)]}
     if rng.random() < 0.6:
         master["couplings"] = [f"hold{rng.integers(3)}"]
@@ -41,7 +41,7 @@ def setting(number: int) -> State:
 @pytest.mark.parametrize("number", range(20))
 def test_figures_are_those_of_the_command_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     state = setting(number)
-    frame = session.answer({"kind": "frame", "state": state.plain()})
+    frame = page_state.answer({"kind": "frame", "state": state.plain()})
     app(["analyse", *shlex.split(state.words), "--json"], standalone_mode=False)
     said = json.loads(capsys.readouterr().out)
     same = ("trust", "headline", "stable", "evidence", "spectral_radius", "growth_rate")
@@ -54,12 +54,12 @@ def test_figures_are_those_of_the_command_line(number: int, capsys: pytest.Captu
 
 def test_the_curve_agrees_with_the_frames() -> None:
     state = State("quarter-truck")
-    about = session.describe(state)
-    curve = session.curve(state, about["steps"])
+    about = page_state.describe(state)
+    curve = page_state.curve(state, about["steps"])
     assert False in curve["stable"]
     assert True in curve["stable"]
     for place in range(0, len(about["steps"]), 12):
-        frame = session.frame(state.at(about["steps"][place]))
+        frame = page_state.frame(state.at(about["steps"][place]))
         assert curve["stable"][place] == frame["stable"]
         assert curve["growth"][place] == pytest.approx(frame["growth_rate"], rel=1e-4, abs=1e-6)
 
@@ -67,16 +67,16 @@ def test_the_curve_agrees_with_the_frames() -> None:
 def test_the_course_is_off_by_the_error_that_is_said() -> None:
     """Where no point is left out by decimation, the largest distance of the two lines is the error."""
     state = State.read({"system": "quarter-truck", "step": 0.02, "stop": 3.0})
-    frame = session.frame(state)
-    lines = session.course(state, ["wheel.position"])["outputs"]["wheel.position"]
+    frame = page_state.frame(state)
+    lines = page_state.course(state, ["wheel.position"])["outputs"]["wheel.position"]
     predicted, true = (np.array(lines[which][1]) for which in ("predicted", "true"))
-    size = session.model_of(state).truth(0.02).sizes[session.describe(state)["outputs"].index("wheel.position")]
+    size = page_state.model_of(state).truth(0.02).sizes[page_state.describe(state)["outputs"].index("wheel.position")]
     assert np.abs(predicted - true).max() / size == pytest.approx(frame["errors"]["wheel.position"], rel=1e-4)
 
 
 def test_a_recommendation_is_taken_as_it_is_said() -> None:
     options = "--master gauss-seidel --order two,one --coupling hold1 --coupling two.f=hold0 --step-size 0.0005"
-    taken = session.recommended(State("two-mass", target=0.02), options)
+    taken = page_state.recommended(State("two-mass", target=0.02), options)
     assert (taken.step, taken.target) == (0.0005, 0.02)
     assert taken.words == f"two-mass --target-error 0.02 {options}"
 
@@ -124,19 +124,19 @@ def test_what_is_no_state_is_refused(given: Any, why: str) -> None:
 )
 def test_a_setting_that_does_not_exist_is_said(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
-        session.answer({"kind": "frame", "state": {"system": "two-mass", **changed}})
+        page_state.answer({"kind": "frame", "state": {"system": "two-mass", **changed}})
 
 
 def test_a_model_that_is_only_identified_is_not_called_assessed(tmp_path: Path) -> None:
     """Only pilot runs confirm it: a light that shines before would say what is not known."""
     system = co.problems.quarter_truck()
     export_system(system, tmp_path, fmi=2, experiment=SuggestedExperiment(step=1e-3, stop=3.0))
-    made = session.couple(tmp_path, [str(path) for path in sorted(tmp_path.glob("*.fmu"))])
+    made = page_state.couple(tmp_path, [str(path) for path in sorted(tmp_path.glob("*.fmu"))])
     assert {one["target"] for one in made["connections"]} == {str(link.connection.target) for link in system.links}
     state = State(str(tmp_path / made["system"]))
-    about = session.describe(state)
+    about = page_state.describe(state)
     assert (about["live"], about["known"]) == (True, False)
-    frame, known = session.frame(state), session.frame(State("quarter-truck"))
+    frame, known = page_state.frame(state), page_state.frame(State("quarter-truck"))
     assert (frame["trust"], frame["mark"], frame["evidence"]) == ("not assessed", "open", "none")
     assert frame["headline"] == f"Predicted, not confirmed: {known['headline'].partition(': ')[2]}"
     for name, error in known["errors"].items():
@@ -150,48 +150,48 @@ def test_units_are_identified_at_the_step_of_the_slider(tmp_path: Path) -> None:
     units = '[units]\none.fmu = "one.fmu"\ntwo.fmu = "two.fmu"\n'
     (tmp_path / "pair.toml").write_text(f"step-size = 1e-3\nstop-time = 5.0\n{wires}\n{units}")
     for step in (1e-3, 2e-3):
-        known = session.frame(State.read({"system": "two-mass", "step": step, "stop": 5.0}))
-        frame = session.frame(State.read({"system": str(tmp_path / "pair.toml"), "step": step}))
+        known = page_state.frame(State.read({"system": "two-mass", "step": step, "stop": 5.0}))
+        frame = page_state.frame(State.read({"system": str(tmp_path / "pair.toml"), "step": step}))
         for name, error in known["errors"].items():
             assert frame["errors"][name] == pytest.approx(error, rel=0.02)
 
 
 def test_where_no_model_is_believed_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     state = State("two-mass")
-    doubted = session.model_of(state).distrusted()
+    doubted = page_state.model_of(state).distrusted()
     doubted.known = False
-    monkeypatch.setattr(session, "model_of", lambda _: doubted)
-    about = session.describe(state)
+    monkeypatch.setattr(page_state, "model_of", lambda _: doubted)
+    about = page_state.describe(state)
     assert (about["live"], about["doubt"]) == (False, "pilot runs do not agree with it")
     with pytest.raises(ConfigurationError, match="nothing is predicted: pilot runs do not agree"):
-        session.frame(state)
+        page_state.frame(state)
 
 
 def test_apply_keeps_the_previous_file(tmp_path: Path) -> None:
     path = tmp_path / "pair.toml"
     path.write_text('problem = "two-mass"\nstep-size = 0.004  # guessed\n')
     state = State.read({"system": str(path), "step": 0.0005, "master": {"name": "jacobi", "couplings": ["hold1"]}})
-    written = session.answer({"kind": "apply", "state": state.plain()})
+    written = page_state.answer({"kind": "apply", "state": state.plain()})
     assert written == {"file": "pair.toml", "kept": "pair.toml.old"}
     assert (tmp_path / "pair.toml.old").read_text() == 'problem = "two-mass"\nstep-size = 0.004  # guessed\n'
-    assert session.State(str(path)).scenario.step == 0.0005
+    assert page_state.State(str(path)).scenario.step == 0.0005
 
 
 def test_a_problem_has_no_file_to_apply_to() -> None:
     with pytest.raises(ConfigurationError, match="no file to write to"):
-        session.answer({"kind": "apply", "state": {"system": "two-mass"}})
+        page_state.answer({"kind": "apply", "state": {"system": "two-mass"}})
 
 
 def test_the_defect_is_how_far_an_input_lags(tmp_path: Path) -> None:
     """A held input lags by what its source moves in one macro step (Jacobi, zero-order hold)."""
     state = State("two-mass")
-    wires = {one["target"]: one for one in session.wires(state)}
-    truth = session.course(State.read({"system": "two-mass", "step": 0.02, "stop": 2.0}), ["two.x"])
+    wires = {one["target"]: one for one in page_state.wires(state)}
+    truth = page_state.course(State.read({"system": "two-mass", "step": 0.02, "stop": 2.0}), ["two.x"])
     assert wires["two.f"]["gain"] == -1
     fine, coarse = (
         {
             one["target"]: one["defect"]
-            for one in session.wires(State.read({"system": "two-mass", "step": h, "stop": 2.0}))
+            for one in page_state.wires(State.read({"system": "two-mass", "step": h, "stop": 2.0}))
         }
         for h in (1e-4, 2e-4)
     )
@@ -199,7 +199,7 @@ def test_the_defect_is_how_far_an_input_lags(tmp_path: Path) -> None:
     predicted = np.array(truth["outputs"]["two.x"]["predicted"][1])
     lag = {
         one["target"]: one["defect"]
-        for one in session.wires(State.read({"system": "two-mass", "step": 0.02, "stop": 2.0}))
+        for one in page_state.wires(State.read({"system": "two-mass", "step": 0.02, "stop": 2.0}))
     }
     true = np.array(truth["outputs"]["two.x"]["true"][1])
     assert lag["one.x2"] == pytest.approx(np.abs(np.diff(predicted)).max() / np.abs(true).max(), rel=1e-3)
@@ -214,37 +214,37 @@ def test_contributions_are_what_falls_without_a_delay() -> None:
             {"connection": "c", "fresh_error": None, "fresh_radius": 0.98},
         ],
     }  # fmt: skip
-    assert session.contributions(verdict) == {"a": pytest.approx(0.75), "b": 0.0}
+    assert page_state.contributions(verdict) == {"a": pytest.approx(0.75), "b": 0.0}
     unstable = {**verdict, "stable": False, "spectral_radius": 1.04}
     unstable["connections"] = [{"connection": "a", "fresh_error": None, "fresh_radius": 1.01}]
-    assert session.contributions(unstable) == {"a": pytest.approx(0.75)}
-    assert session.contributions({}) == {}
+    assert page_state.contributions(unstable) == {"a": pytest.approx(0.75)}
+    assert page_state.contributions({}) == {}
 
 
 def test_the_front_has_the_figures_of_the_recommendation() -> None:
-    points = session.front(State("two-mass"), 1e-3)
+    points = page_state.front(State("two-mass"), 1e-3)
     assert len(points) > 3
     for point in points[:4]:
-        frame = session.frame(session.recommended(State("two-mass"), point["options"]))
+        frame = page_state.frame(page_state.recommended(State("two-mass"), point["options"]))
         assert (frame["error"], frame["cost"]) == (pytest.approx(point["error"], rel=1e-9), point["cost"])
 
 
 def test_an_open_input_is_connected_by_its_proposal(tmp_path: Path) -> None:
     system = co.problems.quarter_truck()
     export_system(system, tmp_path, fmi=2, experiment=SuggestedExperiment(step=1e-3, stop=3.0))
-    path = tmp_path / session.couple(tmp_path, [str(path) for path in sorted(tmp_path.glob("*.fmu"))])["system"]
+    path = tmp_path / page_state.couple(tmp_path, [str(path) for path in sorted(tmp_path.glob("*.fmu"))])["system"]
     before = path.read_text()
     lines = before.splitlines(keepends=True)
     taken = next(line for line in lines if line.startswith('  "'))
     source, target = taken.split('"')[1].split(" -> ")
     path.write_text("".join(line for line in lines if line is not taken))
     state = State(str(path))
-    (missing,) = [one for one in session.describe(state)["open"] if one["target"] == target]
+    (missing,) = [one for one in page_state.describe(state)["open"] if one["target"] == target]
     assert (missing["candidates"][0]["source"], bool(missing["candidates"][0]["reason"])) == (source, True)
-    written = session.answer({"kind": "connect", "state": state.plain(), "source": source, "target": target})
+    written = page_state.answer({"kind": "connect", "state": state.plain(), "source": source, "target": target})
     assert written == {"file": path.name, "kept": f"{path.name}.old"}
-    assert target not in [one["target"] for one in session.describe(state)["open"]]
+    assert target not in [one["target"] for one in page_state.describe(state)["open"]]
     with pytest.raises(ConfigurationError, match="cannot be edited automatically"):
-        session.connect(state, "nobody.x", target)
+        page_state.connect(state, "nobody.x", target)
     with pytest.raises(ConfigurationError, match="no file to write to"):
-        session.connect(State("two-mass"), "a.x", "b.y")
+        page_state.connect(State("two-mass"), "a.x", "b.y")
