@@ -336,8 +336,70 @@ def plan_goal(model: Model, output: str, tolerance: float) -> GoalPlan:
         raise ConfigurationError(f"the tolerance of a goal must be a positive fraction, not {tolerance}.")
     if not model.valid:
         raise ConfigurationError(f"the weights of the connections need models of the units: {model.doubt}.")
-    defects = Defects(model, output)
-    links = defects.system.links
+    defects, cost, search = Defects(model, output), Cost(), _StepSearch(model, output, tolerance)
+    masters = _masters_of_rates(model, defects, search)
+    alone = _masters_in_step(model, defects, search)
+    if not masters or not alone:
+        raise ConfigurationError(
+            f"no step was found at which {output} stays within {percent(tolerance)}; the units' own solvers may set "
+            f"this limit."
+        )
+    master, predicted = min(masters + alone, key=lambda pair: cost.per_second(model.system, pair[0]))
+    common = min((m for m, _ in alone), key=lambda m: cost.per_second(model.system, m))
+    period = max(1, min(2**LONGEST, 2 ** round(math.log2(common.step / defects.tick))))
+    weights = {
+        str(link.connection): float(np.abs(defects.effect(link, period, 0)).max()) for link in defects.system.links
+    }
+    measured = float(model.measure(master).errors.outputs.get(output, math.nan))
+    if not math.isfinite(measured):
+        raise ConfigurationError(
+            f"{output} is predicted to stay within {percent(predicted)} with {describe(master)}, but pilot runs of it "
+            f"did not settle; give a larger tolerance."
+        )
+    steps = [cost.per_second(model.system, m) for m in (master, common)]
+    return GoalPlan(output, tolerance, master, weights, predicted, measured, steps[0], common, steps[1])
+
+
+@dataclass(frozen=True)
+class _StepSearch:
+    """Stretches a master until the predicted error of its output meets the tolerance."""
+
+    model: Model
+    output: str
+    tolerance: float
+
+    def error(self, master: Master) -> float:
+        """The predicted error of the output; none where the units are not what they were identified as."""
+        try:
+            there = self.model.checked(min(master.durations.values()))
+            if not there.valid or (not Spectrum(there.linear(master)).stable and not there.grows):
+                return math.inf
+            return float(there.predict(master).outputs.get(self.output, 0.0))
+        except CosimoError:  # a step at which a unit cannot be identified, or fails
+            return math.inf
+
+    def longest(self, build: Callable[[float], Master]) -> list[tuple[Master, float]]:
+        """The master with the longest steps whose predicted error meets the tolerance, and that error; or nothing."""
+        low, high, found = 2.0**-LONGEST, 2.0**LONGEST, list[tuple[Master, float]]()
+        stretch = 1.0
+        for _ in range(REFINED):
+            master = build(stretch)
+            if master.step < self.model.horizon / MOST:
+                break
+            value = self.error(master) if master.step <= self.model.horizon else math.inf
+            if value <= self.tolerance:
+                low, found = stretch, [(master, value)]
+                if value >= CLOSE * self.tolerance:
+                    break
+                stretch = math.sqrt(low * high) if high < 2.0**LONGEST else 2 * stretch
+            else:
+                high = stretch
+                stretch = math.sqrt(low * high) if found else stretch / 2
+        return found
+
+
+def _masters_of_rates(model: Model, defects: Defects, search: _StepSearch) -> list[tuple[Master, float]]:
+    """Masters with the rates and orders that the weights choose for some tolerances, and their predicted errors."""
 
     def made(periods: Mapping[str, int], inputs: Literal["held", "interpolated"], stretch: float) -> Master:
         shortest = min(periods.values())
@@ -347,7 +409,7 @@ def plan_goal(model: Model, output: str, tolerance: float) -> GoalPlan:
             link.connection.target: Hold(
                 defects.best(link, max(periods[link.source.unit], periods[link.target.unit]))[0]
             )
-            for link in links
+            for link in defects.system.links
         }
         if inputs == "interpolated":
             return multirate(model.system, step, multiples=multiples, inputs=inputs)
@@ -355,59 +417,16 @@ def plan_goal(model: Model, output: str, tolerance: float) -> GoalPlan:
             return jacobi(model.system, step, couplings=orders)
         return multirate(model.system, step, multiples=multiples, couplings=orders)
 
-    def together(kind: int, order: int, stretch: float) -> Master:
-        return (jacobi, gauss_seidel)[kind](model.system, 8 * defects.tick * stretch, coupling=Hold(order))
-
-    def error(master: Master) -> float:
-        """The predicted error of the output; none where the units are not what they were identified as."""
-        try:
-            there = model.checked(min(master.durations.values()))
-            if not there.valid or (not Spectrum(there.linear(master)).stable and not there.grows):
-                return math.inf
-            return float(there.predict(master).outputs.get(output, 0.0))
-        except CosimoError:  # a step at which a unit cannot be identified, or fails
-            return math.inf
-
-    def fitted(build: Callable[[float], Master]) -> tuple[Master, float] | None:
-        """The longest steps whose predicted error meets the tolerance."""
-        low, high, found = 2.0**-LONGEST, 2.0**LONGEST, None
-        stretch = 1.0
-        for _ in range(REFINED):
-            master = build(stretch)
-            if master.step < model.horizon / MOST:
-                break
-            value = error(master) if master.step <= model.horizon else math.inf
-            if value <= tolerance:
-                low, found = stretch, (master, value)
-                if value >= CLOSE * tolerance:
-                    break
-                high_known = high < 2.0**LONGEST
-                stretch = math.sqrt(low * high) if high_known else 2 * stretch
-            else:
-                high = stretch
-                stretch = math.sqrt(low * high) if found else stretch / 2
-        return found
-
-    cost = Cost()
-    tried = [share * tolerance for share in SHARES]
-    chosen = list({tuple(periods.items()): periods for periods in map(defects.choose, tried)}.values())
+    tried = [share * search.tolerance for share in SHARES]
+    chosen = {tuple(periods.items()): periods for periods in map(defects.choose, tried)}.values()
     ways: tuple[Literal["held", "interpolated"], ...] = ("held", "interpolated")
-    masters = [fit for p in chosen for way in ways if (fit := fitted(partial(made, p, way))) is not None]
-    alone = [fit for kind in (0, 1) for q in ORDERS if (fit := fitted(partial(together, kind, q))) is not None]
-    if not masters or not alone:
-        raise ConfigurationError(
-            f"no step was found at which {output} stays within {percent(tolerance)}; the units' own solvers may set "
-            f"this limit."
-        )
-    master, predicted = min(masters + alone, key=lambda pair: cost.per_second(model.system, pair[0]))
-    common = min((m for m, _ in alone), key=lambda m: cost.per_second(model.system, m))
-    period = max(1, min(2**LONGEST, 2 ** round(math.log2(common.step / defects.tick))))
-    weights = {str(link.connection): float(np.abs(defects.effect(link, period, 0)).max()) for link in links}
-    measured = float(model.measure(master).errors.outputs.get(output, math.nan))
-    if not math.isfinite(measured):
-        raise ConfigurationError(
-            f"{output} is predicted to stay within {percent(predicted)} with {describe(master)}, but pilot runs of it "
-            f"did not settle; give a larger tolerance."
-        )
-    steps = [cost.per_second(model.system, m) for m in (master, common)]
-    return GoalPlan(output, tolerance, master, weights, predicted, measured, steps[0], common, steps[1])
+    return [fit for periods in chosen for way in ways for fit in search.longest(partial(made, periods, way))]
+
+
+def _masters_in_step(model: Model, defects: Defects, search: _StepSearch) -> list[tuple[Master, float]]:
+    """Jacobi and Gauss–Seidel of every order with one step for all units, and their predicted errors."""
+
+    def made(kind: Callable[..., Master], order: int, stretch: float) -> Master:
+        return kind(model.system, 8 * defects.tick * stretch, coupling=Hold(order))
+
+    return [fit for kind in (jacobi, gauss_seidel) for q in ORDERS for fit in search.longest(partial(made, kind, q))]

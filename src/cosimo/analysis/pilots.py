@@ -142,6 +142,22 @@ class Pilot:
     """Outputs whose error is a bound, among the noise of the units' solvers."""
 
 
+@dataclass
+class _FinerRuns:
+    """What the runs of a pilot at h/2, h/4, … have shown: their rows, the solution they tend to, errors against it."""
+
+    levels: list[Array] = field(default_factory=list)
+    truth: Truth | None = None
+    errors: OutputErrors | None = None
+    """Of all outputs, however well the truth of each is known."""
+    order: float | None = None
+    own: float = math.inf
+    finest: bool = False
+    """Whether the finest run grows."""
+    reason: str = ""
+    """Why no finer run was made, where the errors are not known well enough."""
+
+
 @dataclass(frozen=True)
 class Standing:
     """Where pilot runs stand: `runs` made, the `seconds` they took, those `allowed`, and whether one is `running`."""
@@ -435,58 +451,66 @@ class Pilots:
             self.ahead([(finer, 2), (finer, 4)])
         except (RunError, ConfigurationError) as error:
             return Pilot(None, None, None, math.nan, 0, time.perf_counter() - begin, reason=f"the run failed: {error}")
-        steps, levels = len(rows) - 1, list[Array]()
-        errors: OutputErrors | None = None
-        truth, order, own, spent, parts, reason, finest = None, None, math.inf, 0, 2, "", False
-        faint: tuple[str, ...] = ()
-        while True:
-            spent += parts
-            if parts > LEAST_PARTS and spent > self.budget.multiples and not self._short(spent * steps, parts * steps):
-                costly = "finer runs would cost more than the budget, see --budget"
-                reason = costly if levels else "finer runs diverge too"
-                break
-            try:
-                fine, failed, finest = self.rows(finer, parts)
-            except CosimoError as error:
-                reason = f"a run with steps of {master.step / parts:g} s failed: {error}"
-                break
-            levels = [*levels, fine] if failed is None else []
-            if len(levels) > 1:
-                found, order = limit([rows, *levels] if diverged is None and not master.mixers else levels)
-                # Units without states pass values on one by one: until all have, outputs are no part of the solution.
-                every_row = self._finest.get(_key(finer), (0.0, fine))[1]
-                found = over_all(found, every_row[1 + len(self.system.units) :], fine)
-                truth = found if truth is None else better(truth, found)
-                every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
-                share = SHARP if spent * steps <= SHORT // 4 else SHARE
-                if not settled(self.system.outputs, every, truth, share).unsettled:
-                    truth, far = self._farther(finer, parts, spent, truth, fine)
-                    spent += far
-                errors, own = settled(self.system.outputs, every, truth), truth.own_error
-                if not settled(self.system.outputs, every, truth, share).unsettled:
-                    break
-            parts *= 2
-        if truth is not None and errors is not None:
+        runs = self._refine(master, finer, rows, diverged)
+        truth, every, errors, faint = runs.truth, runs.errors, None, tuple[str, ...]()
+        if truth is not None and every is not None:
             truth = self._as_inside(truth, every, master.step)
             names = self.system.outputs
             errors, faint = with_bounds(names, settled(names, every, truth, MOST), every, truth)
         # Finer runs that grow too speak of the system itself only where they come together.
         known = errors is not None and bool(errors.outputs)
-        seconds, itself = time.perf_counter() - begin, grows and finest and known and not self.internal
-        if self.internal and (reason or not known):
-            inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
-            said = f"units have a fixed internal step ({inside}), whatever the macro step"
-            reason = f"{reason}; {said}" if reason else said
-        if not levels and diverged is not None:
+        seconds, itself = time.perf_counter() - begin, grows and runs.finest and known and not self.internal
+        reason, order, own, count = self._with_internal(runs.reason, known), runs.order, runs.own, len(runs.levels)
+        if not count and diverged is not None:
             # It may be a unit that returns no numbers as well as a system that grows beyond all bounds.
             reason = f"every run overflows, at t = {diverged:g} s and with shorter steps too"
             return Pilot(None, None, None, own, 0, seconds, diverged, reason)
         if truth is None or errors is None or (errors.unsettled and not errors.outputs):
             seen = f"; the last two runs differ by {percent(own)}" if errors is not None else ""
             stays = False if grows else None
-            return Pilot(None, stays, order, own, len(levels), seconds, diverged, reason + seen, itself, truth)
+            return Pilot(None, stays, order, own, count, seconds, diverged, reason + seen, itself, truth)
         stays = bounded(rows, truth, diverged, grows and not itself)
-        return Pilot(errors, stays, order, own, len(levels), seconds, diverged, reason, itself, truth, faint)
+        return Pilot(errors, stays, order, own, count, seconds, diverged, reason, itself, truth, faint)
+
+    def _refine(self, master: Master, finer: Master, rows: Array, diverged: float | None) -> _FinerRuns:
+        """Halve the step until the error of `rows` is known, or no finer run can be made."""
+        runs, steps, parts, spent = _FinerRuns(), len(rows) - 1, 2, 0
+        while True:
+            spent += parts
+            if parts > LEAST_PARTS and spent > self.budget.multiples and not self._short(spent * steps, parts * steps):
+                costly = "finer runs would cost more than the budget, see --budget"
+                runs.reason = costly if runs.levels else "finer runs diverge too"
+                return runs
+            try:
+                fine, failed, runs.finest = self.rows(finer, parts)
+            except CosimoError as error:
+                runs.reason = f"a run with steps of {master.step / parts:g} s failed: {error}"
+                return runs
+            runs.levels = [*runs.levels, fine] if failed is None else []
+            if len(runs.levels) > 1:
+                with_first = diverged is None and not master.mixers
+                found, runs.order = limit([rows, *runs.levels] if with_first else runs.levels)
+                # Units without states pass values on one by one: until all have, outputs are no part of the solution.
+                every_row = self._finest.get(_key(finer), (0.0, fine))[1]
+                found = over_all(found, every_row[1 + len(self.system.units) :], fine)
+                truth = found if runs.truth is None else better(runs.truth, found)
+                every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
+                share = SHARP if spent * steps <= SHORT // 4 else SHARE
+                if not settled(self.system.outputs, every, truth, share).unsettled:
+                    truth, far = self._farther(finer, parts, spent, truth, fine)
+                    spent += far
+                runs.truth, runs.errors, runs.own = truth, every, truth.own_error
+                if not settled(self.system.outputs, every, truth, share).unsettled:
+                    return runs
+            parts *= 2
+
+    def _with_internal(self, reason: str, known: bool) -> str:
+        """Why no error is known, with the internal steps of units where these may be the cause."""
+        if not self.internal or (known and not reason):
+            return reason
+        inside = ", ".join(f"{name} by {step_text(step)}" for name, step in self.internal.items())
+        said = f"units have a fixed internal step ({inside}), whatever the macro step"
+        return f"{reason}; {said}" if reason else said
 
     def _short(self, steps: int, last: int) -> bool:
         """Whether runs of so many macro steps, `last` of them in the last run, are allowed whatever the multiples."""

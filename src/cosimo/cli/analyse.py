@@ -15,6 +15,8 @@ from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from cosimo.analysis.verdict import Verdict
+    from cosimo.core.document import Document
     from cosimo.formats.scenario import Scenario
 
 
@@ -66,14 +68,7 @@ def analyse(
         verdict = scenario.analyse(
             at=times, along=along, pilots=pilots, budget=allowed, progress=progress, adaptive=steps.adaptive
         )
-    document = verdict.document
-    if scenario.source is not None and scenario.source.suffix.lower() == ".fmu":  # what it is by itself says more
-        from cosimo.analysis.fmu_check import check_fmu
-
-        unit: Any = next(iter(scenario.system.units.values()))
-        alone = check_fmu(scenario.source, verdict.step_size, values=unit.given, options=unit.options).section
-        document = replace(document, sections=(*document.sections, alone))
-    present(document, as_fields=json_, details=details)
+    present(_document(scenario, verdict), as_fields=json_, details=details)
     advice = verdict.recommendation
     if write:
         write_advice(scenario, advice)
@@ -86,6 +81,18 @@ def analyse(
         hint(f"cosimo run {words} {command_options(scenario.master, scenario.system)}{steps.words}")
     else:
         hint(f"cosimo report {words}")
+
+
+def _document(scenario: Scenario, verdict: Verdict) -> Document:
+    """The verdict; of an FMU alone with what it is by itself, which says more."""
+    document = verdict.document
+    if scenario.source is None or scenario.source.suffix.lower() != ".fmu":
+        return document
+    from cosimo.analysis.fmu_check import check_fmu
+
+    unit: Any = next(iter(scenario.system.units.values()))
+    alone = check_fmu(scenario.source, verdict.step_size, values=unit.given, options=unit.options).section
+    return replace(document, sections=(*document.sections, alone))
 
 
 def require_file(scenario: Scenario) -> Path:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -443,6 +444,10 @@ def _largest(values: dict[str, Array]) -> float:
     return max([0.0, *(float(np.abs(y).max()) for y in values.values() if y.size)])
 
 
+Evaluated = tuple[Array, dict[str, Array], Array]
+"""Outputs on loops, all outputs after one sweep with them, and by what the sweep changed those on loops."""
+
+
 def _newton(
     system: System,
     outputs: dict[str, Array],
@@ -469,20 +474,23 @@ def _newton(
             changed[v.unit][v.index] = number
         return changed
 
-    def evaluated(y: Array) -> tuple[Array, dict[str, Array], Array]:
+    def evaluated(y: Array) -> Evaluated:
         swept = sweep(put(outputs, y))
         return y, swept, pick(swept) - y
 
-    y, swept, residual = evaluated(pick(outputs))
-    for _ in range(NEWTON):
-        if not np.isfinite(residual).all():
-            return swept
+    def derivative(y: Array, swept: dict[str, Array]) -> Array:
         increment = 1e-4 * np.maximum(1.0, np.abs(y))
         columns = [
             (pick(sweep(put(outputs, y + step * unit))) - pick(swept)) / step
             for step, unit in zip(increment, np.eye(len(y)), strict=True)
         ]
-        gain = np.column_stack(columns)
+        return np.column_stack(columns)
+
+    y, swept, residual = evaluated(pick(outputs))
+    for _ in range(NEWTON):
+        if not np.isfinite(residual).all():
+            return swept
+        gain = derivative(y, swept)
         if not np.isfinite(gain).all():
             break
         if loop_is_singular(gain, 1e-10):
@@ -494,16 +502,17 @@ def _newton(
         # A loop of large gain magnifies the rounding of y in its residual, but not in the update.
         if np.abs(update).max() <= TOLERANCE * max(1.0, float(np.abs(full[0]).max())):
             return put(full[1], full[0])
-        size, tried = float(np.abs(residual).max()), full
-        for halving in range(1, HALVINGS + 1):
-            if float(np.abs(tried[2]).max()) < size:
-                break
-            tried = evaluated(y + update / 2**halving)
-        y, swept, residual = tried if float(np.abs(tried[2]).max()) < size else full
+        parts = (evaluated(y + update / 2**halving) for halving in range(1, HALVINGS + 1))
+        y, swept, residual = _damped(full, parts, float(np.abs(residual).max()))
     raise AlgebraicLoopError(
         f"the outputs on the algebraic loop {', '.join(names)} could not be solved for at the start in {NEWTON} Newton "
         f"steps (residual {float(np.abs(residual).max()):.1e}); give start values nearer to the solution."
     )
+
+
+def _damped(full: Evaluated, parts: Iterator[Evaluated], size: float) -> Evaluated:
+    """The full Newton step, or the first of its halves, quarters, … with a residual below `size`; or the full one."""
+    return next((tried for tried in chain([full], parts) if float(np.abs(tried[2]).max()) < size), full)
 
 
 def order_of_dependence(system: System) -> list[str]:

@@ -98,14 +98,7 @@ def tune(
             return run_front(model, space, goals, settings.cost, settings.wanted, present)
     if settings.method == "auto" and settings.resume is None and too_many(model, space, goals):
         return large_front(model, space, goals, settings, evaluations, present)
-    problem = tuning_problem(model)
-    resolved = space.resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
-    if settings.cost.workers > 1:
-        together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
-        resolved = replace(resolved, structures=tuple(together))
-    pool = CandidatePool(
-        problem, resolved, goals, cost=settings.cost, max_cost=space.max_cost, backend=settings.backend
-    )
+    pool = _candidates(model, space, goals, settings)
     memory = SearchFile(settings.resume, pool, space) if settings.resume is not None else None
     search = MasterSearch(pool, settings, evaluations, seed, report=progress, save=memory.save if memory else None)
     try:
@@ -113,19 +106,38 @@ def tune(
     finally:
         if memory:
             memory.save(pool, now=True)
-    few, seconds = min(settings.points, FEW), time.perf_counter() - begin
-    try:
-        points = few if stopped else settings.points
-        found = Finish(pool, space, settings.wanted, points, present).result(seconds)
-    except KeyboardInterrupt:
-        if stopped:
-            raise
-        stopped, found = True, Finish(pool, space, settings.wanted, few, present).result(seconds)
+    found, stopped = _finish(pool, space, settings, present, stopped, time.perf_counter() - begin)
     if stopped:
         kept = f"the same search continues from '{settings.resume}'" if settings.resume else ""
         done = f"{found.evaluations} of {evaluations} candidates"
         raise _interrupted(found, done, kept or "use --resume FILE to keep the evaluations")
     return found
+
+
+def _candidates(model: Model, space: Space, goals: tuple[Goal, ...], settings: Settings) -> CandidatePool:
+    """What is searched: the masters of the space, with units side by side where the cost counts workers."""
+    problem = tuning_problem(model)
+    resolved = space.resolve(problem.system, fastest=problem.fastest, horizon=problem.horizon)
+    if settings.cost.workers > 1:
+        together = dict.fromkeys(side_by_side(problem.system, structure) for structure in resolved.structures)
+        resolved = replace(resolved, structures=tuple(together))
+    return CandidatePool(
+        problem, resolved, goals, cost=settings.cost, max_cost=space.max_cost, backend=settings.backend
+    )
+
+
+def _finish(
+    pool: CandidatePool, space: Space, settings: Settings, present: Master | None, stopped: bool, seconds: float
+) -> tuple[Tuned, bool]:
+    """The front evaluated in full, with few points where the user stopped the search, or does meanwhile; if so."""
+    few = min(settings.points, FEW)
+    try:
+        points = few if stopped else settings.points
+        return Finish(pool, space, settings.wanted, points, present).result(seconds), stopped
+    except KeyboardInterrupt:
+        if stopped:
+            raise
+        return Finish(pool, space, settings.wanted, few, present).result(seconds), True
 
 
 def _interrupted(found: Tuned, done: str, kept: str) -> Interrupted:
