@@ -1,4 +1,4 @@
-// Predictors as Python sees them: see cosimo.couplings.dmd.
+// Predictors as Python sees them: see cosimo.couplings.
 #include "bindings.hpp"
 
 #include <nanobind/ndarray.h>

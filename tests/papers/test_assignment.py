@@ -13,8 +13,7 @@ from cosimo.analysis import Spectrum
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.papers.assignment import SOLVED, assign
-from cosimo.papers.feedback import with_feedback
+from cosimo.papers.assignment import SOLVED, assign, with_feedback
 from cosimo.papers.stiffness import DynamicStiffness, available_forces
 from cosimo.problems import chain, two_mass
 from cosimo.units import Mechanical

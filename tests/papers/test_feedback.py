@@ -11,8 +11,7 @@ from cosimo.analysis import Spectrum
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System
 from cosimo.couplings import Hold
-from cosimo.papers.assignment import assign
-from cosimo.papers.feedback import with_feedback
+from cosimo.papers.assignment import assign, with_feedback
 from cosimo.papers.laplace import Delay
 from cosimo.papers.mechanics import cosimulated_motion, exact_motion, nrms
 from cosimo.papers.stiffness import Coordinate, DynamicStiffness, Force, Placement, Signal, available_forces

@@ -20,8 +20,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.papers import Claim, pole_claim, printed_claim
-from cosimo.papers.assignment import Assignment, assign
-from cosimo.papers.feedback import with_feedback
+from cosimo.papers.assignment import Assignment, assign, with_feedback
 from cosimo.papers.mechanics import (
     Motion,
     cosimulated_motion,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Source, System, Table
-from cosimo.problems.catalogue import require
+from cosimo.problems import require
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.oscillators import run_monolithic
 from cosimo.units.python import PythonUnit

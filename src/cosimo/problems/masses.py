@@ -11,7 +11,7 @@ import numpy as np
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Connection, Source, System
-from cosimo.problems.catalogue import require
+from cosimo.problems import require
 from cosimo.units import Exact, Integrator, Mechanical, StateSpace
 
 

@@ -25,7 +25,7 @@ from cosimo.core.schedule import Couple, Operation, Read, Schedule, Step
 from cosimo.core.system import System
 from cosimo.core.unit import Unit
 from cosimo.couplings import Hold
-from cosimo.problems.catalogue import require
+from cosimo.problems import require
 from cosimo.problems.masses import FORCE_AND_MOTION, mass_with_spring, moving_mass
 from cosimo.units.python import PythonUnit
 

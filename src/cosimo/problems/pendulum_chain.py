@@ -23,7 +23,7 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Connection, System
-from cosimo.problems.catalogue import require
+from cosimo.problems import require
 from cosimo.problems.following import FollowingUnit
 from cosimo.problems.oscillators import run_monolithic
 from cosimo.units.python import PythonUnit

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cosimo.core.system import System
-from cosimo.problems.catalogue import require
+from cosimo.problems import require
 from cosimo.units import Exact, ForwardEuler, Integrator, RungeKutta4, StateSpace
 
 

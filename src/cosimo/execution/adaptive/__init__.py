@@ -27,8 +27,7 @@ from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Repeat, Restore, Save, Step
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, timeline
-from cosimo.execution.adaptive.compiled import KernelStepper
-from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper
+from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper, KernelStepper
 from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
 from cosimo.execution.adaptive.variable import choose_lengths
 from cosimo.execution.live import Live
