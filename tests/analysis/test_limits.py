@@ -23,7 +23,7 @@ from cosimo.analysis.limits import (
     orders,
 )
 from cosimo.analysis.linearisation import LocalSystem
-from cosimo.core.errors import IdentificationError
+from cosimo.core.errors import ConfigurationError, IdentificationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.masters import gauss_seidel, iterative, jacobi
@@ -176,13 +176,14 @@ def test_the_search_ends_where_units_identified_at_h_cross_at_h(slope: float, st
     assert len(units.tried) <= 13  # the first, and twelve rounds
 
 
-def test_steps_that_units_do_not_bear_are_left() -> None:
-    """From 0.5 s on the units fail, long before the crossing at ln 2: what is found lies where they still run."""
+def test_steps_at_which_units_cannot_be_identified_are_not_called_unstable() -> None:
+    """From 0.5 s on nothing is known, long before the crossing at ln 2."""
     units = Drifting(3.0, lambda h: 1.0 + 1e-3 * h, fails=0.5)
-    found = searched(units, 0.05)
-    assert found is not None
-    assert found.step <= 0.5
-    assert found.step == pytest.approx(0.5, rel=0.01)
+    with pytest.raises(
+        ConfigurationError, match=r"not known; stable up to 49[\d.]+ ms at least, and at .*not be identified"
+    ):
+        searched(units, 0.05)
+    assert searched(Drifting(3.0, units.rate, fails=0.8), 0.05).step == pytest.approx(math.log(2), rel=0.01)  # type: ignore[union-attr]
 
 
 def test_without_a_model_that_can_be_converted_steps_are_bracketed() -> None:

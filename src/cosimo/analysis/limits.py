@@ -22,6 +22,7 @@ from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
+from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.masters import gauss_seidel, iterative, jacobi
@@ -40,6 +41,8 @@ LONG = 100.0
 """Powers of e that no guess of the next step is away from the last."""
 INSTANT = 20.0
 """A mode that decays by more than e to this power within the step of identification counts as instantaneous."""
+UNKNOWN = math.inf
+"""ρ − 1 at a step at which a unit could not be identified: the search keeps below, and says nothing of it."""
 ROUNDS = 12
 FINEST = 6
 """How many times the step is halved in search of one at which the units can be told apart from their aliases."""
@@ -106,9 +109,8 @@ class CriticalStepSearch:
         step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
         for _ in range(ROUNDS):
             local = self._try(step)
-            # Infinite where the units do not bear such a step.
             linear = LinearSystem(local.linear, build(local.linear, local.step)) if local is not None else None
-            bracket.add(step, Spectrum(linear).moving_radius - 1 if linear is not None else math.inf)
+            bracket.add(step, Spectrum(linear).moving_radius - 1 if linear is not None else UNKNOWN)
             predicted = self._predict(local, build)
             if predicted is not None:
                 guesses.append((step, predicted.step))
@@ -116,13 +118,13 @@ class CriticalStepSearch:
                     return predicted
             following = bracket.inside() or _follow(guesses, bracket, step)
             if bracket.narrow or (bracket.closed and abs(following / bracket.high - 1) <= SETTLED):
-                return CriticalStep(following, found.searched)
+                return CriticalStep(bracket.known(following), found.searched)
             if not bracket.closed and following > farthest:
                 return CriticalStep(math.inf, (found.searched[0], bracket.low))
             step = following
         if not bracket.low:
-            return CriticalStep(0.0, (bracket.high, found.searched[1]))
-        return CriticalStep(step, found.searched)
+            return CriticalStep(bracket.known(0.0), (bracket.high, found.searched[1]))
+        return CriticalStep(bracket.known(step), found.searched)
 
     def _converts(self, step: float) -> bool:
         """Whether exact models hold at a shorter step: what is gone within that of the base has a rate nobody knows."""
@@ -147,7 +149,7 @@ class CriticalStepSearch:
         return found if found is not None and math.isfinite(found.step) and found.step > 0 else None
 
     def _try(self, step: float) -> LocalSystem | None:
-        """The system identified at `step`; None where a unit does not bear such a step."""
+        """The system identified at `step`; None where a unit fails there, or trials would take too long."""
         if step in self._tried:
             return self._tried[step]
         try:
@@ -181,6 +183,13 @@ class _Bracket:
     def narrow(self) -> bool:
         """Whether the ends are as near as is wanted."""
         return self.closed and self.high / self.low < 1 + SETTLED
+
+    def known(self, step: float) -> float:
+        """The step, where what lies above it is unstable; an error where it is only not known."""
+        if not self._unstable or self._unstable[0][1] < UNKNOWN:
+            return step
+        stable = f"stable up to {step_text(self.low)} at least, and " if self.low else ""
+        raise ConfigurationError(f"not known; {stable}at {step_text(self.high)} units could not be identified.")
 
     def add(self, step: float, excess: float) -> None:
         """Take in ρ − 1 at a step."""
