@@ -45,6 +45,7 @@ from cosimo.analysis.truth import (
     default_horizon,
     exact_truth,
     large_errors,
+    largest,
     output_errors,
     output_sizes,
     undivided,
@@ -487,7 +488,7 @@ class Model:
             return undivided(system, step=master.step, start=self.start, steps=steps)
 
         def sized(found: Array) -> Truth:
-            return Truth(found, np.maximum(np.abs(found).max(axis=0), self._sizes * (self._sizes > 0)))
+            return Truth(found, np.maximum(largest(found), self._sizes * (self._sizes > 0)))
 
         if local.own:
             return sized(flow(local))
