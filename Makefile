@@ -5,7 +5,7 @@ READY := .venv/.ready
 FEW := .venv/.few
 SHELL := /bin/bash
 
-.PHONY: demo test test-all foreign mutations packages faults lint bench fuzz sanitize wheel windows clean
+.PHONY: demo test test-all foreign reference mutations packages faults lint bench fuzz sanitize wheel windows clean
 # Prerequisites are made in the order in which they are named, also with -j: packages before what is built with them.
 .NOTPARALLEL:
 
@@ -30,6 +30,10 @@ test-all: packages lint
 # Couplings of other people's FMUs against what is known of them: FMUS is a folder of cases (tests/foreign.py).
 foreign: $(READY)
 	OPENBLAS_NUM_THREADS=1 COSIMO_CACHE=off $(BIN)/python -m tests.foreign $(FMUS)
+
+# The Reference FMUs of the Modelica Association in all kinds beside FMPy (tests/reference.py): FMUS is their folder.
+reference: $(READY)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.reference $(FMUS)
 
 # Every fault of the table FAULTS times (20 where it is not said), and docs/reliability.md with what came out.
 faults: packages $(READY)
