@@ -116,6 +116,9 @@ void *UnitLibrary::loaded(const std::string &path) {
 
 std::uintptr_t UnitLibrary::address(const std::string &function) const {
     if (void *found = find_function(functions_, function.c_str())) return reinterpret_cast<std::uintptr_t>(found);
+    // Where an adapter hands out the unit's own component, what it lacks is the unit's own.
+    if (functions_ != library_ && find_function(functions_, "cosimoAdapterKeepsComponent"))
+        if (void *found = find_function(library_, function.c_str())) return reinterpret_cast<std::uintptr_t>(found);
     if (function.ends_with("Status") || function.ends_with("SetDebugLogging")) return 0;  // optional
     throw std::runtime_error("the library of " + label_ + " lacks the function " + function + ", which is needed here; contact its supplier.");
 }

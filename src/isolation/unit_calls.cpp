@@ -61,10 +61,11 @@ std::string UnitCalls::load(const char *path, const char *adapter, const char *s
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library_) return dlerror();
     if (!adapter) return {};
-    // A library of ours is called, and calls the unit's: for model exchange with a solver, or for FMI 1.0.
+    // A library of ours is called, and calls the unit's. Where both know the same component, what it lacks is the unit's own.
     void *own = library_;
     library_ = dlopen(adapter, RTLD_NOW | RTLD_LOCAL);
     if (!library_) return dlerror();
+    if (dlsym(library_, "cosimoAdapterKeepsComponent")) own_ = own;
     const char *problem = as<const char *(*)(void *, const char *)>(dlsym(library_, "cosimoAdapterUse"))(own, settings);
     return problem ? problem : std::string();
 }
@@ -74,10 +75,15 @@ void UnitCalls::unload() {
     if (library_ && threads() <= threads_before_) dlclose(library_);
 }
 
+void *UnitCalls::find(const char *name) const {
+    void *found = dlsym(library_, name);
+    return found || !own_ ? found : dlsym(own_, name);
+}
+
 void *UnitCalls::symbol(Function function) {
     const auto number = static_cast<std::size_t>(function);
     if (!looked_up_[number]) {
-        symbols_[number] = dlsym(library_, functions[number].name);
+        symbols_[number] = find(functions[number].name);
         looked_up_[number] = true;
     }
     return symbols_[number];
@@ -86,7 +92,7 @@ void *UnitCalls::symbol(Function function) {
 int UnitCalls::call(Function function, Reader &arguments, Writer &results) {
     if (function == Function::cosimoHas) {
         const auto &names = read_texts(arguments, 1);
-        results.put<std::uint64_t>(!names.empty() && dlsym(library_, names[0]) != nullptr);
+        results.put<std::uint64_t>(!names.empty() && find(names[0]) != nullptr);
         return status_ok;
     }
     void *address = symbol(function);

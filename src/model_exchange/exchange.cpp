@@ -15,6 +15,12 @@ std::string text_of(double value) {
     return text;
 }
 
+// As `time_rounding` of core/timing.py, where no step is given.
+double time_rounding(double a, double b) {
+    const double size = std::max(std::abs(a), std::abs(b));
+    return 8.0 * (std::nextafter(size, std::numeric_limits<double>::infinity()) - size);
+}
+
 // Times that differ by less are the same: sums and products of a few rounded numbers.
 double rounding(double a, double b) {
     return 8.0 * std::numeric_limits<double>::epsilon() * std::max({std::abs(a), std::abs(b), std::abs(b - a)});
@@ -22,13 +28,8 @@ double rounding(double a, double b) {
 
 }  // namespace
 
-Exchange::Exchange(Settings given) : settings(std::move(given)) {
-    for (const InputVariable &input : settings.inputs) {
-        references_.push_back(input.reference);
-        continuous_.insert(continuous_.end(), input.size, input.continuous);
-    }
-    const std::size_t n = continuous_.size();
-    for (auto *values : {&value_, &first_, &second_, &at_}) values->assign(n, 0.0);
+Exchange::Exchange(Settings given) : settings(std::move(given)), inputs_(settings.inputs) {
+    for (const InputVariable &input : settings.inputs) continuous_.insert(continuous_.end(), input.size, input.continuous);
 }
 
 int Exchange::fail(int status, const std::string &text) {
@@ -45,7 +46,7 @@ int Exchange::refused(const char *function, int status) {
 
 void Exchange::reset() {
     running_ = terminated_ = events_ = false;
-    polynomial_ = false;
+    inputs_.hold();
     nominals_ = true;
     next_event_ = std::numeric_limits<double>::infinity();
 }
@@ -65,9 +66,9 @@ int Exchange::begin() {
     } catch (const std::exception &error) {
         return fail(status_error, error.what());
     }
-    now_ = begun_ = start;
+    now_ = inputs_.begun = start;
     running_ = events_ = true;
-    if (int status = model.get_doubles(references_.data(), references_.size(), value_.data(), value_.size()); bad(status)) return status;
+    if (int status = model.get_doubles(inputs_.references.data(), inputs_.references.size(), inputs_.value.data(), inputs_.value.size()); bad(status)) return status;
     return settle();
 }
 
@@ -93,71 +94,47 @@ int Exchange::set_inputs(const std::uint32_t *references, std::size_t count, con
             if (int status = settle(); bad(status)) return status;
         return model.set_states(values, size);
     }
-    if (!are(references_, value_.size())) {
+    if (!are(inputs_.references, inputs_.value.size())) {
         if (int status = enter_events(); bad(status)) return status;
         const int status = model.set_doubles(references, count, values, size);
-        if (!bad(status) && !references_.empty()) return model.get_doubles(references_.data(), references_.size(), value_.data(), value_.size());
+        if (!bad(status) && !inputs_.references.empty()) return model.get_doubles(inputs_.references.data(), inputs_.references.size(), inputs_.value.data(), inputs_.value.size());
         return status;
     }
     bool changed = false, jumped = false;
     for (std::size_t i = 0; i < size; ++i) {
-        changed = changed || values[i] != value_[i];
+        changed = changed || values[i] != inputs_.value[i];
         // The end of one polynomial and the beginning of the next differ by rounding where the coupling is continuous.
         const double same = continuous_[i] ? 64.0 * std::numeric_limits<double>::epsilon() : 0.0;
-        jumped = jumped || !(std::abs(values[i] - value_[i]) <= same * std::max(std::abs(values[i]), std::abs(value_[i])));
+        jumped = jumped || !(std::abs(values[i] - inputs_.value[i]) <= same * std::max(std::abs(values[i]), std::abs(inputs_.value[i])));
     }
     if (!changed) return 0;
     if (jumped)
         if (int status = enter_events(); bad(status)) return status;
-    std::copy(values, values + size, value_.begin());
+    std::copy(values, values + size, inputs_.value.begin());
     return model.set_doubles(references, count, values, size);
 }
 
 int Exchange::set_derivatives(const std::uint32_t *references, std::size_t count, const int *orders, const double *values) {
-    std::vector<std::uint8_t> used(2 * value_.size(), 0);
-    for (std::size_t i = 0; i < count; ++i) {
-        if (orders[i] < 1 || orders[i] > 2) return fail(status_error, "input derivatives of orders 1 and 2 are taken, not of order " + std::to_string(orders[i]));
-        // The next value of this variable and order: arrays are given element by element.
-        bool found = false;
-        std::size_t place = 0;
-        for (const InputVariable &input : settings.inputs) {
-            for (std::size_t k = 0; k < input.size && !found && input.reference == references[i]; ++k) {
-                const std::size_t slot = place + k, mark = 2 * slot + static_cast<std::size_t>(orders[i]) - 1;
-                if (used[mark]) continue;
-                used[mark] = 1;
-                (orders[i] == 1 ? first_ : second_)[slot] = values[i];
-                found = true;
-            }
-            place += input.size;
-        }
-        if (!found) return fail(status_error, "a derivative was given of something that is no real input");
-    }
-    polynomial_ = false;
-    for (std::size_t i = 0; i < value_.size(); ++i) polynomial_ = polynomial_ || first_[i] != 0.0 || second_[i] != 0.0;
-    return 0;
+    const std::string wrong = inputs_.set_derivatives(references, count, orders, values);
+    return wrong.empty() ? status_ok : fail(status_error, wrong);
 }
 
 int Exchange::update_inputs(double t) {
-    const double d = t - begun_;
-    for (std::size_t i = 0; i < value_.size(); ++i) at_[i] = value_[i] + d * (first_[i] + 0.5 * d * second_[i]);
-    return model.set_doubles(references_.data(), references_.size(), at_.data(), at_.size());
+    const auto &values = inputs_.at(t);
+    return model.set_doubles(inputs_.references.data(), inputs_.references.size(), values.data(), values.size());
 }
 
 void Exchange::end_inputs(double t) {
-    if (!polynomial_) return;
-    const double d = t - begun_;
-    for (std::size_t i = 0; i < value_.size(); ++i) {
-        value_[i] += d * (first_[i] + 0.5 * d * second_[i]);
-        first_[i] = second_[i] = 0.0;
-    }
-    polynomial_ = false;
+    if (!inputs_.moves) return;
+    inputs_.value = inputs_.at(t);
+    inputs_.hold();
 }
 
 // ---- equations ------------------------------------------------------------------------------------------------------
 
 int Exchange::bring(double t, const double *x) {
     if (int status = model.set_time(t); bad(status)) return refused("SetTime", status);
-    if (polynomial_)
+    if (inputs_.moves)
         if (int status = update_inputs(t); bad(status)) return refused(model.fmi3() ? "SetFloat64" : "SetReal", status);
     if (int status = model.set_states(x, nx_); bad(status)) return refused("SetContinuousStates", status);
     return 0;
@@ -192,6 +169,8 @@ int Exchange::indicators(double t, const double *x, double *z) {
 int Exchange::settle() {
     fresh_ = true;
     for (int i = 0; i < most_updates; ++i) {
+        if (!settings.clocks.empty())
+            if (int status = tick(); bad(status)) return status;
         Update found;
         if (int status = model.update(found); bad(status)) return fail(status, (refused(model.fmi3() ? "UpdateDiscreteStates" : "NewDiscreteStates", status), problem_ + " at t = " + text_of(now_)));
         nominals_ = nominals_ || found.nominals;
@@ -201,11 +180,98 @@ int Exchange::settle() {
         }
         if (found.again) continue;
         next_event_ = found.timed ? found.next : std::numeric_limits<double>::infinity();
+        if (int status = announced(); bad(status)) return status;
+        if (std::any_of(ticks_.begin() + 1, ticks_.end(), [&](double due) { return due <= now_; })) continue;
         if (int status = model.enter_continuous_mode(); bad(status)) return status;
         events_ = false;
         return 0;
     }
     return fail(status_error, "its discrete states do not settle at t = " + text_of(now_) + "; contact its supplier");
+}
+
+// ---- clocks: input clocks that tick by time, each at its instant (`Fmi3` of units/fmi/versions.py, to the bit) ----------
+
+double Exchange::next_tick(std::size_t i) const {
+    const ClockVariable &clock = settings.clocks[i];
+    if (clock.aperiodic) return ticks_[i + 1];
+    const double first = start + clock.first, since = ticks_[0];
+    if (since < start) return first;
+    double k = std::floor((since - first) / clock.interval);
+    while (first + k * clock.interval <= since + time_rounding(since, first)) ++k;
+    return first + std::max(k, 0.0) * clock.interval;
+}
+
+double Exchange::next() const {
+    double found = next_event_;
+    for (std::size_t i = 0; i < settings.clocks.size(); ++i) found = std::min(found, next_tick(i));
+    return found;
+}
+
+int Exchange::interval(const ClockVariable &clock, double &seconds, bool &changed) {
+    constexpr int changed_interval = 2;
+    using Interval = int (*)(void *, const std::uint32_t *, std::size_t, double *, int *);
+    int qualifier = 0;
+    const auto function = reinterpret_cast<Interval>(model.found("fmi3GetIntervalDecimal"));
+    if (!function) return fail(status_error, "its library has no function fmi3GetIntervalDecimal");
+    if (int status = function(model.component, &clock.reference, 1, &seconds, &qualifier); bad(status)) return status;
+    changed = qualifier == changed_interval;
+    if (qualifier && !(seconds >= 0.0 && std::isfinite(seconds)))
+        return fail(status_error, "it gives " + text_of(seconds) + " s as the interval of its clock '" + clock.name + "'; contact its supplier");
+    return status_ok;
+}
+
+int Exchange::ask_intervals() {
+    ticks_.assign(1 + settings.clocks.size(), std::numeric_limits<double>::infinity());
+    ticks_[0] = -ticks_[0];
+    for (std::size_t i = 0; i < settings.clocks.size(); ++i) {
+        ClockVariable &clock = settings.clocks[i];
+        if (!clock.aperiodic && clock.interval > 0.0) continue;
+        double seconds = 0.0;
+        bool changed = false;
+        if (int status = interval(clock, seconds, changed); bad(status)) return status;
+        if (clock.aperiodic) {
+            if (changed) ticks_[i + 1] = start + seconds;
+            continue;
+        }
+        using Shift = int (*)(void *, const std::uint32_t *, std::size_t, double *);
+        const auto shift = reinterpret_cast<Shift>(clock.first ? nullptr : model.found("fmi3GetShiftDecimal"));
+        if (shift && bad(shift(model.component, &clock.reference, 1, &clock.first))) clock.first = 0.0;
+        clock.interval = seconds;
+        if (!(seconds > 0.0 && clock.first >= 0.0 && std::isfinite(clock.first)))
+            return fail(status_error, "it gives no interval of its clock '" + clock.name + "', which would never tick; contact its supplier");
+    }
+    return status_ok;
+}
+
+// In event mode: activate the clocks that tick now.
+int Exchange::tick() {
+    std::vector<std::uint32_t> due;
+    const double now = now_ + time_rounding(now_, now_);
+    for (std::size_t i = 0; i < settings.clocks.size(); ++i) {
+        if (next_tick(i) > now) continue;
+        due.push_back(settings.clocks[i].reference);
+        ticks_[i + 1] = std::numeric_limits<double>::infinity();
+    }
+    ticks_[0] = now_;
+    if (due.empty()) return status_ok;
+    using Set = int (*)(void *, const std::uint32_t *, std::size_t, const bool *);
+    const auto function = reinterpret_cast<Set>(model.found("fmi3SetClock"));
+    if (!function) return fail(status_error, "its library has no function fmi3SetClock");
+    const auto active = std::make_unique<bool[]>(due.size());
+    std::fill_n(active.get(), due.size(), true);
+    return function(model.component, due.data(), due.size(), active.get());
+}
+
+// After an update: when aperiodic clocks tick next.
+int Exchange::announced() {
+    for (std::size_t i = 0; i < settings.clocks.size(); ++i) {
+        if (!settings.clocks[i].aperiodic) continue;
+        double seconds = 0.0;
+        bool changed = false;
+        if (int status = interval(settings.clocks[i], seconds, changed); bad(status)) return status;
+        if (changed) ticks_[i + 1] = now_ + seconds;
+    }
+    return status_ok;
 }
 
 // One step of the integrator, and the event at its end.
@@ -241,7 +307,7 @@ int Exchange::step(double time, double duration, bool final) {
         return fail(status_error, "it was to step from t = " + text_of(time) + " but is at t = " + text_of(now_));
     if (events_)
         if (int status = settle(); bad(status)) return status;
-    begun_ = time;
+    inputs_.begun = time;
     fresh_ = true;
     const double micro = integrator_->micro_step(duration);
     double before = now_;
@@ -249,13 +315,14 @@ int Exchange::step(double time, double duration, bool final) {
     for (int stuck = 0; !terminated_; stuck = now_ > before ? 0 : stuck + 1) {
         if (stuck > most_updates) return fail(status_error, "it does not get beyond t = " + text_of(now_) + ": its events follow each other without end");
         before = now_;
-        if (next_event_ <= now_ + near) {
+        const double event = next();
+        if (event <= now_ + near) {
             if (int status = enter_events(); bad(status)) return status;
             if (int status = settle(); bad(status)) return status;
             continue;
         }
         if (now_ >= target - near) break;
-        double stop = next_event_ <= target + near ? next_event_ : target;
+        double stop = event <= target + near ? event : target;
         if (std::isfinite(micro)) {
             // The micro steps of this macro step end at time + i·micro, also after an event between two of them.
             const double end = time + (std::floor((now_ - time + near) / micro) + 1.0) * micro;
@@ -298,7 +365,8 @@ int Exchange::save(void **state) {
     saved->next_event = next_event_;
     saved->events = events_;
     saved->terminated = terminated_;
-    saved->inputs = value_;
+    saved->inputs = inputs_.value;
+    saved->ticks = ticks_;
     *state = saved;
     return status;
 }
@@ -311,11 +379,10 @@ int Exchange::restore(void *state) {
     next_event_ = saved.next_event;
     events_ = saved.events != 0;
     terminated_ = saved.terminated != 0;
-    value_ = saved.inputs;
+    inputs_.value = saved.inputs;
+    ticks_ = saved.ticks;
     nominals_ = true;
-    polynomial_ = false;
-    std::fill(first_.begin(), first_.end(), 0.0);
-    std::fill(second_.begin(), second_.end(), 0.0);
+    inputs_.hold();
     return status;
 }
 
@@ -329,29 +396,30 @@ int Exchange::release(void **state) {
 }
 
 namespace {
-std::size_t header_bytes(std::size_t inputs) { return (3 + inputs) * sizeof(double); }
+std::size_t header_bytes(std::size_t values) { return (3 + values) * sizeof(double); }
 }  // namespace
 
 int Exchange::size(void *state, std::size_t *bytes) {
     const int status = call<StateSize>(*this, "fmi2SerializedFMUstateSize", "fmi3SerializedFMUStateSize", static_cast<Saved *>(state)->own, bytes);
-    *bytes += header_bytes(value_.size());
+    *bytes += header_bytes(inputs_.value.size() + ticks_.size());
     return status;
 }
 
 int Exchange::serialise(void *state, unsigned char *bytes, std::size_t size) {
     const auto &saved = *static_cast<const Saved *>(state);
-    const std::size_t header = header_bytes(saved.inputs.size());
+    const std::size_t header = header_bytes(saved.inputs.size() + saved.ticks.size());
     if (size < header) return fail(status_error, "its state is longer than the bytes for it");
     std::vector<double> values = {saved.now, saved.next_event, static_cast<double>(saved.events + 2 * saved.terminated)};
     values.insert(values.end(), saved.inputs.begin(), saved.inputs.end());
+    values.insert(values.end(), saved.ticks.begin(), saved.ticks.end());
     std::memcpy(bytes, values.data(), header);
     return call<Serialise>(*this, "fmi2SerializeFMUstate", "fmi3SerializeFMUState", saved.own, bytes + header, size - header);
 }
 
 int Exchange::deserialise(const unsigned char *bytes, std::size_t size, void **state) {
-    const std::size_t header = header_bytes(value_.size());
+    const std::size_t inputs = inputs_.value.size(), header = header_bytes(inputs + ticks_.size());
     if (size < header) return fail(status_error, "these bytes are no state of this unit");
-    std::vector<double> values(3 + value_.size());
+    std::vector<double> values(3 + inputs + ticks_.size());
     std::memcpy(values.data(), bytes, header);
     auto saved = std::make_unique<Saved>();
     const int flags = static_cast<int>(values[2]);
@@ -359,7 +427,8 @@ int Exchange::deserialise(const unsigned char *bytes, std::size_t size, void **s
     saved->next_event = values[1];
     saved->events = flags & 1;
     saved->terminated = flags >> 1 & 1;
-    saved->inputs.assign(values.begin() + 3, values.end());
+    saved->inputs.assign(values.begin() + 3, values.begin() + 3 + static_cast<std::ptrdiff_t>(inputs));
+    saved->ticks.assign(values.begin() + 3 + static_cast<std::ptrdiff_t>(inputs), values.end());
     const int status = call<Deserialise>(*this, "fmi2DeSerializeFMUstate", "fmi3DeserializeFMUState", bytes + header, size - header, &saved->own);
     if (!bad(status)) *state = saved.release();
     return status;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "inputs.hpp"
 #include "integrators.hpp"
 
 namespace cosimo::exchange {
@@ -17,7 +18,7 @@ struct Saved {
     void *own = nullptr;
     double now = 0.0, next_event = 0.0;
     std::uint8_t events = 0, terminated = 0;
-    std::vector<double> inputs;
+    std::vector<double> inputs, ticks;
 };
 
 class Exchange final : Equations {
@@ -29,6 +30,8 @@ public:
     std::function<void(int, const char *)> log;
     double start = 0.0;
 
+    // Before initialisation ends: intervals of clocks that the description leaves open.
+    int ask_intervals();
     // The sizes are known, and the unit is initialised: in event mode.
     int begin();
     void reset();
@@ -52,13 +55,11 @@ private:
     std::size_t nx_ = 0, nz_ = 0;
     std::unique_ptr<Integrator> integrator_;
     std::vector<double> x_;
-    // Inputs u(t) = value + first (t − begun) + second (t − begun)² / 2.
-    std::vector<std::uint32_t> references_;
-    std::vector<double> value_, first_, second_, at_;
+    InputPolynomial inputs_;
     std::vector<std::uint8_t> continuous_;
-    double begun_ = 0.0;
-    bool polynomial_ = false;
     double now_ = 0.0, next_event_ = std::numeric_limits<double>::infinity();
+    // Up to when clocks have ticked, and when each of them, if it is aperiodic, ticks next.
+    std::vector<double> ticks_;
     bool running_ = false, events_ = false, terminated_ = false, fresh_ = true, nominals_ = true;
     std::string problem_;  // what the unit did wrong in the last evaluation
 
@@ -70,6 +71,11 @@ private:
     int update_inputs(double t);
     int enter_events();
     int settle();
+    double next_tick(std::size_t clock) const;
+    double next() const;
+    int interval(const ClockVariable &clock, double &seconds, bool &changed);
+    int tick();
+    int announced();
     int advance(double stop, bool final);
     void end_inputs(double t);
 };

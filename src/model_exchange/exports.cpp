@@ -43,6 +43,7 @@ void *opened(std::unique_ptr<Exchange> unit, const char *function) {
 }
 
 int leave_initialisation(void *c, const char *name) {
+    if (const int asked = at(c).ask_intervals(); bad(asked)) return asked;
     const int status = PASS(name);
     if (bad(status)) return status;
     const int begun = at(c).begin();

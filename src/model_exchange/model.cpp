@@ -17,12 +17,11 @@ Settings read_settings(const char *text) {
         if (place == std::string::npos) continue;
         const std::string key = line.substr(0, place), value = line.substr(place + 1);
         auto whole = [&] { return std::strtoul(value.c_str(), nullptr, 10); };
-        // Alike in every locale.
+        std::istringstream words(value);
+        words.imbue(std::locale::classic());  // alike in every locale
         auto number = [&] {
-            std::istringstream one(value);
-            one.imbue(std::locale::classic());
             double x = 0.0;
-            one >> x;
+            words >> x;
             return x;
         };
         if (key == "version") found.version = static_cast<int>(whole());
@@ -42,6 +41,12 @@ Settings read_settings(const char *text) {
             const auto reference = static_cast<std::uint32_t>(std::strtoul(value.c_str(), &rest, 10));
             const std::size_t size = *rest ? std::strtoul(rest + 1, &rest, 10) : 1;
             found.inputs.push_back({reference, size, *rest && rest[1] == 'c'});
+        }
+        if (key == "clock") {
+            ClockVariable clock{};
+            words >> clock.reference >> clock.aperiodic >> clock.interval >> clock.first >> std::ws;
+            std::getline(words, clock.name);
+            found.clocks.push_back(clock);
         }
     }
     return found;

@@ -19,6 +19,14 @@ struct InputVariable {
     bool continuous;
 };
 
+// An input clock that ticks by time (`Clock` of units/fmi/variables.py); an interval of 0 is asked for.
+struct ClockVariable {
+    std::uint32_t reference;
+    bool aperiodic;
+    double interval, first;
+    std::string name;
+};
+
 // What Python says of a unit, as lines "key=value".
 struct Settings {
     int version = 2;
@@ -32,6 +40,7 @@ struct Settings {
     std::vector<std::string> names;  // of states
     std::vector<std::uint32_t> references;  // of the variables that have the states, in order
     std::vector<InputVariable> inputs;
+    std::vector<ClockVariable> clocks;
 };
 Settings read_settings(const char *text);
 

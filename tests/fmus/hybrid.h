@@ -1,4 +1,5 @@
-/* Models for model exchange, one chosen when compiling: BALL, OSCILLATOR, STAIRS, LINEAR or SAW. FMI 2.0 and 3.0 share them.
+/* Models for model exchange, one chosen when compiling: BALL, OSCILLATOR, STAIRS, LINEAR, SAW or SAMPLER (FMI 3.0 only). FMI 2.0
+   and 3.0 share them.
 
    Values by reference: states, their derivatives, inputs, outputs, parameters, in the order of `hybrid.py`. */
 #include <math.h>
@@ -9,6 +10,7 @@
 typedef struct {
     double time, value[MOST], next, past;
     int count, timed, finished;
+    int in_event, counting; /* of SAMPLER: in event mode; a new interval is known */
 } Unit;
 
 #if defined BALL /* bounces with restitution e until it is too slow, then rests */
@@ -47,6 +49,21 @@ static int event(Unit *u) {
     return 0;
 }
 static int completed(const Unit *u) { return 0; }
+#elif defined SAMPLER /* x' = u; `tick` takes a sample of x, and `later` another one `delay` seconds after that */
+enum { X, DX, U, SAMPLE, COUNT, LATE, LATES, DELAY, STATES = 1, INDICATORS = 0, TICK = 20, LATER };
+static void start(Unit *u) { u->value[DELAY] = -1.0, u->value[SAMPLE] = u->value[LATE] = -1.0; }
+static void evaluate(Unit *u) { u->value[DX] = u->value[U]; }
+static void indicate(const Unit *u, double *z) {}
+static int event(Unit *u) { return 0; }
+static int completed(const Unit *u) { return 0; }
+static int clock(Unit *u, unsigned which) {
+    double *v = u->value;
+    if (!u->in_event) return 0;
+    v[which == TICK ? SAMPLE : LATE] = v[X];
+    v[which == TICK ? COUNT : LATES] += 1.0;
+    u->counting = u->counting || (which == TICK && v[DELAY] >= 0.0);
+    return 1;
+}
 #elif defined SAW /* x' = 1, taken back to 0 by the event that is asked for after a step that ended beyond 1 */
 enum { X, DX, STATES = 1, INDICATORS = 0 };
 static void start(Unit *u) {}

@@ -25,6 +25,7 @@ class Model(NamedTuple):
     start: Mapping[str, float] = MappingProxyType({})
     indicators: int = 0
     directional: bool = False
+    clocks: str = ""  # their lines in a description of FMI 3.0
 
 
 MODELS = {
@@ -32,6 +33,16 @@ MODELS = {
     "OSCILLATOR": Model(("x", "v"), parameters=("mu",), start={"x": 2.0, "mu": 1000.0}),
     "STAIRS": Model(outputs=("y",), parameters=("last",), start={"last": 1e9}),
     "SAW": Model(("x",)),
+    "SAMPLER": Model(
+        ("x",),
+        ("u",),
+        ("sample", "count", "late", "lates"),
+        ("delay",),
+        {"delay": -1.0},
+        clocks='<Clock name="tick" valueReference="20" causality="input" intervalVariability="constant" '
+        'intervalDecimal="0.25" shiftDecimal="0.125"/>'
+        '<Clock name="later" valueReference="21" causality="input" intervalVariability="countdown"/>',
+    ),
     "LINEAR": Model(
         ("x", "v"),
         ("u",),
@@ -110,6 +121,7 @@ def _description3(name: str, model: Model, flags: str) -> str:
             f'<Float64 name="{variable}" valueReference="{number}" causality="{causality}"{variability}{initial}'
             f"{start}{derivative}/>"
         )
+    lines.append(model.clocks)
     outputs = [n for n, (_, causality, _) in enumerate(variables) if causality == "output"]
     derivatives = [states + n for n in range(states)]
     first = sorted({n for n in outputs if n >= states} | set(derivatives))

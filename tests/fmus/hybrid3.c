@@ -13,7 +13,10 @@ EXPORT int fmi3EnterInitializationMode(void *c, bool d, double tolerance, double
     ((Unit *)c)->time = begin;
     return OK;
 }
-EXPORT int fmi3ExitInitializationMode(void *c) { return OK; }
+EXPORT int fmi3ExitInitializationMode(void *c) {
+    ((Unit *)c)->in_event = 1;
+    return OK;
+}
 EXPORT int fmi3Terminate(void *c) { return OK; }
 EXPORT int fmi3Reset(void *c) {
     memset(c, 0, sizeof(Unit));
@@ -62,8 +65,34 @@ EXPORT int fmi3GetEventIndicators(void *c, double *z, size_t n) {
     indicate(c, z);
     return OK;
 }
-EXPORT int fmi3EnterEventMode(void *c) { return OK; }
-EXPORT int fmi3EnterContinuousTimeMode(void *c) { return OK; }
+EXPORT int fmi3EnterEventMode(void *c) {
+    ((Unit *)c)->in_event = 1;
+    return OK;
+}
+EXPORT int fmi3EnterContinuousTimeMode(void *c) {
+    ((Unit *)c)->in_event = 0;
+    return OK;
+}
+#ifdef SAMPLER
+EXPORT int fmi3SetClock(void *c, const Reference *r, size_t n, const bool *v) {
+    for (size_t i = 0; i < n; i++)
+        if (v[i] && !clock(c, r[i])) return ERROR;
+    return OK;
+}
+EXPORT int fmi3GetIntervalDecimal(void *c, const Reference *r, size_t n, double *v, int *qualifiers) {
+    Unit *unit = c;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = r[i] == TICK ? 0.25 : unit->value[DELAY];
+        qualifiers[i] = r[i] == TICK || unit->counting ? 2 : 0;
+        if (r[i] == LATER) unit->counting = 0;
+    }
+    return OK;
+}
+EXPORT int fmi3GetShiftDecimal(void *c, const Reference *r, size_t n, double *v) {
+    for (size_t i = 0; i < n; i++) v[i] = 0.125;
+    return OK;
+}
+#endif
 EXPORT int fmi3CompletedIntegratorStep(void *c, bool final, bool *enter, bool *terminate) {
     *enter = completed(c);
     *terminate = false;

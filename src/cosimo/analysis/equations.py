@@ -62,7 +62,7 @@ def _known(unit: Any, start: float, horizon: float) -> Fmu | None:
         return None
     if unit.solver.name == CVODE and unit.solver.tolerance(unit.experiment.tolerance) > TOLERANCE:
         return None
-    if unit.event_indicators or unit.discrete_inputs or unit.discrete_outputs or unit.text_inputs:
+    if unit.event_indicators or unit.clocks.timed or unit.discrete_inputs or unit.discrete_outputs or unit.text_inputs:
         return None
     if len(unit.continuous_states()[0]) != unit.state_count or not (unit.state_count or unit.inputs):
         return None

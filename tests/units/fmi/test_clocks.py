@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fmu_builder import build
+from hybrid import build_model
 
 import cosimo as co
 from cosimo.core.errors import ConfigurationError, Interrupted, UnitError
@@ -18,7 +20,8 @@ from cosimo.formats.export import export_ssp
 from cosimo.formats.results import ResultFile, read_result
 from cosimo.formats.resuming import resume
 from cosimo.formats.scenario import load
-from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi.fmu import Fmu, FmuOptions
+from cosimo.units.fmi.model_exchange import Solver
 from cosimo.units.fmi.variables import Clock
 
 
@@ -384,3 +387,73 @@ def test_a_countdown_of_nothing_ticks_in_the_same_event(tmp_path: Path) -> None:
     found = co.run(system, co.masters.jacobi(system, step=0.25), stop=0.5)
     assert found.time.tolist() == [0.0, 0.25, 0.375, 0.375, 0.5]
     assert found["b.late_stamp"].tolist() == [-1.0, -1.0, -1.0, 0.375, 0.375]
+
+
+# ---- model exchange --------------------------------------------------------------------------------------------------
+
+
+def exchanged(path: Path, step: float, kind: str = "kernel", isolate: bool = False, **more: Any) -> co.Result:
+    options = FmuOptions(kind="model-exchange", solver=more.pop("solver", None))
+    unit = Fmu(path, options=options, isolate=isolate, parameters=more.pop("parameters", {}))
+    system = co.System({"a": unit}, inputs={"a.u": 1.0})
+    master = more.pop("build", co.masters.jacobi)(system, step=step, **more.pop("master", {}))
+    return co.run(system, master, stop=3.0, engine=EngineOptions(kind=kind), **more)
+
+
+@pytest.mark.parametrize("solver", [Solver("rk4"), Solver(relative_tolerance=1e-10)])
+@pytest.mark.parametrize("step", [0.1, 0.125, 0.75])
+def test_clocks_tick_at_their_instants_in_model_exchange(tmp_path: Path, step: float, solver: Solver) -> None:
+    """x = t: `tick` samples at 0.125 + 0.25 k, `later` 0.0625 s after each of them, wherever steps end."""
+    path = build_model(tmp_path, "SAMPLER", 3)
+    found = exchanged(path, step, solver=solver, parameters={"delay": 0.0625})
+    assert not found.warnings
+    for k, time in enumerate(found.time):
+        exact = Fraction(step).limit_denominator(1000) * k
+        ticks = max(math.floor((exact - Fraction(1, 8)) * 4) + 1, 0)
+        lates = max(math.floor((exact - Fraction(3, 16)) * 4) + 1, 0)
+        assert (found["a.count"][k], found["a.lates"][k]) == (ticks, lates), time
+        assert found["a.sample"][k] == pytest.approx(0.25 * ticks - 0.125 if ticks else -1.0, abs=1e-9)
+        assert found["a.late"][k] == pytest.approx(0.25 * lates - 0.0625 if lates else -1.0, abs=1e-9)
+
+
+def test_ticks_in_model_exchange_are_made_again_and_resumed(tmp_path: Path) -> None:
+    """To the bit: by both engines, isolated, under a master that repeats steps, and from a checkpoint."""
+    path = build_model(tmp_path, "SAMPLER", 3)
+    plain = exchanged(path, 0.1, parameters={"delay": 0.0625})
+    ways: list[dict[str, Any]] = [
+        {"kind": "reference"},
+        {"isolate": True},
+        {"build": co.masters.iterative, "master": {"sweeps": 3}},
+    ]
+    for way in ways:
+        found = exchanged(path, 0.1, parameters={"delay": 0.0625}, **way)
+        assert all(np.array_equal(found[name], plain[name]) for name in plain.names), way
+    unit = Fmu(path, options=FmuOptions(kind="model-exchange"), parameters={"delay": 0.0625}, isolate=False)
+    first, second = unit.instantiate(), unit.instantiate()
+    for instance in (first, second):
+        instance.set_input(np.array([[1.0]]), 0.3)
+    first.step(0.0, 0.15)
+    second.deserialise(first.serialise())
+    for instance in (first, second):
+        instance.step(0.15, 0.45)
+    assert first.read().tolist() == second.read().tolist()
+    assert first.read()[1:4:2].tolist() == [2.0, 2.0]
+    first.close()
+    second.close()
+
+
+def test_a_clock_of_model_exchange_asks_for_its_interval(tmp_path: Path) -> None:
+    path = build_model(tmp_path, "SAMPLER", 3)
+    asked = path.with_name("asked.fmu")
+    changes = {
+        ' intervalVariability="constant" intervalDecimal="0.25" shiftDecimal="0.125"': ' intervalVariability="fixed"'
+    }
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(asked, "w") as other:
+        for name in archive.namelist():
+            content = archive.read(name)
+            for old, new in changes.items():
+                content = content.replace(old.encode(), new.encode()) if name.endswith(".xml") else content
+            other.writestr(name, content)
+    found, wanted = exchanged(asked, 0.1), exchanged(path, 0.1)
+    assert found["a.count"].tolist() == wanted["a.count"].tolist()
+    assert wanted["a.count"][-1] == 12

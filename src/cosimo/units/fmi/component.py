@@ -79,17 +79,27 @@ MESSAGES, LENGTH = 100, 2000  # how many log messages are kept, and how much of 
 
 
 class LazyFunctions(dict[str, Any]):
-    """FMI functions by name, looked up and given their C types when first used."""
+    """FMI functions by name, looked up and given their C types when first used.
 
-    def __init__(self, owner: Any, library: Any = None) -> None:
+    Those of an `adapter`, where there is one; what it lacks is the FMU's own, if both know the same component.
+    """
+
+    def __init__(self, owner: Any, adapter: Any = None) -> None:
         super().__init__()
-        self.library, self._kind = library or owner.dll, type(owner)
+        libraries = [owner.dll] if adapter is None else [adapter, owner.dll]
+        alone = adapter is not None and not hasattr(adapter, "cosimoAdapterKeepsComponent")
+        self._libraries = libraries[:1] if alone else libraries
+        self._kind = type(owner)
+
+    def exported(self, name: str) -> Any:
+        """The function as the library has it, without C types."""
+        for library in self._libraries:
+            if hasattr(library, name):
+                return getattr(library, name)
+        raise missing(self._libraries[-1]._name, name)
 
     def __missing__(self, name: str) -> Any:
-        try:
-            function = getattr(self.library, name)
-        except AttributeError:
-            raise missing(self.library._name, name) from None
+        function = self.exported(name)
         signature = inspect.signature(getattr(self._kind, name), eval_str=False)
         parameters = list(signature.parameters.values())[1:]
         function.argtypes = [_c_type(parameter.annotation) for parameter in parameters]
@@ -412,11 +422,7 @@ class Component:
 
     def symbol(self, name: str) -> int:
         """The address of an exported function."""
-        library = self._fmu._functions.library
-        try:
-            return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
-        except AttributeError:
-            raise missing(library._name, name) from None
+        return int(ctypes.cast(self._fmu._functions.exported(name), ctypes.c_void_p).value or 0)
 
     def release(self) -> None:
         """Free the component and the library; a component with a fatal error is left alone, as the standard demands."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cosimo.core.arrays import Array
+from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnitError, UnknownNameError
 from cosimo.core.timing import time_rounding
 from cosimo.core.unit import Text
@@ -157,14 +157,14 @@ def write_values(component: Component, version: int, values: Sequence[tuple[Vari
 
 
 class InputDerivatives:
-    """d^j u / dt^j = j! c_j / h^j of the continuous inputs, for the next step (FMI 2.0).
+    """d^j u / dt^j = j! c_j / h^j of the inputs that are `followed` (m,), for the next step.
 
     Only the orders that the coupling forms are handed over, and never an empty list: some FMUs refuse either. An order
     that an FMU refuses is left out from then on (`highest`), as in the compiled loop.
     """
 
-    def __init__(self, infos: Sequence[VariableInfo], degree: int) -> None:
-        self._columns = [number for number, info in enumerate(infos) if info.continuous]
+    def __init__(self, infos: Sequence[VariableInfo], followed: BoolArray, degree: int) -> None:
+        self._columns = np.flatnonzero(followed).tolist()
         references = [infos[column].value_reference for column in self._columns]
         self._count, self.highest = len(references), degree
         self._references = (ctypes.c_uint * (self._count * degree))(*references * degree)

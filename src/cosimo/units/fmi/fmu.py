@@ -92,6 +92,7 @@ class Capabilities:
     single_instance: bool
     event_mode: bool
     early_return: bool
+    intermediate_update: bool
 
 
 _INTEGRATORS: Mapping[str, type[Integrator]] = {CVODE: Exact, "euler": ForwardEuler, "rk4": RungeKutta4}
@@ -158,10 +159,10 @@ class Fmu(Unit):
         self.single_instance = self.capabilities.single_instance
         self.provides_directional_derivatives = self.capabilities.directional_derivatives
         self.variable_step, self.can_restore = self.capabilities.variable_step, self.capabilities.restore
-        self.input_degree = 2 if self.capabilities.interpolate_inputs else 0
         self.default_experiment = _default_experiment(self.path, description)
         self.suggested_step = self.default_experiment.get("stepSize")
         self._describe(description, root, {**(parameters or {}), **(start or {})})
+        self.input_degree = 2 if self.capabilities.interpolate_inputs or self.followed_inputs.any() else 0
         self.given = self._accept(parameters or {}, ("parameter", STRUCTURAL)) | self._accept(start or {}, ())
         self.start = self._start_values()
 
@@ -247,6 +248,14 @@ class Fmu(Unit):
     @cached_property
     def discrete_inputs(self) -> tuple[str, ...]:
         return tuple(info.name for info in self.input_infos if not info.continuous)
+
+    @property
+    def followed_inputs(self) -> BoolArray:
+        """Which inputs (m,) follow a polynomial within a step: by derivatives, by our solver, or as the FMU asks."""
+        infos, able = self.input_infos, self.capabilities
+        asked = [able.interpolate_inputs or (able.intermediate_update and info.intermediate) for info in infos]
+        followed = [info.continuous and info.type == "Float64" for info in infos]
+        return np.array([one and other for one, other in zip(asked, followed, strict=True)], dtype=bool)
 
     @property
     def discrete_outputs(self) -> tuple[str, ...]:
@@ -457,17 +466,20 @@ class Fmu(Unit):
         return kind, offered
 
     def _read_variables(self, description: Any, root: Any, values: Mapping[str, Any]) -> dict[str, VariableInfo]:
-        # FMPy does not keep this attribute of variables.
-        relative = frozenset(
-            element.get("name") or element.getparent().get("name")
-            for element in root.iterfind("ModelVariables//*[@relativeQuantity]")
-            if element.get("relativeQuantity") in ("true", "1")
+        # FMPy does not keep these attributes of variables.
+        relative, intermediate = (
+            frozenset(
+                element.get("name") or element.getparent().get("name")
+                for element in root.iterfind(f"ModelVariables//*[@{attribute}]")
+                if _flag(element, attribute)
+            )
+            for attribute in ("relativeQuantity", "intermediateUpdate")
         )
         try:
             limits = self.options.limits or ArchiveLimits.from_environment()
             resize(description, values)
             self.clocks = read_clocks(root)
-            return read_variables(description, relative, most=limits.variables)
+            return read_variables(description, relative, intermediate, most=limits.variables)
         except (ConfigurationError, UnsafeInputError) as error:
             raise type(error)(f"FMU '{self.path}': {error}") from None
 
@@ -549,6 +561,7 @@ def _capabilities(declared: Any, element: Any) -> Capabilities:
         single_instance=declared.canBeInstantiatedOnlyOncePerProcess,
         event_mode=not ours and declared.hasEventMode,
         early_return=not ours and declared.mightReturnEarlyFromDoStep,
+        intermediate_update=not ours and _flag(element, "providesIntermediateUpdate"),
     )
 
 

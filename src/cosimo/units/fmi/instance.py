@@ -119,7 +119,8 @@ class FmuInstance(Instance):
         self._inputs = group(unit.input_infos, number, split=self._version.event_mode)
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
-        self._derivatives = InputDerivatives(unit.input_infos, unit.input_degree)
+        self._followed = unit.followed_inputs
+        self._derivatives = InputDerivatives(unit.input_infos, self._followed, unit.input_degree)
         self._text_outputs = group([unit.variables[name] for name in unit.text_outputs], number)
         self._text_sources: list[tuple[VariableInfo, Callable[[], Text | None]]] = []
         self._follows_texts = False
@@ -162,7 +163,7 @@ class FmuInstance(Instance):
         """Set the values at once; derivatives are handed over with the next step, for which the FMU wants them."""
         self._require_going()
         c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
-        c[1:, ~self._continuous] = 0.0
+        c[1:, ~self._followed] = 0.0
         self._c, self._h, self._moved, self._behind = c, h, False, 0.0
         self._set_values(c[0], () if self._waits_for_events else self._fresh_texts())
         self._require_going()
@@ -190,7 +191,8 @@ class FmuInstance(Instance):
     def _tell_of_idle_clocks(self) -> None:
         clocks, connected = self._unit.clocks, () if self.events is None else self.events.connected
         triggered = [name for name in clocks.triggered if name not in connected]
-        if idle := [*clocks.idle, *triggered, *self._version.idle]:
+        timed = self._version.idle if self._unit.solver is None else []  # with a solver of ours, the adapter ticks them
+        if idle := [*clocks.idle, *triggered, *timed]:
             names = ", ".join(idle[:5]) + (" …" if len(idle) > 5 else "")
             self._component.tell("clocks", f"has input clocks that nobody activates: {names}")
 
@@ -367,7 +369,7 @@ class FmuInstance(Instance):
         """Addresses and variables for compiled code; finish initialisation before stepping there.
 
         None where that can do less than is needed: texts in a system, clocks, steps that are given as differences of
-        times, and polynomials of inputs that are not all continuous doubles.
+        times, and polynomials of inputs that do not all follow one.
         """
         unit, version = self._unit, self._version
         clocked = version.event_mode and bool(unit.clocks.timed)
@@ -382,7 +384,7 @@ class FmuInstance(Instance):
         found = NativeFmu(
             version.number, component.address, component.symbol, *groups, self, component.isolated, events
         )
-        return found if powers == 1 or (found.doubles and self._continuous.all()) else None
+        return found if powers == 1 or (found.doubles and self._followed.all()) else None
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
         which, status = (status // 1000 * 1000, status % 1000) if status > 0 else (0, status)

@@ -1,9 +1,10 @@
-"""FMUs that are no co-simulation FMUs of FMI 2.0 or 3.0: the libraries that make such ones of them.
+"""FMUs that need more than calls of a co-simulation FMU of FMI 2.0 or 3.0: the libraries that make such ones of them.
 
 A library of ours (`src/model_exchange`) has the functions of a co-simulation FMU and calls those of the FMU: for
-states, derivatives and events in model exchange, or under their names in FMI 1.0. It is loaded in place of the FMU's
-own, in this process or in a worker, so that all else (the kernel, isolation, rollback, checkpoints, identification)
-sees an ordinary FMU. CVODE comes from the SUNDIALS libraries in the installed FMPy.
+states, derivatives and events in model exchange, under their names in FMI 1.0, or with the callback that an FMU uses
+to ask for inputs within a step (intermediate update of FMI 3.0). It is loaded in place of the FMU's own, in this
+process or in a worker, so that all else (the kernel, isolation, rollback, checkpoints, identification) sees an ordinary
+FMU. CVODE comes from the SUNDIALS libraries in the installed FMPy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib.util
 import math
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from cosimo.units.fmi.isolation import part
 
 if TYPE_CHECKING:
     from cosimo.units.fmi.fmu import Fmu
+    from cosimo.units.fmi.variables import VariableInfo
 
 CO_SIMULATION, MODEL_EXCHANGE = "co-simulation", "model-exchange"
 KINDS = (CO_SIMULATION, MODEL_EXCHANGE)
@@ -131,6 +133,9 @@ def adapter_of(unit: Fmu) -> Adapter | None:
     """What stands between us and the FMU; None where it is called itself."""
     if unit.fmi_version == "1.0":
         return Adapter("fmi1.so", f"identifier={unit.model_identifier}\n")
+    if unit.capabilities.intermediate_update:
+        asked = [info for info, followed in zip(unit.input_infos, unit.followed_inputs, strict=True) if followed]
+        return Adapter("intermediate.so", "".join(f"{line}\n" for line in _inputs(unit, asked)))
     if unit.solver is None:
         return None
     folders = {str(found.parent) for found in sundials()}
@@ -155,11 +160,19 @@ def _settings(unit: Fmu, solver: Solver, tolerance: float | None) -> str:
         *(f"state={name}" for name in states),
         *(f"state-reference={unit.variables[name].value_reference}" for name in _scalars(unit, states)),
     ]
-    for owner in dict.fromkeys(unit.owners[info.name] for info in unit.input_infos if info.type in ("Real", "Float64")):
+    for clock in unit.clocks.timed:
+        aperiodic = int(clock.aperiodic)
+        lines.append(f"clock={clock.value_reference} {aperiodic} {clock.interval!r} {clock.first!r} {clock.name}")
+    lines += _inputs(unit, [info for info in unit.input_infos if info.type == "Float64"])
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+
+def _inputs(unit: Fmu, infos: Sequence[VariableInfo]) -> Iterator[str]:
+    """A line for each of the variables, which may be arrays."""
+    for owner in dict.fromkeys(unit.owners[info.name] for info in infos):
         elements = unit.elements_of(owner)
         first = unit.variables[elements[0]]
-        lines.append(f"input={first.value_reference}:{len(elements)}:{'c' if first.continuous else 'd'}")
-    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+        yield f"input={first.value_reference}:{len(elements)}:{'c' if first.continuous else 'd'}"
 
 
 def _scalars(unit: Fmu, states: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -88,6 +88,8 @@ class VariableInfo:
     """The variable of which this one is the time derivative, where the description says so."""
     clocks: tuple[str, ...] = ()
     """The clocks of a clocked variable: it changes only while one of them is active (FMI 3.0)."""
+    intermediate: bool = False
+    """It is exchanged within steps, too (FMI 3.0, `intermediateUpdate`)."""
 
     @property
     def numeric(self) -> bool:
@@ -101,10 +103,15 @@ class VariableInfo:
 
 
 def read_variables(
-    description: Any, relative: frozenset[str] = frozenset(), *, most: int = 1_000_000
+    description: Any,
+    relative: frozenset[str] = frozenset(),
+    intermediate: frozenset[str] = frozenset(),
+    *,
+    most: int = 1_000_000,
 ) -> dict[str, VariableInfo]:
-    """All exchangeable scalars by name, in model order; `relative` names the variables that are differences.
+    """All exchangeable scalars by name, in model order.
 
+    `relative` names the variables that are differences, `intermediate` those that are exchanged within steps.
     `description` is FMPy's model description. Clocks are left out, and those without a name, which
     only a description that is not validated can have. More than `most` scalars are refused: a single line can declare
     an array of any size.
@@ -118,7 +125,7 @@ def read_variables(
     for variable in description.modelVariables:
         if variable.name and variable.type not in LEFT_OUT:
             for info in _elements(variable, units, variable.name in relative):
-                found[info.name] = info
+                found[info.name] = replace(info, intermediate=True) if variable.name in intermediate else info
     return found
 
 
