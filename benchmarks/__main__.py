@@ -22,6 +22,7 @@ from benchmarks import (
     peers,
     prediction,
     runs,
+    solvers,
     sweep,
     tuning,
 )
@@ -42,6 +43,7 @@ MEASUREMENTS = (
     kernel.against_the_bare_loop,
     kernel.varied,
     kernel.threads,
+    solvers.model_exchange,
     isolation.macro_steps,
     isolation.starts,
     monitors.monitors,
