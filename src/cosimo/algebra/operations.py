@@ -25,6 +25,7 @@ from cosimo.core.schedule import Restore, Save
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, timeline
 from cosimo.core.unit import DiscreteModel, LinearModel
+from cosimo.units.linear import discretise_units
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class Operations:
         moved = op.given(self.degrees[op.unit], unit.input_degree)
         # The unit measures time by its own step: e_j φ^j.
         scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
-        B = discrete.B[..., : len(moved) * m] @ np.kron(scaled, np.eye(m))
+        B = _blockwise(discrete.B[..., : len(moved) * m], scaled)
         x, u = Block("x", op.unit), Block("u", op.unit)
         return Update((x,), (x, u), np.concatenate([discrete.A, B], axis=-1))
 
@@ -236,7 +237,7 @@ class Operations:
         model = self.models[op.unit]
         seen = shift_matrix(self.degrees[op.unit], op.offset, keep=self.system.units[op.unit].input_degree)
         row = value_row(len(seen) - 1, op.elapsed) @ seen
-        matrix = np.concatenate([model.C, np.kron(row[None, :], model.D)], axis=-1)
+        matrix = np.concatenate([model.C, *(share * model.D for share in row.tolist())], axis=-1)
         return Update((Block("y", op.unit),), (Block("x", op.unit), Block("u", op.unit)), matrix)
 
     def _copy(self, unit: str, sources: tuple[Kind, Kind], targets: tuple[Kind, Kind]) -> Update:
@@ -245,8 +246,19 @@ class Operations:
 
     def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
         if (name, fraction) not in self._discrete:
-            self._discrete[name, fraction] = self.system.units[name].discrete(float(fraction) * self.master.step)
+            steps = (op for op in flattened(self.timeline.operations) if isinstance(op, TimedStep))
+            units = {op.unit: self.system.units[op.unit] for op in steps if op.fraction == fraction}
+            maps = discretise_units(units, float(fraction) * self.master.step)
+            self._discrete.update(((unit, fraction), found) for unit, found in maps.items())
         return self._discrete[name, fraction]
+
+
+def _blockwise(matrix: Array, shares: Array) -> Array:
+    """M (S ⊗ I) of matrices (…, n, j m) and shares (j, k): (…, n, k m)."""
+    *lead, columns = matrix.shape
+    parts = matrix.reshape(*lead, len(shares), columns // len(shares) if len(shares) else 0)
+    found: Array = (shares.T @ parts).reshape(*lead, -1)
+    return found
 
 
 class _Parts:

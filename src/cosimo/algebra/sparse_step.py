@@ -39,47 +39,49 @@ class SparseStep(Walk):
         self._operations, self.layout = operations, operations.layout
         self.size = self.layout.size
         self._count = self.size
-        self._entries: list[tuple[Indices, Indices, Array]] = []
+        self._rows, self._columns, self._values = list[int](), list[int](), list[float]()
         self.triangular = True
         # The place of every number of z in [z, w] as it is now.
-        self._now = np.arange(self.size)
+        self._places = list(range(self.size))
         self.apply(operations.timeline.operations if sequence is None else sequence, {})
+        self._now: Indices = np.array(self._places, dtype=np.intp)
 
-    def _slots(self, blocks: Iterable[Any]) -> Indices:
-        ranges = [np.arange(place.start, place.stop) for place in map(self.layout.__getitem__, blocks)]
-        return np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.intp)
+    def _slots(self, blocks: Iterable[Any]) -> list[int]:
+        return [i for place in map(self.layout.__getitem__, blocks) for i in range(place.start, place.stop)]
 
-    def _new(self, count: int) -> Indices:
+    def _new(self, count: int) -> range:
         self._count += count
-        return np.arange(self._count - count, self._count)
+        return range(self._count - count, self._count)
 
     def _update(self, operation: TimedOperation, rows: Rows) -> None:
         update = self._operations.update(operation)
         if not update.sources:
             return
-        sources, targets = self._now[self._slots(update.sources)], self._slots(update.targets)
-        row, column = np.nonzero(update.matrix)
-        values = update.matrix[row, column]
-        entries = np.bincount(row, minlength=len(targets))
-        copied = np.zeros(len(targets), dtype=bool)
-        copied[row[values == 1.0]] = True
-        copied &= entries == 1
-        place = np.empty(len(targets), dtype=np.intp)
-        place[~copied] = self._new(int((~copied).sum()))
-        plain = copied[row]
-        place[row[plain]] = sources[column[plain]]
-        self._entries.append((place[row[~plain]], sources[column[~plain]], values[~plain]))
-        self._now[targets] = place
+        places, written = [self._places[source] for source in self._slots(update.sources)], list[int]()
+        for row in update.matrix.tolist():  # a few numbers each: faster so than as arrays
+            entries = [(place, value) for place, value in zip(places, row, strict=True) if value]
+            if len(entries) == 1 and entries[0][1] == 1.0:
+                written.append(entries[0][0])
+                continue
+            written += (new := self._new(1))
+            self._rows += len(entries) * [*new]
+            self._columns += [place for place, _ in entries]
+            self._values += [value for _, value in entries]
+        for target, place in zip(self._slots(update.targets), written, strict=True):
+            self._places[target] = place
 
     def _settle(self, sweep: tuple[TimedOperation, ...], rows: Rows) -> None:
         written = {b for op in flattened(sweep) for b in self._operations.update(op).targets}
         slots = self._slots(block for block in self.layout.blocks if block in written)
-        before, begun = self._now[slots], self._new(len(slots))
-        self._now[slots] = begun
+        before, begun = [self._places[slot] for slot in slots], self._new(len(slots))
+        for slot, place in zip(slots, begun, strict=True):
+            self._places[slot] = place
         self.apply(sweep, rows)
-        ended = self._now[slots]
+        ended = (self._places[slot] for slot in slots)
+        self._rows += begun
         # What the sweep hands on as it got it keeps the value from before the iteration.
-        self._entries.append((begun, np.where(ended == begun, before, ended), np.ones(len(slots))))
+        self._columns += [old if end == own else end for end, own, old in zip(ended, begun, before, strict=True)]
+        self._values += len(slots) * [1.0]
         self.triangular = False
 
     # ---- the equations -------------------------------------------------------------------------------------------
@@ -89,9 +91,9 @@ class SparseStep(Walk):
         """K and E."""
         import scipy.sparse as sp
 
-        none = (np.zeros(0, dtype=np.intp),) * 2
-        rows, columns, values = map(np.concatenate, zip((*none, np.zeros(0)), *self._entries, strict=True))
-        taken = sp.csc_array((values, (rows - self.size, columns)), shape=(self._count - self.size, self._count))
+        rows, columns = (np.array(part, dtype=np.intp) for part in (self._rows, self._columns))
+        shape = self._count - self.size, self._count
+        taken = sp.csc_array((np.array(self._values), (rows - self.size, columns)), shape=shape)
         return sp.csc_array(sp.eye_array(self._count - self.size) - taken[:, self.size :]), taken[:, : self.size]
 
     @cached_property
@@ -124,7 +126,7 @@ class SparseStep(Walk):
     @cached_property
     def carried(self) -> Indices:
         """The places of z that the macro step reads before it writes them: what has eigenvalues."""
-        return self._slots(needed_at_start(self._operations))
+        return np.array(self._slots(needed_at_start(self._operations)), dtype=np.intp)
 
     def restricted(self, places: Indices) -> Restricted:
         """The map of some places of z to themselves, all others 0."""

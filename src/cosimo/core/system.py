@@ -306,10 +306,12 @@ class System:
 
     def owner(self, name: str) -> tuple[str, str] | None:
         """The unit and its variable that `"unit.variable"` means, or the variable alone in a system of one unit."""
-        unit = max((unit for unit in self.units if name.startswith(f"{unit}.")), key=len, default=None)
-        if unit is None and len(self.units) == 1:
-            return self.names[0], name
-        return None if unit is None else (unit, name[len(unit) + 1 :])
+        unit = name
+        while "." in unit:  # the longest name of a unit that fits
+            unit = unit.rpartition(".")[0]
+            if unit in self.units:
+                return unit, name[len(unit) + 1 :]
+        return (self.names[0], name) if len(self.units) == 1 else None
 
     def parameter(self, name: str) -> tuple[str, str]:
         """The unit and its parameter, start value or open input that `name` means (`owner`); refuses all else."""

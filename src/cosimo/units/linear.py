@@ -40,11 +40,10 @@ class Exact(Integrator):
 
     def advance(self, model: LinearModel, x: Array, u: Signal, step: Array) -> Array:
         """The augmented system [x, u, u', u''] in θ has constant coefficients, so its flow is one exponential."""
-        n, m = model.B.shape
-        top = np.concatenate([model.A, model.B, np.zeros((n, DEGREE * m))], axis=1) * step
+        n, m = model.B.shape[-2:]
         size = n + (DEGREE + 1) * m
-        generator = np.zeros((*np.shape(step)[:-2], size, size))
-        generator[..., :n, :] = top
+        generator = np.zeros((*np.broadcast_shapes(model.A.shape[:-2], step.shape[:-2]), size, size))
+        generator[..., :n, :n], generator[..., :n, n : n + m] = model.A * step, model.B * step
         generator[..., n : n + DEGREE * m, n + m :] = np.eye(DEGREE * m)
         flow = exponential(generator)[..., :n, :]
         # The derivatives at the start of a quadratic signal, from its values at three points.
@@ -95,7 +94,7 @@ class SymplecticEuler(Integrator):
         """The lower half of A and B is the acceleration."""
         n = x.shape[-2] // 2
         q, v = x[..., :n, :], x[..., n:, :]
-        v = v + step * (model.A[n:] @ x + model.B[n:] @ u(0.0))
+        v = v + step * (model.A[..., n:, :] @ x + model.B[..., n:, :] @ u(0.0))
         return np.concatenate([q + step * v, v], axis=-2)
 
 
@@ -115,24 +114,45 @@ def _along(inputs: int) -> Array:
 
 
 def discretise(model: LinearModel, integrator: Integrator, micro_steps: int, duration: float | Array) -> DiscreteModel:
-    """The map of `micro_steps` micro steps that together last `duration`; an array of durations gives a stack."""
-    n, m = model.B.shape
+    """The map of `micro_steps` micro steps that together last `duration`; an array of durations gives a stack.
+
+    So do models with leading axes, one entry per unit.
+    """
+    n, m = model.B.shape[-2:]
     size = n + (DEGREE + 1) * m
     step = np.asarray(duration, dtype=float)[..., None, None] / micro_steps
+    lead = np.broadcast_shapes(model.A.shape[:-2], step.shape[:-2])
     identity = np.eye(size)
     blocks = [identity[n + j * m : n + (j + 1) * m] for j in range(DEGREE + 1)]
 
     def u(theta: float) -> Array:
         return blocks[0] + theta * blocks[1] + theta**2 * blocks[2]
 
-    start = np.broadcast_to(identity[:n], (*step.shape[:-2], n, size))
-    matrix = np.zeros((*step.shape[:-2], size, size))
+    start = np.broadcast_to(identity[:n], (*lead, n, size))
+    matrix = np.zeros((*lead, size, size))
     matrix[..., :n, :] = integrator.advance(model, start, u, step)
     matrix[..., n:, n:] = _along(m)
     matrix = np.linalg.matrix_power(matrix, micro_steps)
     # A polynomial over the whole step, in the micro steps' own measure of time: c_j / n^j.
     scale = np.repeat([float(micro_steps) ** -j for j in range(DEGREE + 1)], m)
     return DiscreteModel(matrix[..., :n, :n], matrix[..., :n, n:] * scale)
+
+
+def discretise_units(units: Mapping[str, Unit], duration: float) -> dict[str, DiscreteModel]:
+    """The maps of many units over one duration: of linear ones with equal shapes and solvers all at once."""
+    found: dict[str, DiscreteModel] = {}
+    alike: dict[Any, dict[str, LinearUnit]] = {}
+    for name, unit in units.items():
+        if type(unit).discrete is LinearUnit.discrete and isinstance(unit, LinearUnit):
+            key = unit.model.B.shape, unit.integrator, unit.micro_steps
+            alike.setdefault(key, {})[name] = unit
+        else:
+            found[name] = unit.discrete(duration)
+    for (_, integrator, micro_steps), group in alike.items():
+        A, B = (np.array([getattr(unit.model, part) for unit in group.values()]) for part in "AB")
+        maps = discretise(LinearModel(A, B, A[:, :0], B[:, :0]), integrator, micro_steps, duration)
+        found |= {name: DiscreteModel(*both) for name, *both in zip(group, maps.A, maps.B, strict=True)}
+    return found
 
 
 def require_micro_steps(count: int) -> None:
