@@ -45,6 +45,8 @@ class Operations:
         what is the same in both is computed once."""
         self.system, self.master = system, master
         self._cuts: dict[Any, tuple[int, list[Block]]] = {}
+        self._givens: dict[Any, Array] = {}
+        self._couplings: dict[Any, CouplingMatrices] = {}
         if like is not None and like.system is system and self._only_step(like.master):
             self._take_over(like)
             return
@@ -114,7 +116,10 @@ class Operations:
 
     def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
         """The matrices of the coupling at the input `target`; a batch has others."""
-        return self.master.coupling_of(target).matrices(sampling)
+        key = self.master.coupling_of(target), sampling
+        if key not in self._couplings:
+            self._couplings[key] = key[0].matrices(sampling)
+        return self._couplings[key]
 
     # The operations.
 
@@ -127,11 +132,9 @@ class Operations:
 
     def _without_idle(self, update: Update) -> Update:
         """Leave out sources that contribute nothing, such as an input without feedthrough when outputs are read."""
-        begins = np.cumsum([0, *map(self.layout.width, update.sources)])
-        parts = [
-            (source, update.matrix[..., begin:end])
-            for source, begin, end in zip(update.sources, begins[:-1], begins[1:], strict=True)
-        ]
+        parts, begin = list[tuple[Block, Array]](), 0
+        for source in update.sources:
+            parts.append((source, update.matrix[..., begin : (begin := begin + self.layout.width(source))]))
         used = [(source, part) for source, part in parts if part.any()] or parts[:1]
         if len(used) == len(parts):
             return update
@@ -224,11 +227,12 @@ class Operations:
     def _step(self, op: TimedStep) -> Update:
         """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""
         unit, discrete = self.system.units[op.unit], self._discretise(op.unit, op.fraction)
-        m = len(unit.inputs)
-        moved = op.given(self.degrees[op.unit], unit.input_degree)
-        # The unit measures time by its own step: e_j φ^j.
-        scaled = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
-        B = _blockwise(discrete.B[..., : len(moved) * m], scaled)
+        key = len(unit.inputs), self.degrees[op.unit], unit.input_degree, op.fraction, op.offset, op.projects
+        if key not in self._givens:
+            moved = op.given(self.degrees[op.unit], unit.input_degree)
+            # The unit measures time by its own step: e_j φ^j.
+            self._givens[key] = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
+        B = _blockwise(discrete.B[..., : len(self._givens[key]) * len(unit.inputs)], self._givens[key])
         x, u = Block("x", op.unit), Block("u", op.unit)
         return Update((x,), (x, u), np.concatenate([discrete.A, B], axis=-1))
 
@@ -256,8 +260,8 @@ class Operations:
 def _blockwise(matrix: Array, shares: Array) -> Array:
     """M (S ⊗ I) of matrices (…, n, j m) and shares (j, k): (…, n, k m)."""
     *lead, columns = matrix.shape
-    parts = matrix.reshape(*lead, len(shares), columns // len(shares) if len(shares) else 0)
-    found: Array = (shares.T @ parts).reshape(*lead, -1)
+    (rows, width), inputs = shares.shape, columns // len(shares)
+    found: Array = (shares.T @ matrix.reshape(*lead, rows, inputs)).reshape(*lead, width * inputs)
     return found
 
 
@@ -269,7 +273,7 @@ class _Parts:
         self.pieces: list[tuple[Block, Any, Block, Any, Array]] = []
 
     def add(self, target: Block, rows: Any, source: Block, columns: Any, piece: Array) -> None:
-        self.pieces.append((target, np.asarray(rows), source, np.asarray(columns), piece))
+        self.pieces.append((target, rows, source, columns, piece))
 
     def update(self) -> Update:
         sources = tuple(dict.fromkeys(source for _, _, source, _, _ in self.pieces))
@@ -278,7 +282,11 @@ class _Parts:
         lead = np.broadcast_shapes(*(piece.shape[:-2] for *_, piece in self.pieces))
         matrix = np.zeros((*lead, height, width))
         for target, rows, source, columns, piece in self.pieces:
-            matrix[..., row[target] + rows[:, None], column[source] + columns] += piece
+            places = [_shifted(rows, row[target]), _shifted(columns, column[source])]
+            if not all(isinstance(part, slice) for part in places):
+                whole = (np.arange(part.start, part.stop, part.step) if isinstance(part, slice) else part for part in places)
+                places = list(np.ix_(*whole))
+            matrix[..., places[0], places[1]] += piece
         return Update(self.targets, sources, matrix)
 
     def _places(self, blocks: Iterable[Block]) -> tuple[dict[Block, int], int]:
@@ -287,6 +295,13 @@ class _Parts:
             places[block] = start
             start += self.layout.width(block)
         return places, start
+
+
+def _shifted(places: Sequence[int], begin: int) -> Any:
+    """The places from `begin` on; evenly spaced ones as a slice, which indexes much faster."""
+    if isinstance(places, range):
+        return slice(begin + places.start, begin + places.stop, places.step)
+    return slice(begin + places[0], begin + places[0] + 1) if len(places) == 1 else np.asarray(places) + begin
 
 
 def _require_linear(system: System, name: str) -> LinearModel:

@@ -293,7 +293,7 @@ class _Walk:
                 for link, source in self.incoming[unit]:
                     sampling = self.sample(stamps[link], clocks[source].read, self.history[link])
                     stamps[link] = sampling.stamps
-                    shifted = tuple(s - clock.time for s in sampling.stamps)
+                    shifted = tuple(s - clock.time for s in sampling.stamps) if clock.time else sampling.stamps
                     samplings.append(Sampling(shifted, sampling.kept))
                 if isinstance(operation, SampleOutputs):
                     timed.append(TimedCouple(unit, clock.time, tuple(samplings), Fraction(0), gives=False))
