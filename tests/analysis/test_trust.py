@@ -83,6 +83,13 @@ GOOD = Grounds(True, errors(0.004), "proved", horizon=2.0)
         ),
         # What was measured until the end of the run holds until there, whatever comes later.
         ({"stable": None, "evidence": "measured"}, "yes", "every output within 0.4 % until 2 s"),
+        # One adaptive run was accurate, but the controller may choose steps that grow.
+        (
+            {"stable": None, "evidence": "measured", "steps_grow": True},
+            "with care",
+            "every output within 0.4 % until 2 s in the run made, but other steps that may be chosen grow",
+        ),
+        ({"steps_grow": True, "errors": errors(0.55)}, "no", "a.y is off by 55 %"),
     ],
 )
 def test_the_table(changed: dict[str, object], trust: str, because: str) -> None:

@@ -78,12 +78,15 @@ def test_an_adaptive_run_is_not_assessed() -> None:
 
 
 def test_analyse_judges_adaptive_steps_by_a_run_and_for_all_lengths() -> None:
-    words = ["analyse", "quarter-truck", "--adaptive", "energy", "--stop-time", "1"]
+    words = ["analyse", "quarter-truck", "--adaptive", "energy", "--stop-time", "1", "--target-error", "0.02"]
     found = json.loads(cosimo(*words, "--longest-step", "5ms", "--json").stdout)
     assert (found["evidence"], found["error_kind"], found["stable"]) == ("measured", "measured", True)
     assert found["changing_steps"]["outcome"] == "stable"
     assert found["changing_steps"]["longest"] <= 5e-3
-    certified = json.loads(cosimo(*words, "--json").stdout)["changing_steps"]["certified"]
+    assert found["trust"] == "yes"
+    longer = json.loads(cosimo(*words, "--json").stdout)
+    certified = longer["changing_steps"]["certified"]
+    assert (longer["trust"], longer["stable"]) == ("with care", None)
     said = re.search(
         "can lead to growth: repeated steps of .* --longest-step (.*) excludes it",
         " ".join(cosimo(*words).stdout.split()),

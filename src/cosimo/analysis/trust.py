@@ -3,7 +3,8 @@
 | trust | when |
 | --- | --- |
 | yes | stable, every output within the target, and that is proved, confirmed or measured |
-| with care | the worst output misses the target by at most five times; or no error is known; or the system grows |
+| with care | the worst output misses the target by at most five times; or no error is known; or the system grows; or
+steps that an adaptive run may choose grow when they are repeated |
 | no | unstable, the iteration diverges, or an output is off by more than five times the target; by more than the target
 where pilot runs end before the horizon, as the largest error only grows from there |
 | not assessed | there is no evidence |
@@ -68,6 +69,8 @@ class Grounds:
     reason: str = ""
     horizon: float | None = None
     """Seconds that were asked for; errors may reach less far."""
+    steps_grow: bool = False
+    """Whether some sequence of the steps that an adaptive run may choose grows; the run itself need not meet it."""
 
 
 def judge(found: Grounds) -> Judgement:
@@ -116,6 +119,8 @@ def judge(found: Grounds) -> Judgement:
         return Judgement("with care", f"{names} differ from run to run as the step shrinks; {others}")
     if unseen:
         return Judgement("with care", within)
+    if found.steps_grow:
+        return Judgement("with care", f"{within} in the run made, but other steps that may be chosen grow")
     if found.stable is None and found.evidence != "measured":
         return Judgement("with care", f"{within}, but whether it stays bounded is not known")
     return Judgement("yes", within)

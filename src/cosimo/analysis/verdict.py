@@ -112,9 +112,19 @@ class Verdict:
     def judgement(self) -> Judgement:
         """Whether to trust the run, and why."""
         reason = self.reasons.get("error" if self.evidence != "none" else "evidence", "")
-        grows = self.exact_stable is False
+        grows, steps = self.exact_stable is False, self.changing_steps
         return judge(
-            Grounds(self.stable, self.error, self.evidence, self.target, self.converges, grows, reason, self.horizon)
+            Grounds(
+                self.stable,
+                self.error,
+                self.evidence,
+                self.target,
+                self.converges,
+                grows,
+                reason,
+                self.horizon,
+                steps is not None and steps.outcome == "grows",
+            )
         )
 
     @property
