@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.testbed.build import Options, export_linear
 
 import processes
 from cosimo import masters, problems
+from cosimo.analysis import analyse
 from cosimo.analysis.model import Model
 from cosimo.compensation import Compensation, compensate
 from cosimo.core.arrays import Array
@@ -21,6 +23,8 @@ from cosimo.couplings import Hold
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_system
+from cosimo.formats.scenario import load
+from cosimo.formats.writing import write_master
 from cosimo.problems import find
 from cosimo.tuning import Settings, Space, tune
 from cosimo.units import Fmu, PythonUnit, StateSpace
@@ -380,3 +384,47 @@ def test_masters_with_several_rates_are_refused_for_identified_units() -> None:
     system = springs()
     with pytest.raises(ConfigurationError, match="at which identified models cannot be checked; use jacobi"):
         compensate(system, masters.multirate(system, 0.01, multiples={"a": 2}))
+
+
+# ---- among the recommendations ---------------------------------------------------------------------------------------
+
+
+def test_it_is_recommended_written_and_run_where_units_cannot_go_back(tmp_path: Path) -> None:
+    """What `analyse` promises of the compensated master, the run of the written scenario keeps."""
+    problem = find("dc-motor")
+    paths = export_linear(problem.system(), tmp_path, Options(states=False))
+    units = "".join(f'[units.{name}]\nfmu = "{path.name}"\n' for name, path in paths.items())
+    links = ", ".join(f'"{link.connection.source} -> {link.connection.target}"' for link in problem.system().links)
+    inputs = "".join(f'"{name}" = {source.value}\n' for name, source in problem.system().inputs.items())  # type: ignore[attr-defined]
+    text = f"step-size = 0.001\nstop-time = 0.2\nconnections = [{links}]\n{units}[inputs]\n{inputs}"
+    (tmp_path / "case.toml").write_text(text, encoding="utf-8")
+    scenario = load(tmp_path / "case.toml")
+    advice = scenario.analyse().recommendation
+    assert advice is not None
+    assert advice.master is not None
+    assert advice.options == "--master jacobi --follow converged --coupling hold1 --step-size 0.002"
+    assert "stable for errors of their rates and gains up to" in advice.text
+    assert advice.cost is not None
+    assert advice.cost_before is not None
+    assert advice.cost < advice.cost_before
+
+    write_master(tmp_path / "case.toml", advice.master, scenario.system)
+    written = load(tmp_path / "case.toml")
+    assert (written.options.follow, written.step) == ("converged", 0.002)
+    rows = written.run().values
+    assert worst(rows, scenario.run(advice).values) < 1e-9  # designed again, from models of this very step
+    assert np.array_equal(rows, load(tmp_path / "case.toml").run().values)
+    fine = masters.iterative(problem.system(), 0.002 / 32, coupling=Hold(1), tolerance=1e-12)
+    exact = run(problem.system(), fine, stop=0.2).values[::32]
+    assert advice.error is not None
+    assert worst(rows, exact) == pytest.approx(advice.error, rel=0.05)
+    with pytest.raises(ConfigurationError, match="is compensated already; give the plain one"):
+        compensate(written.system, written.master)
+
+
+def test_it_is_not_recommended_where_units_can_go_back(tmp_path: Path) -> None:
+    system = fmus("dc-motor", tmp_path, restore=True)
+    verdict = analyse(system, masters.jacobi(system, 1e-3), horizon=0.2)
+    assert verdict.recommendation is not None
+    assert verdict.recommendation.master is not None
+    assert not verdict.recommendation.master.mixers

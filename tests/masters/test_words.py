@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def test_what_has_no_words_says_so() -> None:
     system = two_mass()
     odd = ring("a,b", "c")
     silent = [
-        compensate(system, masters.jacobi(system, 4e-3)).master,
+        replace(compensate(system, masters.jacobi(system, 4e-3)).master, name="jacobi+feedback"),
         masters.jacobi(system, 1e-3, coupling=Dmd(window=100, centred=True)),
         masters.jacobi(system, 1e-3, couplings={"two.f": Dmd(window=20, delays=1)}),
         masters.gauss_seidel(odd, 1e-3),
@@ -315,3 +316,14 @@ def test_one_group_cannot_be_split() -> None:
     assert build_master(system, 1e-3, MasterOptions("strang", order="two,one")).name == "strang(two;one)"
     grouped = master_options(MasterTable(name="groups", order=[["one", "two"]]))
     assert build_master(system, 1e-3, grouped).name == "groups(one,two)"
+
+
+def test_compensated_masters_are_said_by_their_plain_one_and_the_target() -> None:
+    system = find("two-mass").system()
+    plain = masters.gauss_seidel(system, 1e-3, order=["two", "one"], coupling=Hold(1))
+    options = options_of(compensate(system, plain, target="converged").master, system)
+    assert options == MasterOptions("gauss-seidel", "two,one", ("hold1",), follow="converged")
+    assert options_of(plain, system) == replace(options, follow=None)
+    with pytest.raises(ConfigurationError, match="designed for one system and step; leave follow out"):
+        build_master(system, 1e-3, options)
+    assert "--follow converged" in command_options(compensate(system, plain, target="converged").master, system)

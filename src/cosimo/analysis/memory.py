@@ -8,6 +8,7 @@ outputs of this system, and does not contradict itself (`Verdict.from_brief`).
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,5 +73,5 @@ def _is_about(verdict: Verdict, system: System, master: Master, horizon: float, 
         (verdict.system, verdict.master, verdict.schedule) == (system.name, master.name, str(master))
         and (verdict.step_size, verdict.horizon, verdict.target) == (master.step, horizon, target)
         and outputs <= set(system.outputs)
-        and (advised is None or advised.partition("(")[0] in MASTERS)
+        and (advised is None or re.split(r"[(+]", advised)[0] in MASTERS)
     )

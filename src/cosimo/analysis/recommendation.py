@@ -2,6 +2,8 @@
 
 Candidates are the usual masters (Jacobi, Gauss–Seidel in all orders that differ, two sweeps of an iteration where all
 units can restore their states), with held inputs and, where units take slopes, linear extrapolation, at round steps.
+Where a unit cannot go back, also Jacobi with compensated inputs (`cosimo.compensate`), if that is cheaper than all of
+these: identified models must pass their checks, and runs of the units confirm it.
 `tune` searches far more; its front contains these, so that what `tune` recommends `analyse` keeps.
 
 Rule. Of the points that are stable, within the target error and robust enough, the cheapest; of those that cost at most
@@ -11,6 +13,7 @@ that does is at least 1.5 × cheaper.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -239,7 +242,8 @@ def recommend(
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
         if best is None or not present.cost >= CHEAPER * best.cost:
             return _recommendation(f"keep {present.name}: {present.within}.", present, present, keep=True)
-        return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.", best, present)
+        text = f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{_models(best)}"
+        return _recommendation(text, best, present)
     if best is None:
         where = f" {searched}" if searched else ""
         hint = untried or "the units' own solvers, or outputs that jump, may set this limit"
@@ -249,7 +253,16 @@ def recommend(
     if best.robustness < wanted.robustness:
         change = f"± {percent(wanted.robustness)} in rates and gains of the units"
         frail = f" No accurate master was found that stays stable for changes of {change}."
-    return _recommendation(f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{frail}", best, present)
+    text = f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{_models(best)}{frail}"
+    return _recommendation(text, best, present)
+
+
+def _models(best: Point) -> str:
+    """What compensated inputs rest on."""
+    if not best.master.mixers or math.isnan(best.robustness):
+        return ""
+    most = f"{percent(min(best.robustness, ENOUGH_ROBUST))}{' at least' * math.isinf(best.robustness)}"
+    return f" Inputs are corrected by models of the units: stable for errors of their rates and gains up to {most}."
 
 
 def step_by_order(step: float, error: float, order: float | None, wanted: Wanted) -> float | None:
@@ -425,7 +438,47 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
         if point.error > 2 * error and point.error > wanted.error:
             # The units' own solvers set the limit: only a step that makes these good enough helps.
             helpful = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
+    if model.valid:
+        found += compensated_points(model, wanted, cost, rungs, found)
     return found
+
+
+def compensated_points(
+    model: Model, wanted: Wanted, cost: Cost, rungs: Sequence[float], plain: Sequence[Point]
+) -> list[Point]:
+    """Jacobi with compensated inputs at the longest of the steps `rungs` where it is good enough: none, or one point.
+
+    It is looked for where a unit cannot go back, and at steps that make it cheaper than every `plain` one that is good
+    enough. It follows the converged iteration; of identified units, pilot runs must show that it is better than the
+    same master without.
+    """
+    system, grows = model.system, model.grows
+    if model.large is not None or not system.links or all(unit.can_restore for unit in system.units.values()):
+        return []
+    enough, hopeful = replace(wanted, robustness=0.0), math.inf
+    dearest = min((point.cost for point in plain if point.meets(enough, grows=grows)), default=math.inf)
+    frail: list[Point] = []
+    compensate = importlib.import_module("cosimo.compensation").compensate  # which is built on the analysis
+    for rung in rungs:
+        master = jacobi(system, rung, coupling=Hold(1))
+        if ABOUT * master_cost(model, master, cost) > dearest:
+            break
+        if rung > hopeful:
+            continue
+        try:
+            corrected = compensate(system, master, target="converged", model=None if model.known else model)
+            if not corrected.stable:
+                continue
+            point = judge_point(model, corrected.master, cost)
+            good = point.meets(enough, grows=grows) and not corrected.refusal
+        except _FAILS:
+            continue
+        if good and point.meets(wanted, grows=grows):
+            return [point]
+        frail += [point] * good
+        if wanted.error < point.error < 1:
+            hopeful = HOPEFUL * rung * math.sqrt(wanted.error / point.error)  # of second order
+    return frail[:1]
 
 
 Predict = Callable[[Master], OutputErrors]

@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -194,6 +194,7 @@ def run(
     ] = None,
     check: Annotated[bool, option("Analyse the coupling first; do not run one that cannot be trusted.")] = False,
     anyway: Annotated[bool, option("check: run it anyway.")] = False,
+    recommended: Annotated[bool, option("Analyse the coupling first, and run the master that is recommended.")] = False,
     json_: Json = False,
 ) -> None:
     """Run the system and write the rows; partial results are kept if the run fails or is interrupted."""
@@ -203,6 +204,10 @@ def run(
     scenario = master.scenario(system)
     start, stop = scenario.start if start_time is None else start_time, stop_of(scenario, stop_time)
     scenario = scenario.changed(start=start, stop=stop)
+    if recommended:
+        if choice.adaptive is not None:
+            raise ConfigurationError("--recommended chooses a fixed step; leave out --adaptive or --recommended.")
+        scenario = _recommended(scenario, quiet=json_)
     if anyway and not check:
         raise ConfigurationError("--anyway belongs to --check; give both, or leave it out.")
     pairs = [*scenario.power_pairs, *map(_pair, power_pair or ())]
@@ -210,7 +215,7 @@ def run(
     options = choice.build(start=start, stop=stop, record="all", output=output, power_pairs=pairs)
     if check and options.adaptive is not None:
         raise ConfigurationError("--check assesses runs with a fixed step; leave out --adaptive or --check.")
-    verdict = _assessed(scenario, check, anyway) if options.adaptive is None else None
+    verdict = _assessed(scenario, check or recommended, anyway or not check) if options.adaptive is None else None
     metadata: dict[str, Any] = {**scenario.provenance, "verdict": verdict}
     if recording.output_file is None:
         metadata["scenario"] = {**metadata["scenario"], "unnamed_file": True}
@@ -254,6 +259,26 @@ def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] |
         advice = verdict.recommendation.text if verdict.recommendation is not None else "ask 'cosimo analyse'."
         raise ConfigurationError(f"{verdict.headline[:1].lower()}{verdict.headline[1:]}; {advice} Or give --anyway.")
     return verdict.brief()
+
+
+def _recommended(scenario: Scenario, *, quiet: bool) -> Scenario:
+    """The scenario with the master that its verdict recommends, which may be the present one."""
+    from cosimo.masters.words import base_step, options_of
+
+    verdict = scenario.analyse()
+    advice = verdict.recommendation
+    if advice is None or advice.master is None:
+        why = verdict.reasons.get("recommendation", verdict.headline) if advice is None else advice.text
+        raise ConfigurationError(f"no master is recommended: {why.rstrip('.')}; leave --recommended out.")
+    if not quiet:
+        print(f"{advice.text[:1].upper()}{advice.text[1:]}")
+    options = options_of(advice.master, scenario.system)
+    if advice.keep or options is None:
+        return scenario
+    step = base_step(advice.master)
+    how = {"step": step, "master": asdict(options)}
+    provenance = {**scenario.provenance, "scenario": {**scenario.provenance["scenario"], **how}}
+    return scenario.changed(step=step, options=options, provenance=provenance)
 
 
 def _pair(text: str) -> tuple[str, str]:

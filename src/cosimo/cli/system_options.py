@@ -121,6 +121,10 @@ class MasterChoice(SystemChoice):
     samples: Annotated[int | None, option("iterative: read the units so often per step, and interpolate.")] = None
     multiple: Annotated[Texts, many("multirate: UNIT=N, the unit takes steps of N base steps.")] = None
     inputs: Annotated[str | None, option("multirate: inputs held or interpolated.")] = None
+    follow: Annotated[
+        str | None,
+        option("Correct the inputs as 'compensate' does, to follow this target: monolithic, exact or converged."),
+    ] = None
     target_error: TargetError = None
 
     def scenario(self, target: str) -> Scenario:
@@ -144,8 +148,9 @@ class MasterChoice(SystemChoice):
     def _options(self, written: MasterOptions) -> MasterOptions:
         """The master in words: of the file, as far as the command line does not say otherwise."""
         from cosimo.masters import MasterOptions
+        from cosimo.masters.words import OPTIONS
 
-        plain = ("order", "sweeps", "tolerance", "sweep_limit", "anderson", "quasi_newton", "samples", "inputs")
+        plain = (name for name in (*OPTIONS, "follow") if name != "multiples")
         said = {name: value for name in plain if (value := getattr(self, name)) is not None}
         if self.coupling:
             said["couplings"] = tuple(self.coupling)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from cosimo.core.master import Master, input_degree
 from cosimo.core.system import System
 from cosimo.core.timing import TimedCouple, TimedRead, TimedStep, timeline
 from cosimo.couplings import Hold
+from cosimo.masters import Target
 from cosimo.units.linear import DEGREE, ForwardEuler, LinearUnit, SymplecticEuler
 
 ROOM = 2 * 2**30
@@ -36,7 +36,7 @@ def compensate(
     system: System,
     master: Master,
     *,
-    target: Literal["monolithic", "exact", "converged"] = "monolithic",
+    target: Target = "monolithic",
     start: float = 0.0,
     horizon: float | None = None,
     model: Model | None = None,
@@ -47,6 +47,8 @@ def compensate(
     design uses their models, a run the units themselves, once per macro step. Pilot runs over `horizon` seconds confirm
     it.
     """
+    if master.mixers:
+        raise ConfigurationError(f"master {master.name} is compensated already; give the plain one.")
     _require_room(system)
     pattern = tick_pattern(system, timeline(system, master).operations)
     if all(isinstance(unit, LinearUnit) for unit in system.units.values()):

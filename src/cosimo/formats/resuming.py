@@ -89,7 +89,7 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
     options = RunOptions.from_plain(saved["request"], found, output=output, checkpoint=checkpoint)
     options = _relocated(options, moved)
     if system is None or master is None:
-        system, master = _rebuilt(options.metadata, found)
+        system, master = _rebuilt(options, found)
         _isolate(system, saved["isolation"], moved, found)
     system = observed(system, options)
     require_same(saved["fingerprint"], fingerprint(system, master, options.start), found)
@@ -147,12 +147,12 @@ def _relocated(options: RunOptions, moved: Moved) -> RunOptions:
     return replace(options, metadata={**options.metadata, "scenario": here})
 
 
-def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master]:
+def _rebuilt(options: RunOptions, found: object) -> tuple[System, Master]:
     """The system and the master of a run from the command line."""
     from cosimo.formats.scenario import load
-    from cosimo.masters.words import MasterOptions, build_master
+    from cosimo.masters.words import MasterOptions
 
-    scenario = _scenario(metadata)
+    scenario = _scenario(options.metadata)
     if "master" not in scenario:
         raise CheckpointError(
             f"'{found}' does not record where its system comes from; give the system and the master: resume(path, "
@@ -169,7 +169,8 @@ def _rebuilt(metadata: Mapping[str, Any], found: object) -> tuple[System, Master
                 raise CheckpointError(
                     f"'{loaded.source}' has changed since '{found}' was written; restore the original."
                 )
-        return loaded.system, build_master(loaded.system, scenario["step"], MasterOptions(**scenario["master"]))
+        again = {"options": MasterOptions(**scenario["master"]), "step": scenario["step"]}
+        return loaded.system, loaded.changed(**again, start=options.start, stop=options.stop).master
     except CheckpointError:
         raise
     except ConfigurationError as problem:

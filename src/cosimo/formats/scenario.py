@@ -75,8 +75,13 @@ class Scenario:
 
     @cached_property
     def master(self) -> Master:
-        """The master of the scenario at its step; quasi-Newton starts from the units' equations where known."""
-        master = build_master(self.system, self._step, self.options)
+        """The master of the scenario at its step: quasi-Newton starts from the units' equations where known, and inputs
+        that follow a target are designed, for which other units are identified at the start.
+        """
+        master = build_master(self.system, self._step, replace(self.options, follow=None))
+        if self.options.follow is not None:
+            asked: Any = {"target": self.options.follow, "start": self.start, "horizon": self.horizon}
+            return cosimo.compensate(self.system, master, **asked).master
         known = all(unit.linear() is not None for unit in self.system.units.values())
         if self.options.quasi_newton and known and len(self.system.outputs) <= FEW:
             from cosimo.analysis.model import warm_start
@@ -97,7 +102,11 @@ class Scenario:
 
     def changed(self, **values: Any) -> Scenario:
         """The same with other values of its fields."""
-        return replace(self, **values)
+        found = replace(self, **values)
+        own, others = ((s.options, s.step, s.start, s.stop) for s in (self, found))
+        if "master" in vars(self) and found.system is self.system and own == others:
+            vars(found)["master"] = self.master  # a design with identified units takes a second
+        return found
 
     # ---- verbs ---------------------------------------------------------------------------------------------------
 

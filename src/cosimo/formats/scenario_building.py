@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def experiment(
     options = None if table.master is None else master_options(table.master)
     if options is not None:
         with collecting("master"):
-            build_master(system, step or 1.0, options)
+            build_master(system, step or 1.0, replace(options, follow=None))
     for number, pattern in enumerate(table.outputs or ()):
         with collecting("outputs", number):
             known = system.observing([pattern])

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cosimo.couplings import coupling_forms
-from cosimo.masters import MASTERS
+from cosimo.masters import MASTERS, Target
 from cosimo.units.fmi.model_exchange import KINDS, SOLVERS
 from cosimo.units.linear import INTEGRATORS
 
@@ -202,6 +202,9 @@ class MasterTable(TomlTable):
     samples: int | None = Field(None, description="iterative: read the units so often per macro step, and interpolate.")
     multiples: dict[str, int] = Field({}, description="multirate: number of base steps in one step of each unit.")
     inputs: Literal["held", "interpolated"] | None = Field(None, description="multirate: inputs between steps.")
+    follow: Target | None = Field(
+        None, description="Correct the inputs as 'compensate' does, so that the run follows this target."
+    )
 
 
 def _unit_tag(table: Any) -> str | None:

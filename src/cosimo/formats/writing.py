@@ -21,7 +21,7 @@ from cosimo.core.master import Master
 from cosimo.core.storage import replacing
 from cosimo.core.system import System
 from cosimo.formats.scenario_building import load_scenario
-from cosimo.masters.words import scenario_lines
+from cosimo.masters.words import options_of, scenario_lines
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.model_exchange import SOLVERS
 from cosimo.units.fmi.variables import VariableInfo, check_connection
@@ -42,8 +42,8 @@ def write_master(path: Path, master: Master, system: System) -> Path:
     lines = scenario_lines(master, system)
     if path.suffix.lower() == ".toml" and not lines:
         raise ConfigurationError(
-            f"a scenario cannot describe master {master.name}: it is compensated, or has couplings or unit names that "
-            "the file format cannot express; choose another."
+            f"a scenario cannot describe master {master.name}: it has couplings or unit names that the file format "
+            "cannot express; choose another."
         )
     step, _, table = lines.partition("\n\n")
 
@@ -149,7 +149,10 @@ def _rest(document: dict[str, Any]) -> dict[str, Any]:
 
 def _require_master(path: Path, master: Master) -> None:
     found = load_scenario(path)
-    if "options" not in found.specified or found.step is None or found.master != master:
+    read = found.master if "options" in found.specified and found.step is not None else None
+    if master.mixers and read is not None and options_of(read) == options_of(master):
+        return  # designed again, from the same words
+    if read != master:
         raise ConfigurationError("the master would be read back differently from the file; write it by hand.")
 
 

@@ -490,13 +490,18 @@ def _divided(operations: Iterable[Operation], parts: Mapping[str, int]) -> tuple
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
+Target = Literal["monolithic", "exact", "converged"]
+"""What a run with compensated inputs follows."""
+
+
 @dataclass(frozen=True)
 class MasterOptions:
     """A master in words.
 
     `couplings` are texts such as `hold1` (for all inputs) or `two.F=nepce:0.6` (for one). `order` lists units,
     separated by commas, groups by semicolons. `sweeps`, `tolerance`, `sweep_limit`, `anderson`, `quasi_newton`
-    and `samples` belong to `iterative`, `multiples` and `inputs` to `multirate`.
+    and `samples` belong to `iterative`, `multiples` and `inputs` to `multirate`. With `follow` the inputs are corrected
+    so that the run follows this target (`cosimo.compensate`), which needs the system: a `Scenario` does it.
     """
 
     name: str = "jacobi"
@@ -510,6 +515,7 @@ class MasterOptions:
     samples: int | None = None
     multiples: Mapping[str, int] = field(default_factory=dict)
     inputs: Literal["held", "interpolated"] | None = None
+    follow: Target | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import json
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -20,7 +20,7 @@ from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.couplings import COUPLINGS, parse_coupling
-from cosimo.masters import MASTERS, MasterOptions
+from cosimo.masters import MASTERS, MasterOptions, Target
 
 __all__ = [
     "MasterOptions",
@@ -33,7 +33,7 @@ __all__ = [
     "scenario_lines",
 ]
 
-OPTIONS = tuple(field.name for field in fields(MasterOptions) if field.name not in ("name", "couplings"))
+OPTIONS = tuple(field.name for field in fields(MasterOptions) if field.name not in ("name", "couplings", "follow"))
 """What may be said of a master beside its name and its couplings."""
 
 
@@ -41,6 +41,11 @@ def build_master(system: System, step: float, options: MasterOptions) -> Master:
     """The master that `options` describes; options that the master does not know are refused."""
     if options.name not in MASTERS:
         raise UnknownNameError("master", options.name, MASTERS)
+    if options.follow is not None:
+        raise ConfigurationError(
+            "a master that follows a target is designed for one system and step; leave follow out here, or give the "
+            "plain master to 'compensate'."
+        )
     word = MASTERS[options.name]
     for option in OPTIONS:
         if getattr(options, option) not in (None, {}) and option not in word.options:
@@ -77,18 +82,26 @@ NAMED = 4
 def options_of(master: Master, system: System | None = None) -> MasterOptions | None:
     """The words that `build_master` makes this master from; None where there are none.
 
-    Corrected inputs have none, nor have couplings of one's own, and units whose names contain the signs between words.
+    Inputs that are corrected otherwise than by `compensate` have none, nor have couplings of one's own, and units whose
+    names contain the signs between words.
     Inputs that cannot be extrapolated are held anyway; with the `system` they are left out.
 
     >>> from cosimo.problems import two_mass
     >>> options_of(build_master(two_mass(), 1e-3, MasterOptions("gauss-seidel", couplings=["hold1"])))
     MasterOptions(name='gauss-seidel', order='one,two', couplings=('hold1',), sweeps=None, tolerance=None, \
-sweep_limit=None, anderson=None, quasi_newton=None, samples=None, multiples={}, inputs=None)
+sweep_limit=None, anderson=None, quasi_newton=None, samples=None, multiples={}, inputs=None, follow=None)
     """
+    follow: Any = None
+    if master.mixers:
+        name, _, follow = master.name.rpartition("+")  # jacobi+converged
+        if follow not in get_args(Target):
+            return None
+        master = replace(master, name=name, mixers={}, checks=())
     kind, _, rest = master.name.removesuffix(")").partition("(")
-    if master.mixers or kind not in MASTERS or not _sayable(master):
+    if kind not in MASTERS or not _sayable(master):
         return None
-    return MasterOptions(name=kind, couplings=_coupling_words(master, system), **MASTERS[kind].read(master, rest))
+    said = MASTERS[kind].read(master, rest)
+    return MasterOptions(name=kind, couplings=_coupling_words(master, system), follow=follow, **said)
 
 
 def _sayable(master: Master) -> bool:
@@ -150,7 +163,7 @@ def _plain_options(options: MasterOptions) -> list[tuple[str, Any]]:
     """What is said beside name, couplings and multiples, as the command line and scenario files call it."""
     return [
         (name.replace("_", "-"), value)
-        for name in OPTIONS
+        for name in (*OPTIONS, "follow")
         if name != "multiples" and (value := getattr(options, name)) is not None
     ]
 

@@ -573,7 +573,7 @@ def answer(request: Mapping[str, Any]) -> Any:
     if request["kind"] == "couple":
         return couple(Path.cwd(), request["files"])
     state, kind = State.read(request["state"]), request["kind"]
-    build_master(state.scenario.system, float(state.scenario.step or 1.0), state.scenario.options)
+    build_master(state.scenario.system, float(state.scenario.step or 1.0), replace(state.scenario.options, follow=None))
     horizon = state.scenario.horizon
     if horizon is not None and state.scenario.step is not None and state.scenario.step > horizon:
         raise ConfigurationError(
