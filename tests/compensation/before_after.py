@@ -11,20 +11,24 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from tests.analysis.nonlinear_pairs import PAIRS
+from tests.foreign import Case as Foreign
+from tests.foreign import find_cases
 from tests.testbed import systems
 
 import cosimo as co
 from cosimo.compensation import compensate
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError
+from cosimo.core.master import Master
 from cosimo.core.system import System
-from cosimo.couplings import Hold
+from cosimo.couplings import Dmd, Hold
 from cosimo.formats.export import export_system
+from cosimo.formats.scenario import Scenario
 from cosimo.problems import find
 from cosimo.units import Fmu
 
@@ -45,12 +49,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What was found: errors of the plain hold, of the iteration with rollback, and of the compensated master; macro
-    steps in which its inputs were held, and when first; why it is not offered, empty where it is."""
+    """Errors of the plain hold, of the iteration with rollback, of models learned in the run (`dmd:mean`), and of the
+    compensated master; macro steps in which its inputs were held, and when first; why it is not offered, or nothing."""
 
     case: Case
     plain: float
     iterated: float
+    learned: float
     compensated: float = float("nan")
     held: int = 0
     first: float | None = None
@@ -62,7 +67,8 @@ class Row:
         held += "" if self.first is None else f", first at {self.first:.3g} s"
         shown = "–" if np.isnan(self.compensated) else f"{self.compensated:.2e}"
         said = f"not offered: {self.refusal}" if self.refusal else "yes"
-        return (self.case.name, f"{self.plain:.2e}", f"{self.iterated:.2e}", shown, held, said)
+        errors = (f"{one:.2e}" for one in (self.plain, self.iterated, self.learned))
+        return (self.case.name, *errors, shown, held, said)
 
 
 def exported(name: str) -> Callable[[Path, bool], System]:
@@ -113,40 +119,53 @@ def measure(case: Case, coupling: Hold, folder: Path) -> Row:
     system = case.make(folder, False)
     master = co.masters.jacobi(system, h, coupling=coupling)
     before, known = error(co.run(system, master, stop=stop).values, true), error(iterated.values, true)
+    learning = co.run(system, co.masters.jacobi(system, h, coupling=Dmd(mean=True)), stop=stop)
+    learned = error(learning.values[:, : true.shape[1]], true)
     try:
         found = compensate(system, master, target="converged", horizon=stop)
     except CosimoError as refused:
-        return Row(case, before, known, refusal=str(refused))
+        return Row(case, before, known, learned, refusal=str(refused))
     result = co.run(system, found.master, stop=stop)
     first = next((w.time for w in result.warnings if "no longer responds as its model" in str(w)), None)
-    return Row(case, before, known, error(result.values, true), int(result.info["held"]), first, found.refusal)
+    return Row(case, before, known, learned, error(result.values, true), int(result.info["held"]), first, found.refusal)
 
 
 def table(coupling: Hold) -> Iterator[str]:
     """The rows in Markdown."""
-    yield "| | plain | iterated, with rollback | compensated | inputs held in | offered |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| | plain | iterated, with rollback | learned | compensated | inputs held in | offered |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
             yield f"| {' | '.join(measure(case, coupling, Path(folder)).cells)} |"
 
 
 def foreign(folder: Path) -> Iterator[str]:
-    """Couplings of other tools: error without and with, as confirmed by pilot runs, or why it is not offered."""
-    yield "| coupling | without | with | offered |"
+    """Couplings of other tools: error without, and with models learned in the run, by pilot runs; then whether a
+    compensation on identified models is offered, and with which error, or why not."""
+    yield "| coupling | plain | learned | compensated |"
     yield "| --- | --- | --- | --- |"
-    for truth in sorted(folder.glob("*/truth.toml")):
-        place = truth.parent
-        path = next(p for p in (place / "case.toml", *place.glob("*.ssp"), *place.glob("*.ssd")) if p.exists())
+    for place in find_cases(folder):
+        case = Foreign(place)
+        scenario = case.scenario.changed(step=case.own_key()[1])
+        system, plain = scenario.system, scenario.master
+        learning = replace(plain, coupling=Dmd(mean=True), couplings={})
+        said = [_measured(scenario, master) for master in (plain, learning)]
         try:
-            scenario = co.load(path)
-            scenario = scenario.changed(step=scenario.step or 1e-2, stop=scenario.stop or 10.0)
-            found = compensate(scenario.system, scenario.master, target="converged", horizon=scenario.horizon)
-            errors = [v.error.worst if v.error else float("nan") for v in found.verdicts or ()]
-            said = f"not offered: {found.refusal}" if found.refusal else "yes"
-            yield f"| {place.name} | {' | '.join(f'{e:.2%}' for e in errors)} | {said} |"
+            found = compensate(system, plain, target="converged", start=scenario.start, horizon=scenario.horizon)
+            after = found.verdicts[1].error if found.verdicts else None
+            worst = "–" if after is None else f"{after.worst:.2%}"
+            said.append(f"{worst}{f', not offered: {found.refusal}' if found.refusal else ''}")
         except CosimoError as refused:
-            yield f"| {place.name} | | | not offered: {refused} |"
+            said.append(f"not offered: {refused}")
+        yield f"| {' | '.join([place.name, *said])} |"
+
+
+def _measured(scenario: Scenario, master: Master) -> str:
+    try:
+        verdict = scenario.analyse(master, details=False)
+    except CosimoError as refused:
+        return str(refused)
+    return verdict.headline if verdict.error is None else f"{verdict.error.worst:.2%} ({verdict.evidence})"
 
 
 if __name__ == "__main__":

@@ -93,13 +93,13 @@ def test_different_couplings_do_not_belong_together() -> None:
 )
 def test_where_on_the_line_an_operation_stands(stamps: tuple, kept: tuple, expected: Segment) -> None:  # type: ignore[type-arg]
     joint = joints(oscillator_linear(), predicted(oscillator_linear(), Dmd()))[0]
-    assert segment(joint, Sampling(tuple(map(Fraction, stamps)), kept)) == expected
+    assert segment(joint, Sampling(tuple(map(Fraction, stamps)), kept), Fraction(1)) == expected
 
 
 def test_samples_that_are_too_old_are_refused() -> None:
     joint = joints(oscillator_linear(), predicted(oscillator_linear(), Dmd()))[0]
     with pytest.raises(ConfigurationError, match="3 macro steps old"):
-        segment(joint, Sampling((Fraction(-3), Fraction(-4)), (0,)))
+        segment(joint, Sampling((Fraction(-3), Fraction(-4)), (0,)), Fraction(1))
 
 
 @pytest.mark.parametrize("multiples", [{"two": 4}, {"one": 2}, {"one": 2, "two": 3}])
@@ -238,3 +238,36 @@ def test_what_cannot_be_frozen_is_refused() -> None:
         freeze(system, master, [])
     with pytest.raises(ConfigurationError, match="not linear"):
         freeze(oscillator_nonlinear(), predicted(oscillator_nonlinear(), Dmd(window=5)), [])
+
+
+# ---- units that take no slopes ---------------------------------------------------------------------------------------
+
+
+class Spring:
+    """A mass whose spring hardens and whose input acts more and more: no linear model holds for long."""
+
+    inputs, outputs = ("u",), ("y",)
+
+    def __init__(self, *, at: float, drift: float = 0.0) -> None:
+        self.y, self.v, self.u, self.drift = at, 0.0, 0.0, drift
+
+    def step(self, time: float, duration: float) -> None:
+        """Heun's method, in 20 micro steps."""
+        h, gain = duration / 20, 12 * (1 + self.drift * time)
+        for _ in range(20):
+            a = -30 * self.y - 100 * self.y**3 - 0.2 * self.v + gain * self.u
+            x = self.y + h * self.v
+            b = -30 * x - 100 * x**3 - 0.2 * (self.v + h * a) + gain * self.u
+            self.y, self.v = self.y + h * (self.v + h * a / 2), self.v + h * (a + b) / 2
+
+
+def test_units_without_slopes_are_given_the_mean_of_the_predicted_line() -> None:
+    """Models updated along the run: several times as accurate as the hold, in both engines alike."""
+    units = {"a": PythonUnit(Spring, at=0.5), "b": PythonUnit(Spring, at=0.0, drift=0.1)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
+    assert {unit.input_degree for unit in units.values()} == {0}
+    h, exact = 0.02, run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
+    found = both(system, masters.jacobi(system, h, coupling=parse_coupling("dmd:mean")), 4.0)
+    held = run(system, masters.jacobi(system, h), stop=4.0).values
+    assert np.abs(found.values[:, :2] - exact).max() < 0.2 * np.abs(held - exact).max()
+    assert np.array_equal(found.values[1, :2], held[1])  # nothing is known yet

@@ -164,7 +164,9 @@ def mixer_offsets(system: System, unit: str, mixer: Mixer, time: Fraction) -> Ar
 #
 #     c_0 = X_j + φ (X_{j+1} − X_j),      c_1 = (X_{j+1} − X_j) / P.
 #
-# For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski2025, Sec. 2.2).
+# For Jacobi (τ = 0, P = 1) that is the line from x_k to x̃_{k+1} (pikulinski2025, Sec. 2.2). Where a unit takes no
+# slopes and `mean` is asked for, it is given the mean of that line over its coming step, which is its value half a step
+# ahead: φ is larger by so much, and c_1 half as large, so that both lines end alike, where outputs are read.
 
 
 class JointCoupling(Coupling):
@@ -178,6 +180,8 @@ class JointCoupling(Coupling):
     history = 2
     degree = 1
     error_order = 1
+    mean = False
+    """Whether units that take no slopes are given the mean of the line, instead of its beginning."""
 
     @abstractmethod
     def predictor(self, joint: Joint, period: float) -> Predictor:
@@ -205,6 +209,7 @@ class Joint:
     coupling: JointCoupling
     label: str  # distinguishes the joints of a unit in names of recorded signals; empty where there is one only
     pairs: tuple[tuple[int, int], ...]  # (position, velocity) among the links, as the source itself knows them
+    mean: bool  # whether the unit is given the mean of the line
 
     @property
     def signals(self) -> tuple[str, str]:
@@ -213,7 +218,10 @@ class Joint:
 
 
 class Segment(NamedTuple):
-    """Where on the line through the nodes a coupling stands: node j, the way φ to the next; `fresh`: a new sample."""
+    """Where on the line through the nodes a coupling stands: node j, the way φ to the next; `fresh`: a new sample.
+
+    c_1 is the difference between the nodes over `period`.
+    """
 
     node: int
     phase: float
@@ -234,7 +242,8 @@ def joints(system: System, master: Master) -> tuple[Joint, ...]:
             sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
             label = str(number) if len(groups) > 1 else ""
             pairs = tuple(_pairs(links, system.units[source].derivatives()))
-            found.append(Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs))
+            mean = coupling.mean and system.units[name].input_degree == 0
+            found.append(Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs, mean))
     if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
         raise ConfigurationError(
             f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "
@@ -252,10 +261,10 @@ def _pairs(links: list[Link], derivatives: Mapping[int, int]) -> Iterator[tuple[
                 yield i, j
 
 
-def segment(joint: Joint, sampling: Sampling) -> Segment:
-    """The constants of one coupling operation, from the times of the samples."""
+def segment(joint: Joint, sampling: Sampling, span: Fraction) -> Segment:
+    """The constants of one coupling operation, from the times of the samples; the unit then steps by `span`."""
     newest, *earlier = sampling.stamps
-    period = newest - earlier[0] if earlier else Fraction(1)
+    period = sample_period(sampling)
     way = -newest / period
     node = way.numerator // way.denominator
     if not -1 <= node <= 1:
@@ -265,4 +274,12 @@ def segment(joint: Joint, sampling: Sampling) -> Segment:
         )
     # A sample of the same time as the one before replaces it: nothing new is learned.
     fresh = 0 in sampling.kept or not earlier
+    if joint.mean:
+        return Segment(node, float(way - node + span / period / 2), float(2 * period), fresh)
     return Segment(node, float(way - node), float(period), fresh)
+
+
+def sample_period(sampling: Sampling) -> Fraction:
+    """Macro steps between two samples."""
+    newest, *earlier = sampling.stamps
+    return newest - earlier[0] if earlier else Fraction(1)

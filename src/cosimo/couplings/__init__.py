@@ -177,10 +177,11 @@ class Dmd(JointCoupling):
     at rest). `centred`: learn deviations from the window's mean. `delays`: earlier samples in z, for units with hidden
     states. `pairs`: which inputs are position and velocity, ("x", "v"), so that x + h v is expected before anything is
     learned; "detect" asks the units, () declares none. Directions of z smaller than `tolerance` of the largest are not
-    learned.
+    learned. `mean`: units that take no slopes are given the mean of the predicted line over their step, instead of its
+    beginning; that is of second order also for them, unless their solvers use inputs of the start of a step anyway.
 
     >>> Dmd(window=100)
-    Dmd(window=100, method='robust', centred=False, delays=0, pairs='detect', tolerance=1e-09)
+    Dmd(window=100, method='robust', centred=False, delays=0, pairs='detect', tolerance=1e-09, mean=False)
     """
 
     window: int | Literal["auto"] = "auto"
@@ -189,6 +190,7 @@ class Dmd(JointCoupling):
     delays: int = 0
     pairs: Pairs | Literal["detect"] = "detect"
     tolerance: float = 1e-9
+    mean: bool = False
 
     def __post_init__(self) -> None:
         if self.window != "auto" and (not isinstance(self.window, int) or self.window < 1):
@@ -214,18 +216,20 @@ class Dmd(JointCoupling):
 
     def __str__(self) -> str:
         if self.window == "auto":
-            return "dmd"
+            return "dmd:mean" if self.mean else "dmd"
         return f"dmd:{self.window}" + (":recursive" if self.method == "recursive" else "")
 
     @classmethod
     def parse(cls, argument: str) -> Dmd:
-        """From the text after `dmd:`, as `100` or `100:recursive`."""
+        """From the text after `dmd:`, as `mean`, `100` or `100:recursive`."""
         window, _, method = argument.partition(":")
+        if argument == "mean":
+            return cls(mean=True)
         if window in ("", "auto") and not method:
             return cls()
         if not window.isdigit() or method not in ("", "robust", "recursive"):
             raise ConfigurationError(
-                f"coupling 'dmd:{argument}' is not understood; write dmd, dmd:100 or dmd:100:recursive."
+                f"coupling 'dmd:{argument}' is not understood; write dmd, dmd:mean, dmd:100 or dmd:100:recursive."
             )
         return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
 
@@ -287,7 +291,7 @@ COUPLINGS: Mapping[str, CouplingWord] = {
     "hold3": CouplingWord(partial(Hold.parse, 3), ("hold3", "hold3:SUBSTEPS"), "", "cubic extrapolation", tuned=False),
     "nepce": CouplingWord(Nepce.parse, ("nepce:GAIN",), "nepce:0.5"),
     # It has no matrices before it has run: nothing to tune.
-    "dmd": CouplingWord(Dmd.parse, ("dmd", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False),
+    "dmd": CouplingWord(Dmd.parse, ("dmd", "dmd:mean", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False),
 }
 
 

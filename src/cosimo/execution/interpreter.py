@@ -246,7 +246,7 @@ class Interpreter:
         """Sets the inputs of a unit that are predicted together (core/master.py)."""
         samplings = dict(zip(self.system.incoming(operation.unit), operation.samplings, strict=True))
         return [
-            self._predict_joint(number, joint, segment(joint, samplings[joint.links[0]]))
+            self._predict_joint(number, joint, segment(joint, samplings[joint.links[0]], operation.span))
             for number, joint in enumerate(self.live.joints)
             if joint.unit == operation.unit
         ]

@@ -29,7 +29,7 @@ from cosimo.core.errors import (
     UnitError,
 )
 from cosimo.core.guarding import copies_ended, copies_text, enter, go_back, here, leave
-from cosimo.core.master import Joint, Master, input_degree, joints, segment
+from cosimo.core.master import Joint, Master, input_degree, joints, sample_period
 from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import Source, System
@@ -98,7 +98,7 @@ class Live:
         """Seconds between the samples that a predictor sees."""
         couples = (op for op in self.timeline.operations if isinstance(op, TimedCouple) and op.unit == joint.unit)
         place = self.system.incoming(joint.unit).index(joint.links[0])
-        return segment(joint, next(couples).samplings[place]).period * self.master.step
+        return float(sample_period(next(couples).samplings[place])) * self.master.step
 
     def initialise(self) -> None:
         """Consistent outputs at the start, and coupling memories filled as if signals had been constant before."""

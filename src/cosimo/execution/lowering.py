@@ -259,7 +259,7 @@ class Lowering:
             samplings = {}
         for number, joint in enumerate(self.live.joints):
             if joint.unit == name:
-                self._predict(number, joint, segment(joint, samplings[joint.links[0]]))
+                self._predict(number, joint, segment(joint, samplings[joint.links[0]], operation.span))
                 samplings = {link: sampling for link, sampling in samplings.items() if link not in joint.links}
         for index, inlet in enumerate(self.system.inlets[name]):
             coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ def freeze(system: System, master: Master, learned: Result | Sequence[Mapping[st
                 raise ConfigurationError(
                     f"no model of '{joint.source}' was learned for the inputs of '{unit}'; run longer."
                 )
-            blocks.append(_predicted(joint, found[key], segment(joint, samplings[joint.links[0]]), system))
+            place = segment(joint, samplings[joint.links[0]], Fraction(1))  # coupled once: a whole macro step follows
+            blocks.append(_predicted(joint, found[key], place, system))
         mixers[unit] = _mixer(system, unit, blocks, outputs)
     return replace(master, name=f"{master.name}+frozen prediction", mixers=mixers)
 
