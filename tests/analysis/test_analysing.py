@@ -470,10 +470,7 @@ def test_analyse_a_package_of_fmus(folder: Path):
     assert fields["error"] == max(fields["errors"].values())
     advice = fields["recommendation"]
     assert advice["error"] < 0.01
-    text = cosimo(folder, "analyse", "truck.ssp", "--step-size", "0.05").stdout
-    assert "Do not trust: unstable" in text
-    words = " ".join(text.split())
-    assert f"Fix: {advice['text']}" in words
+    assert fields["headline"].startswith("Do not trust: unstable")
     good = json.loads(cosimo(folder, "analyse", "truck.ssp", "--json", *advice["options"].split()).stdout)
     assert good["errors"]["chassis.position"] < 0.01
     assert good["trust"] == "yes"
@@ -537,7 +534,7 @@ def test_a_learning_coupling_is_run_and_not_predicted():
     ],
 )
 def test_analyse_along_a_run(options: list[str], times: list[float] | None, folder: Path):
-    done = cosimo(folder, "analyse", "truck.ssp", "--step-size", "0.005", *options, "--json")
+    done = cosimo(folder, "analyse", "truck.ssp", "--step-size", "0.005", "--no-pilots", *options, "--json")
     assert done.returncode == 0, done.stderr
     along = json.loads(done.stdout)["along"]
     assert len({round(moment["critical_step"], 6) for moment in along}) == 1  # linear: the same everywhere

@@ -50,6 +50,7 @@ def numbers(fields: Any) -> Any:
         (Solver("rk4", micro_steps=3), RungeKutta4()),
     ],
 )
+@pytest.mark.one_in(3)  # of both versions one
 def test_the_verdict_is_that_on_the_equations(
     tmp_path: Path, version: int, solver: Solver, integrator: Integrator
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cosimo import analyse, masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import truth
+from cosimo.analysis import large, linearisation, truth
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import ConfigurationError
 from cosimo.problems import chain
@@ -43,8 +43,11 @@ def test_what_neither_fades_nor_grows_is_not_said_to_be_stable() -> None:
     assert verdict.reasons["stable"].startswith("neither decay nor growth")
 
 
-def test_a_chain_that_hardly_grows_is_judged_as_by_full_matrices() -> None:
-    system = chain(n=210, damping=0.0)
+@pytest.mark.parametrize("n", [60, pytest.param(210, marks=pytest.mark.slow)])
+def test_a_chain_that_hardly_grows_is_judged_as_by_full_matrices(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linearisation, "LARGE", n)
+    monkeypatch.setattr(large, "SMALL", n)
+    system = chain(n=n, damping=0.0)
     master = masters.iterative(system, 1e-3, sweeps=2)
     verdict = analyse(system, master, horizon=0.01, details=False)
     full = Spectrum(LinearSystem(system, master))

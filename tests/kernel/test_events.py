@@ -126,9 +126,9 @@ def test_a_resumed_run_knows_the_next_event(tmp_path: Path) -> None:
     path = build(tmp_path, "events3", defines=("ANNOUNCE", "SLACK=0.0"), changes=STATES)
     system = System({"a": Fmu(path), "b": Fmu(path)}, [("a.x", "b.u"), ("b.x", "a.u"), ("a.count", "b.level")])
     master = masters.jacobi(system, 1e-3)
-    interrupt(system, master, tmp_path / "cut.parquet", at=1.0, stop=40.0)
+    interrupt(system, master, tmp_path / "cut.parquet", at=0.3, stop=12.0)
     resume(tmp_path / "cut.parquet", system, master)
-    require_equal(read_result(tmp_path / "cut.parquet"), whole(system, master, tmp_path / "all.parquet", stop=40.0))
+    require_equal(read_result(tmp_path / "cut.parquet"), whole(system, master, tmp_path / "all.parquet", stop=12.0))
 
 
 def both(system: System, step: float = 0.1) -> list[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from cosimo.papers import pikulinski2025_figures as drawn
 from cosimo.papers.pikulinski2025 import HELD, manipulator_errors, oscillator_error, oscillator_nmse, robust_dmd
-from cosimo.problems.hydraulic_manipulator import manipulator_steps
+from cosimo.problems.hydraulic_manipulator import manipulator, manipulator_steps
 from cosimo.problems.oscillators import NONLINEAR
 from cosimo.reporting.pictures import look
+from thinning import mostly_slow
 
 
 def curves(axes: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
@@ -31,11 +33,13 @@ def test_windows() -> None:
     assert found["held"][0] > 100 * max(expected)
 
 
-def test_manipulator() -> None:
+@pytest.mark.parametrize("control", mostly_slow(["sinusoid", "steps"], ["sinusoid"]))
+def test_manipulator(control: str) -> None:
     with look():
-        figure = drawn.manipulator_motion("steps", 0.02)
+        figure = drawn.manipulator_motion(control, 0.02)
     length, rate = (curves(axes) for axes in figure.axes[:2])
-    wanted = manipulator_errors(manipulator_steps(), robust_dmd("hydraulics"), step=0.02, stepped=True)
+    system = manipulator_steps() if control == "steps" else manipulator()
+    wanted = manipulator_errors(system, robust_dmd("hydraulics"), step=0.02, stepped=control == "steps")
     np.testing.assert_allclose(length["DMD, automatic window"], wanted[0])
     np.testing.assert_allclose(rate["DMD, automatic window"], wanted[1])
     assert np.abs(length["held"]).max() > 100

@@ -33,9 +33,10 @@ def test_the_front_of_many_units_is_that_of_their_maps() -> None:
     assert found.recommendation.point is found.chosen
 
 
-def test_a_hundred_units_are_tuned_with_few_candidates() -> None:
+@pytest.mark.parametrize("n", [40, pytest.param(100, marks=pytest.mark.slow)])
+def test_many_units_are_tuned_with_few_candidates(n: int) -> None:
     """Full maps of candidates took 11.7 GB on 20 units already."""
-    found = tune(chain(n=100), Space(families=("jacobi",)))
+    found = tune(chain(n=n), Space(families=("jacobi",)))
     assert found.evaluations < 40
     assert {point.master.name for point in found.front} == {"jacobi"}
     assert found.chosen.error <= 0.01

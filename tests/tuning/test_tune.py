@@ -101,10 +101,11 @@ def test_a_good_master_beats_plain_jacobi_by_what_the_sentence_says() -> None:
 
 def test_limits_are_kept() -> None:
     system = find("quarter-truck").system()
-    fixed = tune(system, replace(QUICK, steps=2e-3, order=("wheel", "chassis")), evaluations=50, horizon=1.0)
+    few, space = Settings(points=4), replace(QUICK, steps=2e-3, order=("wheel", "chassis"))
+    fixed = tune(system, space, evaluations=50, horizon=1.0, settings=few)
     assert {point.step for point in fixed.front} == {2e-3}
     assert all("chassis → wheel" not in point.words for point in fixed.front)
-    cheap = tune(system, replace(QUICK, max_cost=600.0), evaluations=150, horizon=1.0, settings=Settings(points=8))
+    cheap = tune(system, replace(QUICK, max_cost=600.0), evaluations=150, horizon=1.0, settings=few)
     assert max(point.cost for point in cheap.front) <= 600.0
     with pytest.raises(ConfigurationError, match="larger --max-cost"):
         tune(system, replace(QUICK, steps=1e-4, max_cost=10.0), evaluations=20, horizon=0.1)

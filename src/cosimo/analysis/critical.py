@@ -401,8 +401,8 @@ class _Norm:
 
         def pairs(X: Array, Y: Array) -> Array:
             """tr(E X E' Y) of all entries of E and E', summed over maps."""
-            found: Array = np.einsum("ajk,ali->ijkl", X, Y, optimize=True).reshape(n * n, n * n)
-            return found
+            found: Array = X.reshape(-1, n * n).T @ Y.reshape(-1, n * n)  # jk, li
+            return found.reshape(n, n, n, n).transpose(3, 0, 1, 2).reshape(n * n, n * n)
 
         t = float(np.linalg.eigvalsh(self._decay(P, which)).min())
         t -= 0.1 * abs(t) + 1e-6

@@ -422,7 +422,7 @@ def _sparse_flow(
         )
     d, fit, done = piece / inner, external_fit(2, Fraction(1))[1], 0
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()]) / scale
-    seen, total = coupled.C * scale, pieces * inner
+    seen, total = (coupled.C * scale).T.tocsr(), pieces * inner
     for number in range(total):
         begin, after = divmod(number, inner)
         given = drive.parabola(start + begin * piece, piece, after / inner, fit)
@@ -432,7 +432,7 @@ def _sparse_flow(
             k = np.arange(first, min(first + ROWS, last + 1))
             powers = ((k * step - number * d) / d)[:, None] ** np.arange(len(terms))
             states = powers @ terms
-            yield states @ seen.T + drive.at(start + k * step) @ through.T, states * scale
+            yield states @ seen + drive.at(start + k * step) @ through.T, states * scale
         done = max(done, last + 1)
         x = terms.sum(axis=0)
 

@@ -85,11 +85,9 @@ def product(M: Array, v: Array) -> Array:
     """
     if M.shape[1] == 0:
         return np.zeros((M.shape[0], *v.shape[1:]))
-    columns = M.T if v.ndim == 1 else M.T[:, :, None]
-    total = columns[0] * v[0]
-    for column, factor in zip(columns[1:], v[1:], strict=True):
-        total = total + column * factor
-    return np.asarray(total, dtype=np.float64)
+    terms = np.multiply(M.T if v.ndim == 1 else M.T[:, :, None], v[:, None], order="C")
+    total: Array = np.add.accumulate(terms, axis=0)[-1]  # one after the other, which a sum does not promise
+    return total
 
 
 def require_finite(name: str, value: Array) -> None:
