@@ -129,12 +129,12 @@ def test_offsets_of_affine_units_are_carried_along() -> None:
 
 def test_units_without_slopes_are_given_the_mean_of_the_line() -> None:
     """hold1 as a target is of second order also where units take constant inputs only."""
-    system, exact = springs(), run(springs(), masters.strang(springs(), 0.02 / 64), stop=4.0).values
+    system, exact = springs(), run(springs(), masters.strang(springs(), 0.02 / 32), stop=4.0).values
     assert {unit.input_degree for unit in system.units.values()} == {0}
     errors = {}
     for h in (0.02, 0.01):
         found = compensate(system, masters.jacobi(system, h, coupling=Hold(1)), target="converged", horizon=4.0)
-        true = exact[:: round(h / 0.02 * 64)]
+        true = exact[:: round(h / 0.02 * 32)]
         plain = worst(run(system, found.path.master, stop=4.0).values, true)
         errors[h] = worst(run(system, found.master, stop=4.0).values, true)
         assert errors[h] < plain / 10
@@ -265,7 +265,7 @@ def test_a_wrong_model_is_noticed_within_20_macro_steps(gain: float, designed: A
     assert len(result) == 201
     assert result.complete
     assert result.info["held"] == 200 - round(time / 0.02)
-    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
     plain = run(system, masters.jacobi(system, 0.02), stop=4.0).values
     assert worst(result.values, exact) <= 1.1 * worst(plain, exact)
 
@@ -276,7 +276,7 @@ def test_a_model_that_is_nearly_right_is_kept(gain: float, designed: Any) -> Non
     result = run(system, designed, stop=4.0)
     assert switched(result) == []
     assert result.info["held"] == 0
-    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
     assert worst(result.values, exact) < 0.1 * worst(run(system, masters.jacobi(system, 0.02), stop=4.0).values, exact)
 
 
@@ -309,7 +309,7 @@ def test_a_stop_that_identification_has_not_met_is_noticed() -> None:
     assert found.model is not None
     assert found.model.away == ("b",)
     assert switched(result)[0][1] == "b"
-    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
     assert worst(result.values, exact) <= 1.1 * worst(run(system, master, stop=4.0).values, exact)
 
 
@@ -357,7 +357,7 @@ def test_outputs_that_jump_are_held_and_not_checked() -> None:
     assert [check.unit for check in found.master.checks] == ["a", "b"]
     result = run(system, found.master, stop=4.0)
     assert switched(result) == []
-    exact = run(system, masters.strang(system, 0.02 / 64), stop=4.0).values[::64]
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
     plain = run(system, masters.jacobi(system, 0.02), stop=4.0).values
     assert worst(result.values[:, :2], exact[:, :2]) < worst(plain[:, :2], exact[:, :2])
 
@@ -376,7 +376,7 @@ def test_a_drifting_operating_point_does_not_matter() -> None:
     found = compensate(system, masters.jacobi(system, 0.02, coupling=Hold(1)), target="converged", horizon=4.0)
     result = run(system, found.master, stop=8.0)
     assert switched(result) == []
-    exact = run(system, masters.strang(system, 0.02 / 64), stop=8.0).values[::64]
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=8.0).values[::32]
     assert worst(result.values, exact) < 0.3 * worst(run(system, masters.jacobi(system, 0.02), stop=8.0).values, exact)
 
 
