@@ -22,7 +22,7 @@ WORDS = words(
     DefaultExperiment startTime stopTime stepSize tolerance LogCategories Category relativeQuantity INF NaN 1e999
     clocks intervalVariability triggered countdown changing intervalDecimal shiftDecimal intervalCounter shiftCounter
     resolution hasEventMode mightReturnEarlyFromDoStep 1.0 CoSimulation_StandAlone Capabilities noAlias
-    negatedAlias alias
+    negatedAlias alias providesIntermediateUpdate intermediateUpdate
     -1 0 4294967295 99999999999999999999 <!DOCTYPE <!ENTITY <![CDATA[ ]]> <?xml &#0; &lt; xmlns: UTF-16
     """,
 )
@@ -42,6 +42,7 @@ def check(data: bytes) -> None:
     """The first byte says whether the description is validated, the rest is the description."""
     from cosimo.formats.information import describe_fmu
     from cosimo.units.fmi.fmu import Fmu, FmuOptions
+    from cosimo.units.fmi.model_exchange import adapter_of
 
     path = folder() / "a.fmu"
     with zipfile.ZipFile(path, "w") as archive:
@@ -52,6 +53,7 @@ def check(data: bytes) -> None:
     described.to_dict()
     fmu.settings()
     fmu.derivatives()
+    adapter_of(fmu)  # what the library of ours is told of it
     for clock in fmu.clocks.timed:
         clock.next(0.0, 1.0) if clock.interval else None
     [fmu.refusal(name) for name in fmu.left_out]

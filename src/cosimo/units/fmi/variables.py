@@ -310,6 +310,8 @@ def _fit(info: VariableInfo, value: object) -> Value | None:
         return value if info.type == "String" else None
     if not hasattr(value, "__float__") or info.type == "String":
         return None
+    if isinstance(value, bool) and info.type != "Boolean":
+        return None
     number: Any = value
     if info.type in MANTISSA:
         return float(number) if math.isfinite(number) else None
