@@ -28,6 +28,14 @@ def test_a_long_chain_is_proved_to_be_unstable() -> None:
     system = chain(n=210)
     verdict = analyse(system, masters.jacobi(system, 0.3), horizon=3.0)
     assert (verdict.stable, verdict.exact_stable, verdict.trust) == (False, True, "no")
+    # Below 0.3 s the chain is stable, then unstable, then stable again: what counts is the first crossing, which full
+    # matrices put at 0.0521 s for long chains.
+    limit = verdict.critical_step
+    assert limit is not None
+    assert limit.between is not None
+    assert limit.step == limit.between[0] < 0.0521 < limit.between[1] < 1.2 * limit.step
+    assert "the first proved stable, the second unstable" in str(verdict)
+    assert "cosimo tune" in verdict.reasons["recommendation"]
 
 
 def test_a_chain_that_grows_by_itself() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -20,10 +22,11 @@ from random_systems import MATRIX_SEEDS, cases, systems
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import error_norms, linearisation, truth
+from cosimo.analysis.critical import EigenvalueSizes, critical_step, large_critical_step
 from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
-from cosimo.core.errors import AlgebraicLoopError
+from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
@@ -163,3 +166,28 @@ def test_defects_are_those_of_full_matrices(system: System, norm: int) -> None:
         sparse = LinearSystem(system, linear.master)
         sparse.sparse = True
         assert error_norms.consistency(sparse, k=2, norm=norm) == pytest.approx(expected, rel=1e-4)  # type: ignore[arg-type]
+
+
+@settings(some, max_examples=examples(15))
+@given(networks(), st.sampled_from([0.003, 0.1]), st.sampled_from([masters.jacobi, masters.gauss_seidel]))
+def test_critical_steps_are_those_of_full_matrices(system: System, step: float, build: Callable[..., Master]) -> None:
+    linear = LinearSystem(system, build(system, step))
+    expected = critical_step(system, linear.master)
+    try:
+        found = large_critical_step(linear, LargePoles(sp.csr_array(linear.coupled.A)))
+    except ConfigurationError:
+        return  # what is not known is not said
+    if found is None or expected is None:
+        assert found is expected is None
+        return
+    full = EigenvalueSizes(system, linear.master)
+    if found.between is not None:
+        low, high = found.between
+        radii = full.sizes(np.array([low, high]))[:, 0]
+        assert radii[0] <= 1 < radii[1]
+        assert expected.step <= high * (1 + 1e-6)
+        assert expected.step >= low * (1 - 1e-6) or expected.step < found.searched[0]
+    elif found.step == 0:
+        assert expected.step <= found.searched[0]
+    else:
+        assert expected.step == math.inf or expected.step > found.searched[1] / 2

@@ -14,10 +14,10 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.connections import effects, worst_connection
 from cosimo.analysis.cost import Cost
-from cosimo.analysis.critical import ChangingSteps, changing_steps, critical_step
+from cosimo.analysis.critical import ChangingSteps, CriticalStep, changing_steps, critical_step, large_critical_step
 from cosimo.analysis.error_norms import consistency, convergence_order
 from cosimo.analysis.identification import Identified
-from cosimo.analysis.large import LargeSpectrum
+from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
@@ -37,7 +37,7 @@ from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
 
 FEW = 60
-"""States up to which critical steps, single connections and other masters are looked at."""
+"""States up to which other masters, their critical steps and single connections are looked at."""
 AGREE = 1.25
 """Factor within which a predicted and a measured error agree."""
 ALONE = 1e-3
@@ -214,12 +214,9 @@ class _Analysis:
             self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
         if sum(len(unit.initial_state) for unit in linear.system.units.values()) > FEW:
             left = f"left out: more than {FEW} states"
-            self.reasons |= {"limits": left, "connections": left, "recommendation": left}
-            if not linear.sparse:
-                search = CriticalStepSearch(model.linearisation, model.local)
-                found_step = self.attempt("critical_step", lambda: search.crossing(lambda _, h: master.with_step(h)))
-                verdict = replace(verdict, critical_step=found_step)
-            return verdict
+            advice = f"{left}; cosimo tune tries the usual masters"
+            self.reasons |= {"limits": left, "connections": left, "recommendation": advice}
+            return replace(verdict, critical_step=self.attempt("critical_step", self._critical))
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
             self.notes += limits.reasons
@@ -234,6 +231,17 @@ class _Analysis:
             connections=tuple(found),
             worst_connection=worst_connection(found, radius, typical),
         )
+
+    def _critical(self) -> CriticalStep | None:
+        """Of a system of more states than `FEW`: the critical step of this master alone."""
+        model, master = self.model, self.master
+        linear = model.linear(master)
+        if not linear.sparse:
+            search = CriticalStepSearch(model.linearisation, model.local)
+            return search.crossing(lambda _, h: master.with_step(h))
+        if not model.known:
+            raise ConfigurationError("looked for in systems of so many states only where their equations are known.")
+        return large_critical_step(linear, model.large or LargePoles(linear.coupled.A))
 
     def _left_open(self, stable: bool | None, radius: float | None, converging: bool | None, *, iterates: bool) -> None:
         """Why figures of a large system are not known."""

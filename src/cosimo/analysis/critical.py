@@ -7,6 +7,7 @@ out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ import numpy as np
 from cosimo.algebra.batch import Batch
 from cosimo.algebra.operations import Operations, needed_at_start
 from cosimo.algebra.product import LinearSystem
+from cosimo.analysis.large import CLEARLY, LargePoles, LargeSpectrum, Pair
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import AT_REST, EXACTLY, IDENTIFIED, ROUNDING, find_rest, is_stable, moving_radii
 from cosimo.core.arrays import Array, balancing
@@ -40,14 +42,22 @@ POINTS = 240
 CROSSING, SECTIONS = 1e-12, 32
 """How near a crossing is sought, relative, and into how many parts each round divides: maps of many steps at once cost
 little more than of one."""
+SLOWLY, OCTAVES = 0.1, 10
+"""Turn of the fastest mode, in one step, at which the search in a large system begins, and octaves from there on."""
+BRIEFLY, AT_LENGTH, PROOF = 256, 4096, 1e7
+"""Solutions for one look of a large system: for growth, and for a proof of decay; numbers that a proof solves for."""
+BELOW = (0.9, 0.7, 0.4, 0.0)
+"""Parts of an unstable step of a large system at which it is tried to prove decay; the last is the shortest step."""
+FIRST_SHARE, FOLLOWED, EDGE = 0.8, 8, 1e-3
+"""How far an eigenvalue is followed at first, how many times, and how near to the edge of the unit circle, relative."""
 
 
 @dataclass(frozen=True)
 class CriticalStep:
     """`step`: the first crossing; 0: unstable already at `searched[0]`; infinite: stable up to `searched[1]`.
 
-    Where it was measured, in runs to the time `until`, it lies `between` two steps: at the first, which is `step`, runs
-    fade, at the second they grow.
+    Of large systems it lies `between` two steps: proved to be stable at the first, which is `step`, and unstable at the
+    second. Where it was measured, in runs to the time `until`, runs fade at the first and grow at the second.
     """
 
     step: float
@@ -61,12 +71,13 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
 
     Radii of units that were `identified` are known less well.
     """
+    linear = LinearSystem(system, master)
+    if linear.sparse:
+        return large_critical_step(linear, LargePoles(linear.coupled.A))
     search = EigenvalueSizes(system, master)
     spectrum = search.spectrum
     if not spectrum.exact_stable:
         return None
-    if spectrum.linear.sparse:
-        return _large(system, master)
     fastest = float(np.abs(spectrum.poles).max(initial=0.0)) or 1.0 / master.step
     grid = np.geomspace(min(1e-4 / fastest, master.step), max(100.0 / fastest, 10 * master.step), POINTS)
 
@@ -141,26 +152,66 @@ class EigenvalueSizes:
         return np.asarray(left.max(axis=1, initial=0.0))
 
 
-def _large(system: System, master: Master) -> CriticalStep:
-    """For large systems each radius is costly: octaves around the given step, then bisection to 1 %."""
+def large_critical_step(linear: LinearSystem, poles: LargePoles) -> CriticalStep | None:
+    """The first crossing of a large system, `between` a step proved stable and one proved unstable; None as above.
 
-    def stable(h: float) -> bool:
-        return Spectrum(LinearSystem(system, master.with_step(h))).stable
+    Growth is looked for at octaves, from steps on that hardly turn the fastest mode. The eigenvalue that is found
+    outside the unit circle is followed to its edge; below, decay is proved, which takes the longer the nearer it is.
+    """
+    if poles.grows:
+        return None
+    step, slow, spectra = linear.master.step, SLOWLY / poles.fastest, dict[float, LargeSpectrum]()
 
-    octaves = [master.step * 2.0**power for power in range(-3, 4)]
-    below = 0.0
+    def at(h: float) -> LargeSpectrum:
+        if h not in spectra:
+            other = linear if h == step else LinearSystem(linear.system, linear.master.with_step(h), like=linear)
+            spectra[h] = LargeSpectrum(other, poles)
+        return spectra[h]
+
+    patience = int(min(AT_LENGTH, PROOF / linear.size))
+    first = step if step < slow else step / 2.0 ** math.ceil(math.log2(step / slow))
+    octaves = [first * 2.0**k for k in range(OCTAVES + max(0, round(math.log2(slow / first))))]
+    searched, high, outside, open_ = (octaves[0], octaves[-1]), math.inf, None, list[float]()
     for h in octaves:
-        if stable(h):
-            below = h
-            continue
-        if below == 0.0:
+        bounded, outside = at(h).look(BRIEFLY, columns=2)
+        if bounded is False:
+            high = h
             break
-        above = h
-        while above / below > 1.01:
-            middle = (above * below) ** 0.5
-            below, above = (middle, above) if stable(middle) else (below, middle)
-        return CriticalStep(below, (octaves[0], octaves[-1]))
-    return CriticalStep(np.inf if below else 0.0, (octaves[0], octaves[-1]))
+        open_ += [] if bounded else [h]
+    while outside is not None:
+        if high == first:
+            return CriticalStep(0.0, searched)
+        high = _edge(at, high, outside)
+        for h in (max(share * high, first) for share in BELOW):
+            bounded, outside = at(h).look(patience)
+            if bounded:
+                return CriticalStep(h, searched, (h, high))
+            if bounded is False:
+                high = h
+                break
+    if high == math.inf and all(at(h).look(patience)[0] for h in open_):
+        return CriticalStep(math.inf, searched)
+    where = "at long steps" if high == math.inf else f"below {step_text(high)}"
+    raise ConfigurationError(f"not known: {where} neither decay nor growth could be proved; compare runs.")
+
+
+def _edge(at: Callable[[float], LargeSpectrum], high: float, outside: Pair) -> float:
+    """About the shortest step from which on a mode, outside the unit circle at `high`, is outside."""
+    (mu, shape), low, below = outside, 0.0, 0.0
+    excess, share = math.log(abs(mu)), FIRST_SHARE
+    for _ in range(FOLLOWED):
+        h = share * high if not low else high - (high - low) * min(max(excess / (excess - below), 0.1), 0.9)
+        found = at(h).followed(mu, shape)
+        size = math.log(abs(found[0])) if found else -math.inf
+        if found is not None and size > CLEARLY:
+            # Where the line through both points reaches 0, and a little below: the next lies on the other side.
+            share = max(1 - 1.2 * size * (high / h - 1) / (excess - size), FIRST_SHARE**2) if size < excess else share
+            high, excess, (mu, shape) = h, size, found
+        else:
+            low, below = h, max(size, -10 * excess)
+        if low and high / low < 1 + EDGE:
+            break
+    return high
 
 
 # ---- steps that change: bounds of the joint spectral radius over the steps that a controller may choose --------------

@@ -57,7 +57,12 @@ SMALL = 400
 CLEARLY = 1e-7
 """How far outside the unit circle an eigenvalue lies that is no rounding, and no error of identification."""
 
+QUOTIENTS = 8
+"""Rayleigh quotients until an eigenvalue is exact: they converge with the third power of the error."""
+
 Apply = Callable[[Array], Array]
+Pair = tuple[complex, ComplexArray]
+"""An eigenvalue and its vector."""
 
 
 class Slow:
@@ -178,10 +183,10 @@ class LargePoles:
         inverse = self._inverse(2 / tau)
         rest = self._slow[1].first(self.rest.count) if self._slow[1] and self.rest.count else None
         # (I + A τ/2)(I − A τ/2)⁻¹ = −I − (4/τ) (A − 2/τ)⁻¹
-        fades, columns = decays(lambda x: -x - (4 / tau) * inverse(x), self.size, self.size, rest)
+        fades, columns, _ = decays(lambda x: -x - (4 / tau) * inverse(x), self.size, self.size, rest)
         if fades:
             return False
-        for near in growing_values(lambda x: _without(rest, self.A @ x), columns, np.real):
+        for near, _ in growing_values(lambda x: _without(rest, self.A @ x), columns, np.real):
             found = nearest(self._inverse(near), near, self.size, 4, partly=True)[0]
             if self.rest.count:  # multiple poles 0, which rounding drives apart, grow no faster than time
                 found = found[np.abs(found) > NEAR_ONE * self.fastest]
@@ -215,8 +220,8 @@ class LargeSpectrum:
             return None  # nothing is left out then: that it fades cannot be shown, that it grows can
 
     @cached_property
-    def _bounded(self) -> bool | None:
-        """Whether all eigenvalues but those of modes at rest lie inside the unit circle."""
+    def _turning(self) -> Apply:
+        """B, by which the middle of the frequencies turns by a quarter."""
         turn = self.step * self.poles.middle
         a = max(math.tan(math.pi / 4 - turn / 2), 0.0) if turn < math.pi / 2 else 0.0
         apply: Apply = self._map.product
@@ -224,16 +229,58 @@ class LargeSpectrum:
             inverse, factor = self._map.inverse(1 / a), (1 / a - a) / a
             # (I − a Φ)⁻¹ = −(Φ − I/a)⁻¹ / a
             apply = lambda x: -x / a - factor * inverse(x)  # noqa: E731
-        fades, columns = decays(apply, self.size, self._whole.size, self._resting)
+        return apply
+
+    @cached_property
+    def _bounded(self) -> bool | None:
+        """Whether all eigenvalues but those of modes at rest lie inside the unit circle."""
+        return self.look(MOST_SOLUTIONS)[0]
+
+    def look(self, most: int, *, columns: int = COLUMNS) -> tuple[bool | None, Pair | None]:
+        """Whether that can be told after at most so many steps of B; and the mode outside where it does not.
+
+        A look that is not patient gives up where the columns shrink: what grows does not show by then.
+        """
+        count = min(columns, self.size)
+        fades, led, slope = decays(self._turning, self.size, self._whole.size, self._resting, most=most, count=count)
         if fades:
-            return True
+            return True, None
+        outside = self._outside(led, thorough=most >= MOST_SOLUTIONS) if slope > 0 or most >= MOST_SOLUTIONS else None
+        return None if outside is None else False, outside
+
+    def _outside(self, columns: Array, *, thorough: bool) -> Pair | None:
+        """A mode outside the unit circle, near one of those that columns which have grown consist of."""
         rest = self._resting
-        for near in growing_values(lambda x: _without(rest, self._map.product(x)), columns, lambda mu: np.abs(mu) - 1):
-            found = nearest(self._map.inverse(near), near, self.size, 4, partly=True)[0]
-            if self.poles.rest.count:  # multiple eigenvalues 1, which rounding drives apart, grow no faster than time
-                found = found[np.abs(found - 1) > NEAR_ONE]
-            if np.abs(found).max(initial=0.0) > 1 + CLEARLY:
-                return False
+        moved = lambda x: _without(rest, self._map.product(x))  # noqa: E731
+        for near, shape in growing_values(moved, columns, lambda mu: np.abs(mu) - 1):
+            found = [self.followed(near, shape)]
+            if thorough and (found[0] is None or abs(found[0][0]) <= 1 + CLEARLY):
+                found = list(zip(*self._nearest(near), strict=True))
+            for pair in found:
+                if pair is not None and abs(pair[0]) > 1 + CLEARLY and self._moves(pair[0]):
+                    return complex(pair[0]), pair[1]
+        return None
+
+    def _nearest(self, near: complex) -> tuple[ComplexArray, ComplexArray]:
+        values, vectors = nearest(self._map.inverse(near), near, self.size, 4, partly=True)
+        return values, vectors.T
+
+    def _moves(self, mu: complex) -> bool:
+        """Whether it is none of multiple eigenvalues 1, which rounding drives apart: they grow no faster than time."""
+        return not self.poles.rest.count or abs(mu - 1) > NEAR_ONE
+
+    def followed(self, near: complex, shape: ComplexArray) -> Pair | None:
+        """The eigenvalue that a number and a shape (size,) lead to, by Rayleigh quotients; None where they do not."""
+        mu, x = near, shape / np.linalg.norm(shape)
+        for _ in range(QUOTIENTS):
+            x = self._map.inverse(mu * (1 + 1e-13))(x)
+            x = x / np.linalg.norm(x)
+            moved = self._map.product(x.real) + 1j * self._map.product(x.imag)
+            mu = complex(np.vdot(x, moved))
+            if not np.isfinite(mu):
+                return None
+            if float(np.linalg.norm(moved - mu * x)) <= PRECISE * abs(mu):
+                return mu, x
         return None
 
     def stays_bounded(self, *, identified: bool = False) -> bool | None:
@@ -276,39 +323,46 @@ class LargeSpectrum:
         )
 
 
-def decays(apply: Apply, size: int, cost: int, rest: Array | None) -> tuple[bool, Array]:
-    """Lead random columns through the map B (size, size) until they show that it is bounded; and where they are then.
+def decays(
+    apply: Apply, size: int, cost: int, rest: Array | None, *, most: int = MOST_SOLUTIONS, count: int = COLUMNS
+) -> tuple[bool, Array, float]:
+    """Lead `count` random columns through the map B (size, size) until they show that it is bounded; where they are
+    then; and by which power of e they grew per step, in the last half of them.
 
-    `cost` is how many numbers one application solves for; `rest` (size, r) spans what is left out.
+    `cost` is how many numbers one application solves for; `rest` (size, r) spans what is left out; at most so many
+    steps are made. With fewer columns the bound is wider, so that the chance remains.
     """
-    most = int(min(MOST_SOLUTIONS, WORK / (COLUMNS * cost)))
-    columns = _without(rest, np.random.default_rng(0).standard_normal((size, COLUMNS)))
-    log, history, slack = 0.0, {0: 0.0}, math.log(CHANCE * math.sqrt(2 / math.pi))
+    most = int(min(most, WORK / (count * cost)))
+    columns = _without(rest, np.random.default_rng(0).standard_normal((size, count)))
+    log, history, slack = 0.0, {0: 0.0}, COLUMNS / count * math.log(CHANCE) + math.log(math.sqrt(2 / math.pi))
+    k = 0
     for k in range(8, most + 1, 8):
         for _ in range(8):
             columns = _without(rest, apply(columns))
         largest = float(np.linalg.norm(columns, axis=0).max(initial=0.0))
         if largest == 0.0 or not math.isfinite(largest):
-            return largest == 0.0, columns
+            return largest == 0.0, columns, math.inf
         log, columns = log + math.log(largest), columns / largest
         history[k] = log
         if log + slack < 0:
-            return True, columns
+            return True, columns, -math.inf
         if log > GROWN:
             break
         if k >= PATIENT and k & (k - 1) == 0:
             slope = (log - history[k // 2]) / (k / 2)
             if log + slope * (most - k) + slack > 0:
                 break
-    return False, columns
+    half = k // 16 * 8
+    return False, columns, (log - history[half]) / max(k - half, 1)
 
 
 def _without(rest: Array | None, x: Array) -> Array:
     return x if rest is None else x - rest @ (rest.T @ x)
 
 
-def growing_values(product: Apply, columns: Array, excess: Callable[[ComplexArray], Array]) -> Iterator[complex]:
-    """Of the values with a positive `excess` that a map has on some columns, or their Krylov space, the likeliest."""
+def growing_values(product: Apply, columns: Array, excess: Callable[[ComplexArray], Array]) -> Iterator[Pair]:
+    """Of the values with a positive `excess` that a map has on some columns, or their Krylov space, the likeliest, with
+    their vectors there."""
     if not np.isfinite(columns).all():
         return
     Q = block = np.linalg.qr(columns)[0]
@@ -319,8 +373,8 @@ def growing_values(product: Apply, columns: Array, excess: Callable[[ComplexArra
             residuals = np.linalg.norm(moved @ vectors - (Q @ vectors) * values, axis=0)
             outside = excess(values.astype(complex))
             if (outside > 0).any():
-                yield complex(values[np.where(outside > 0, residuals, math.inf).argmin()])
-                yield complex(values[outside.argmax()])
+                for place in dict.fromkeys([np.where(outside > 0, residuals, math.inf).argmin(), outside.argmax()]):
+                    yield complex(values[place]), (Q @ vectors[:, place]).astype(complex)
         block = product(block)
         block = np.linalg.qr(block - Q @ (Q.T @ block))[0]
         Q = np.hstack([Q, block])

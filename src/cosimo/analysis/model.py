@@ -176,6 +176,7 @@ class Model:
         self._truths: dict[float, Truth] = {}
         self._converted: dict[float, Truth] = {}
         self._linear: tuple[Master, LinearSystem] | None = None
+        self._kinds: dict[tuple[str, str], LinearSystem] = {}
         self._spectrum: Spectrum | None = None
 
     # ---- identification ------------------------------------------------------------------------------------------
@@ -277,15 +278,20 @@ class Model:
         if not self.base.exact or all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
             return self
         other = copy(self)
-        other.base, other._linear = replace(self.local, exact=False), None
+        other.base, other._linear, other._kinds = replace(self.local, exact=False), None, {}
         return other
 
     def linear(self, master: Master) -> LinearSystem:
-        """The linear system under a master; the last one is kept, as several figures are read off it."""
+        """The linear system under a master; the last one is kept, as several figures are read off it.
+
+        So is one of every kind of master: at another step it has the same schedule.
+        """
         if self._linear is None or self._linear[0] is not master:
             inside = master if self.known else self.local_at(master.step).inside(master)
             before = None if self._linear is None else self._linear[1]
-            self._linear = master, LinearSystem(self.at(master.step), inside, like=before)
+            kind = master.name, str(master.coupling)
+            linear = LinearSystem(self.at(master.step), inside, like=self._kinds.get(kind, before))
+            self._linear, self._kinds[kind] = (master, linear), linear
         return self._linear[1]
 
     @cached_property

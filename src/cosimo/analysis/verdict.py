@@ -553,7 +553,8 @@ def _read_limit(fields: Mapping[str, Any]) -> CriticalStep | None:
     low, high = map(float, between)
     if not (0 < low < high < math.inf and float(step) == low):
         raise ValueError("a bracket that is none")
-    return CriticalStep(low, (low, high), (low, high), float(fields["start_time"]) + float(fields["error_horizon"]))
+    until = float(fields["start_time"]) + float(fields["error_horizon"]) if fields["evidence"] == "measured" else None
+    return CriticalStep(low, (low, high), (low, high), until)
 
 
 def _read_advice(fields: Mapping[str, Any]) -> Recommendation:
@@ -578,5 +579,6 @@ def limit_text(limit: CriticalStep | None) -> str:
         return f"none: unstable at every step down to {step_text(limit.searched[0])}"
     if limit.between is not None:
         low, high = map(step_text, limit.between)
-        return f"between {low} and {high}, measured until {limit.until:g} s"
+        known = "the first proved stable, the second unstable"
+        return f"between {low} and {high}, " + (known if limit.until is None else f"measured until {limit.until:g} s")
     return f"{limit.step:.6g} s" if math.isfinite(limit.step) else f"none up to {step_text(limit.searched[1])}"
