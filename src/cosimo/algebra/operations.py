@@ -284,7 +284,9 @@ class _Parts:
         for target, rows, source, columns, piece in self.pieces:
             places = [_shifted(rows, row[target]), _shifted(columns, column[source])]
             if not all(isinstance(part, slice) for part in places):
-                whole = (np.arange(part.start, part.stop, part.step) if isinstance(part, slice) else part for part in places)
+                whole = (
+                    np.arange(part.start, part.stop, part.step) if isinstance(part, slice) else part for part in places
+                )
                 places = list(np.ix_(*whole))
             matrix[..., places[0], places[1]] += piece
         return Update(self.targets, sources, matrix)

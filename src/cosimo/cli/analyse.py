@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cosimo.cli.application import ALONG, app
-from cosimo.cli.console_output import hint, present, warn
+from cosimo.cli.console_output import hint, present
 from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import Json, SystemName, numbers, option, seconds, time_option
-from cosimo.cli.run import AdaptiveChoice
-from cosimo.cli.system_options import MasterChoice
+from cosimo.cli.system_options import AdaptiveChoice, MasterChoice, require_file, write_advice
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -93,27 +91,3 @@ def _document(scenario: Scenario, verdict: Verdict) -> Document:
     unit: Any = next(iter(scenario.system.units.values()))
     alone = check_fmu(scenario.source, verdict.step_size, values=unit.given, options=unit.options).section
     return replace(document, sections=(*document.sections, alone))
-
-
-def require_file(scenario: Scenario) -> Path:
-    """The file that `--write` changes; refused before anything is computed where there is none."""
-    if scenario.source is None:
-        raise ConfigurationError(
-            "a built-in problem has no file to write to; write a scenario with 'problem = …', or use the options."
-        )
-    path: Path = scenario.source
-    return path
-
-
-def write_advice(scenario: Scenario, advice: Any) -> None:
-    """Put a recommended master into the scenario file."""
-    from cosimo.formats.writing import write_master
-
-    if advice is None or advice.point is None or advice.keep:
-        warn(
-            "nothing was written: " + ("the present master is kept" if advice and advice.keep else "there is no advice")
-        )
-        return
-    path = require_file(scenario)
-    kept = write_master(path, advice.point.master, scenario.system)
-    warn(f"'{path}' now has the recommended master; the old file is '{kept}'")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import itertools
 import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cosimo.cli import Interruption
 from cosimo.cli.application import app
@@ -27,10 +26,8 @@ from cosimo.cli.option_groups import (
     argument,
     many,
     option,
-    time_option,
-    titled,
 )
-from cosimo.cli.system_options import MasterChoice, stop_of
+from cosimo.cli.system_options import AdaptiveChoice, MasterChoice, offered_fields, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.formatting import counted
 from cosimo.core.storage import RESULT_SUFFIXES
@@ -103,61 +100,10 @@ def default_file(scenario: Scenario, target: str) -> Path:
     return path
 
 
-def _offered(*kinds: type[Any]) -> dict[str, tuple[type, Field[Any]]]:
-    """By their words, the options that the fields of these classes offer."""
-    return {
-        field.metadata["word"] or field.name: (kind, field)
-        for kind in kinds
-        for field in fields(kind)
-        if "help" in field.metadata
-    }
-
-
-class AdaptiveChoice(OptionGroup):
-    """An option for every field that adaptive steps offer (`execution/options.py`)."""
-
-    titles: ClassVar[dict[type, str]] = {
-        EngineOptions: "Engine",
-        Checkpoint: "Checkpoint and resume",
-        Adaptive: "Adaptive steps",
-    }
-    places: ClassVar[dict[str, tuple[type, Field[Any]]]] = _offered(Adaptive)
-
-    def __init__(self, **given: Any) -> None:
-        self.said: dict[type, dict[str, Any]] = {kind: {} for kind, _ in self.places.values()}
-        for word, (kind, field) in self.places.items():
-            if given.get(word) is not None:
-                self.said[kind][field.name] = given[word]
-
-    @classmethod
-    def parameters(cls) -> list[inspect.Parameter]:
-        """Each is None where it is not given; texts are checked by the class that takes them."""
-        return [
-            titled(_parameter(word, get_type_hints(kind)[o.name], o), cls.titles.get(kind))
-            for word, (kind, o) in cls.places.items()
-        ]
-
-    @property
-    def adaptive(self) -> Adaptive | None:
-        """How steps are chosen; None where they are fixed."""
-        steps = self.said[Adaptive]
-        if steps and "kind" not in steps:
-            raise ConfigurationError(
-                "tolerances and step lengths apply to adaptive runs only; give --adaptive as well."
-            )
-        return Adaptive(**steps) if steps else None
-
-    @property
-    def words(self) -> str:
-        """The options as they are given, each after a blank."""
-        given = [(word, self.said[kind].get(field.name)) for word, (kind, field) in self.places.items()]
-        return "".join(f" --{word.replace('_', '-')} {value}" for word, value in given if value is not None)
-
-
 class RunChoice(AdaptiveChoice):
     """The same for all that the options of a run offer."""
 
-    places = _offered(EngineOptions, RunOptions, Checkpoint, Adaptive)
+    places = offered_fields(EngineOptions, RunOptions, Checkpoint, Adaptive)
 
     def build(self, **values: Any) -> RunOptions:
         """The options of the run, with further `values`."""
@@ -169,15 +115,6 @@ class RunChoice(AdaptiveChoice):
             **said[RunOptions],
             **values,
         )
-
-
-def _parameter(word: str, hint: Any, field: Field[Any]) -> inspect.Parameter:
-    parts = [part for part in get_args(hint) if part is not type(None)]
-    kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
-    flags = [f"--{word.replace('_', '-')}"] if kind is bool and field.default is False else []
-    text = field.metadata["help"]
-    annotation: Any = Annotated[kind | None, time_option(text) if field.metadata["time"] else option(text, *flags)]
-    return inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 @app.command()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from cosimo.cli.console_output import detail, warn
 from cosimo.cli.isolation_options import isolate_units
-from cosimo.cli.option_groups import OptionGroup, TargetError, Texts, many, number, option, pairs, time_option, value
+from cosimo.cli.option_groups import (
+    OptionGroup,
+    TargetError,
+    Texts,
+    many,
+    number,
+    option,
+    pairs,
+    time_option,
+    titled,
+    value,
+)
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import counted
+from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions
 
 if TYPE_CHECKING:
     from cosimo.formats.scenario import Scenario
@@ -204,3 +217,87 @@ def _origin(target: str, source: Path | None, changes: Mapping[str, Any]) -> dic
         if source.suffix == ".toml":
             found["text"] = source.read_text(encoding="utf-8")
     return found
+
+
+def offered_fields(*kinds: type[Any]) -> dict[str, tuple[type, Field[Any]]]:
+    """By their words, the options that the fields of these classes offer."""
+    return {
+        field.metadata["word"] or field.name: (kind, field)
+        for kind in kinds
+        for field in fields(kind)
+        if "help" in field.metadata
+    }
+
+
+class AdaptiveChoice(OptionGroup):
+    """An option for every field that adaptive steps offer (`execution/options.py`)."""
+
+    titles: ClassVar[dict[type, str]] = {
+        EngineOptions: "Engine",
+        Checkpoint: "Checkpoint and resume",
+        Adaptive: "Adaptive steps",
+    }
+    places: ClassVar[dict[str, tuple[type, Field[Any]]]] = offered_fields(Adaptive)
+
+    def __init__(self, **given: Any) -> None:
+        self.said: dict[type, dict[str, Any]] = {kind: {} for kind, _ in self.places.values()}
+        for word, (kind, field) in self.places.items():
+            if given.get(word) is not None:
+                self.said[kind][field.name] = given[word]
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Each is None where it is not given; texts are checked by the class that takes them."""
+        return [
+            titled(_parameter(word, get_type_hints(kind)[o.name], o), cls.titles.get(kind))
+            for word, (kind, o) in cls.places.items()
+        ]
+
+    @property
+    def adaptive(self) -> Adaptive | None:
+        """How steps are chosen; None where they are fixed."""
+        steps = self.said[Adaptive]
+        if steps and "kind" not in steps:
+            raise ConfigurationError(
+                "tolerances and step lengths apply to adaptive runs only; give --adaptive as well."
+            )
+        return Adaptive(**steps) if steps else None
+
+    @property
+    def words(self) -> str:
+        """The options as they are given, each after a blank."""
+        given = [(word, self.said[kind].get(field.name)) for word, (kind, field) in self.places.items()]
+        return "".join(f" --{word.replace('_', '-')} {value}" for word, value in given if value is not None)
+
+
+def _parameter(word: str, hint: Any, field: Field[Any]) -> inspect.Parameter:
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    kind: Any = str if get_origin(hint) is Literal else parts[0] if parts else hint
+    flags = [f"--{word.replace('_', '-')}"] if kind is bool and field.default is False else []
+    text = field.metadata["help"]
+    annotation: Any = Annotated[kind | None, time_option(text) if field.metadata["time"] else option(text, *flags)]
+    return inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def require_file(scenario: Scenario) -> Path:
+    """The file that `--write` changes; refused before anything is computed where there is none."""
+    if scenario.source is None:
+        raise ConfigurationError(
+            "a built-in problem has no file to write to; write a scenario with 'problem = …', or use the options."
+        )
+    path: Path = scenario.source
+    return path
+
+
+def write_advice(scenario: Scenario, advice: Any) -> None:
+    """Put a recommended master into the scenario file."""
+    from cosimo.formats.writing import write_master
+
+    if advice is None or advice.point is None or advice.keep:
+        warn(
+            "nothing was written: " + ("the present master is kept" if advice and advice.keep else "there is no advice")
+        )
+        return
+    path = require_file(scenario)
+    kept = write_master(path, advice.point.master, scenario.system)
+    warn(f"'{path}' now has the recommended master; the old file is '{kept}'")

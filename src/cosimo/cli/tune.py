@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from cosimo.cli.analyse import require_file, write_advice
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present, say
 from cosimo.cli.isolation_options import IsolationOptions
@@ -25,7 +24,7 @@ from cosimo.cli.option_groups import (
     split,
     time_option,
 )
-from cosimo.cli.system_options import SystemChoice
+from cosimo.cli.system_options import SystemChoice, require_file, write_advice
 from cosimo.core.errors import ConfigurationError, Interrupted
 
 if TYPE_CHECKING:
