@@ -381,6 +381,13 @@ def _fits(told: bytes, first: int, batch: Any) -> bool:
         return False
 
 
+def open_rows(path: Path) -> Any:
+    """A file of rows for Arrow: mapped, or on Windows, where what is mapped cannot be replaced, read."""
+    import pyarrow as arrow
+
+    return arrow.OSFile(str(path)) if sys.platform == "win32" else arrow.memory_map(str(path))
+
+
 def checked_batches(reader: Any) -> Iterator[tuple[Any, Mapping[bytes, bytes]]]:
     """The batches of a stream with what they carry; raises `DamagedRows` at the first that was changed or is missing.
 
@@ -488,10 +495,7 @@ class Stream:
 
         missing = position.written
         try:
-            opened = (
-                arrow.OSFile if sys.platform == "win32" else arrow.memory_map
-            )  # what is mapped cannot be replaced there
-            with opened(str(self._path)) as source:
+            with open_rows(self._path) as source:
                 reader = arrow.ipc.open_stream(source)
                 found = json.loads((reader.schema.metadata or {}).get(METADATA_KEY, b"{}"))
                 if found.get("run") != position.run or not reader.schema.equals(self._schema):

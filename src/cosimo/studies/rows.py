@@ -11,6 +11,7 @@ still there tells of a study that goes on or was interrupted.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 from collections import Counter
@@ -27,7 +28,15 @@ import numpy.typing as npt
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.storage import hold_path, replacing, writing
-from cosimo.execution.recording import METADATA_KEY, STREAM_SUFFIX, DamagedRows, check_of, checked_batches, dump
+from cosimo.execution.recording import (
+    METADATA_KEY,
+    STREAM_SUFFIX,
+    DamagedRows,
+    check_of,
+    checked_batches,
+    dump,
+    open_rows,
+)
 from cosimo.formats.results import FORMATS, sidecar
 
 if TYPE_CHECKING:
@@ -168,11 +177,11 @@ class Journal:
         with writing(path, "give a file in a folder that exists and can be written to"):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "is a folder")
-            self._sink = pyarrow.OSFile(str(new), "wb")
+            self._sink = _MovableFile(new)
             self._writer = pyarrow.ipc.new_stream(self._sink, self.schema)
             for batch in self._batches or [self.columns.batch([], self.schema)]:
                 self._write(batch)
-            os.replace(new, self._stream)
+            self._sink.move(self._stream)
             self._claim = _claim(self._stream)
 
     def _write(self, batch: pyarrow.RecordBatch) -> None:
@@ -207,6 +216,32 @@ class Journal:
 
         kept: list[pyarrow.RecordBatch] = pyarrow.Table.from_batches(batches, schema).cast(self.schema).to_batches()
         return kept
+
+
+class _MovableFile(io.RawIOBase):
+    """A file that Arrow writes to and that is moved meanwhile: closed for it, as Windows wants."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("wb", buffering=0)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            left = left[self._file.write(left) :]
+        return size
+
+    def move(self, path: Path) -> None:
+        self._file.close()
+        os.replace(self._path, path)
+        self._file = path.open("ab", buffering=0)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def read_table(path: str | Path) -> pyarrow.Table:
@@ -261,7 +296,7 @@ def _read_stream(path: Path) -> tuple[pyarrow.Schema, list[pyarrow.RecordBatch]]
     import pyarrow
 
     batches: list[pyarrow.RecordBatch] = []
-    with pyarrow.memory_map(str(path)) as source:
+    with open_rows(path) as source:
         reader = pyarrow.ipc.open_stream(source)
         try:
             batches.extend(batch for batch, _ in checked_batches(reader))
@@ -278,7 +313,7 @@ def _read_whole(path: Path) -> pyarrow.Table:
 
     if path.suffix == ".parquet":
         return pyarrow.parquet.read_table(path)
-    with pyarrow.memory_map(str(path)) as source:
+    with open_rows(path) as source:
         return pyarrow.ipc.open_file(source).read_all()
 
 
