@@ -74,7 +74,10 @@ def available() -> bool:
 def require_available(isolation: Isolation) -> None:
     """Refuse, before anything is started, what cannot be had here."""
     if not available():
-        raise ConfigurationError("units can be isolated on Linux only; run without --isolate and --sandbox.")
+        system = {"win32": "Windows", "darwin": "macOS"}.get(sys.platform, sys.platform)
+        raise ConfigurationError(
+            f"process isolation is not available on {system}, only on Linux; run without --isolate and --sandbox."
+        )
     if isolation.sandbox and shutil.which("bwrap") is None:
         raise ConfigurationError(
             "a sandbox needs bubblewrap, and there is no program 'bwrap'; install the package bubblewrap, or use "
