@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 namespace cosimo {
 
@@ -143,9 +141,10 @@ double ExternalSource::at(double time, const std::vector<double> &variables) con
 Coupling::Coupling(std::string resources, const std::string &token, const host &by) : instance{}, resources_(std::move(resources)), host_(by) {
     importer = by.importer;
     const std::string path = resources_ + "/coupling.bin";
-    std::ifstream stream(path, std::ios::binary);
+    const std::unique_ptr<FILE, int (*)(FILE *)> stream(open_file(path.c_str()), std::fclose);
     if (!stream) throw std::runtime_error("cannot open '" + path + "', which holds the coupling; export it again.");
-    file_.assign(std::istreambuf_iterator<char>(stream), {});
+    unsigned char part[1 << 14];
+    while (const std::size_t count = std::fread(part, 1, sizeof part, stream.get())) file_.insert(file_.end(), part, part + count);
     const std::size_t head = sizeof magic - 1 + token_size;
     if (file_.size() < head || std::string(file_.begin(), file_.begin() + sizeof magic - 1) != magic)
         throw std::runtime_error("'" + path + "' is damaged or of another version; export the coupling again.");
@@ -204,10 +203,10 @@ void Coupling::begin(double start, double h, Numbers y, Numbers c, Numbers w) {
 
 void Coupling::name_units(std::vector<std::string> names) { machine().names = std::move(names); }
 
-void Coupling::fmu(const std::string &name, const std::string &folder, const std::string &library, int version, const std::string &token,
+void Coupling::fmu(const std::string &name, const std::string &folder, Libraries libraries, int version, const std::string &token,
                    const std::string &adapter, const std::string &settings, bool talks, std::vector<std::string> categories, Numbers tolerance,
                    Numbers stop) {
-    FmuFile file{name, folder, library, token, adapter, settings, version, talks || host_.talks, std::move(categories), std::move(tolerance), std::move(stop)};
+    FmuFile file{name, folder, std::move(libraries), token, adapter, settings, version, talks || host_.talks, std::move(categories), std::move(tolerance), std::move(stop)};
     fmus_.push_back(std::make_unique<UnitLibrary>(file, resources_, [this](const std::string &unit, int status, const std::string &text) {
         static const char *const categories[] = {"logAll", "logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal"};
         host_.log(host_.importer, status, status >= 0 && status < 5 ? categories[status] : "logAll", ("unit '" + unit + "': " + text).c_str());

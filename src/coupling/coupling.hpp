@@ -49,7 +49,7 @@ public:
     void begin(double start, double h, Numbers y, Numbers c, Numbers w);
     void name_units(std::vector<std::string> names);
     void name_outputs(std::vector<std::string> names) { output_names_ = std::move(names); }
-    void fmu(const std::string &name, const std::string &folder, const std::string &library, int version, const std::string &token,
+    void fmu(const std::string &name, const std::string &folder, Libraries libraries, int version, const std::string &token,
              const std::string &adapter, const std::string &settings, bool talks, std::vector<std::string> categories, Numbers tolerance,
              Numbers stop);
     void give_numbers(int stage, const std::string &code, int type, Indices references, Numbers numbers);

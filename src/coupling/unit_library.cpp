@@ -51,9 +51,10 @@ std::string label(int status, int version) {
     return "fmi" + std::to_string(version) + words[status];
 }
 
-// A folder as a URI, in which all but letters, digits and a few marks are written as %XX.
+// A folder as a URI, in which all but letters, digits and a few marks are written as %XX: the ':' of a drive too, which
+// those who read URIs turn back.
 std::string uri(const std::string &folder) {
-    std::string found = "file://";
+    std::string found = folder.starts_with('/') ? "file://" : "file:///";
     for (const char c : folder) {
         const auto byte = static_cast<unsigned char>(c);
         if (std::isalnum(byte) || std::string("/-_.~").find(c) != std::string::npos) {
@@ -85,7 +86,7 @@ UnitLibrary::UnitLibrary(const FmuFile &given, const std::string &resources, Log
         known.insert(this);
     }
     try {
-        library_ = functions_ = loaded(folder_ + "/" + file.library);
+        library_ = functions_ = loaded(folder_ + "/" + library());
         if (!file.adapter.empty()) functions_ = loaded(resources + "/" + file.adapter);
     } catch (...) {
         std::lock_guard lock(known_mutex);
@@ -105,6 +106,16 @@ UnitLibrary::~UnitLibrary() {
     // Libraries stay loaded: threads that a unit has started may still be in their code.
     std::lock_guard lock(known_mutex);
     known.erase(this);
+}
+
+const std::string &UnitLibrary::library() const {
+    std::string others;
+    for (const auto &[platform, path] : file.libraries) {
+        if (platform == platform_name) return path;
+        others += (others.empty() ? "" : ", ") + platform;
+    }
+    throw std::runtime_error(label_ + " has no library for this platform (" + platform_name + "); it has: " + others +
+                             ". Export the coupling again with an FMU for this platform.");
 }
 
 void *UnitLibrary::loaded(const std::string &path) {

@@ -11,9 +11,13 @@
 
 namespace cosimo {
 
-// As recorded by formats/export.py; paths are relative to the folder of resources.
+using Libraries = std::vector<std::pair<std::string, std::string>>;  // by platform, as FMI 3.0 names it
+
+// As recorded by formats/export.py; paths are relative to the folder of resources, those of libraries to that of the FMU.
 struct FmuFile {
-    std::string name, folder, library, token, adapter, settings;
+    std::string name, folder;
+    Libraries libraries;
+    std::string token, adapter, settings;
     int version;
     bool talks;
     std::vector<std::string> categories;
@@ -74,6 +78,7 @@ private:
     void call(const std::string &verb, Arguments... arguments);
     void give(Stage stage);
 
+    const std::string &library() const;
     void *loaded(const std::string &path);
     std::string state_function(const char *before, const char *after) const;
 };

@@ -7,15 +7,35 @@
 #ifdef _WIN32
 #include <windows.h>
 
-/* Paths are UTF-8, which the C library of Windows does not take; "/C:/folder" of a URI is "C:/folder". */
-static FILE *open_file(const char *path)
+/* The C library of Windows takes no UTF-8, and more than 259 characters only of a full path with this in front. */
+FILE *open_file(const char *path)
 {
-    wchar_t wide[32768];
-    if (path[0] == '/' && path[1] && path[2] == ':') ++path;
-    return MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 32768) > 0 ? _wfopen(wide, L"rb") : NULL;
+    static const wchar_t LONG[] = L"\\\\?\\";
+    enum { MOST = 32768, HEAD = 4 };
+    wchar_t *wide = malloc((HEAD + MOST) * sizeof *wide), *begin = wide + HEAD;
+    FILE *file = NULL;
+    int size = wide ? MultiByteToWideChar(CP_UTF8, 0, path, -1, begin, MOST) : 0;
+    for (int i = 0; i < size; ++i)
+        if (begin[i] == L'/') begin[i] = L'\\';
+    if (size > 260 && begin[1] == L':') {
+        memcpy(wide, LONG, HEAD * sizeof *wide);
+        begin = wide;
+    }
+    if (size > 0) file = _wfopen(begin, L"rb");
+    free(wide);
+    return file;
+}
+
+/* "/C:/folder" of a URI is "C:/folder". */
+static void tidy(char *folder)
+{
+    if (folder[0] == '/' && folder[1] && folder[2] == ':') memmove(folder, folder + 1, strlen(folder));
+    for (; *folder; ++folder)
+        if (*folder == '\\') *folder = '/';
 }
 #else
-static FILE *open_file(const char *path) { return fopen(path, "rb"); }
+FILE *open_file(const char *path) { return fopen(path, "rb"); }
+static void tidy(char *folder) { (void)folder; }
 #endif
 
 static const char MAGIC[8] = {'c', 'o', 's', 'i', 'm', 'o', '-', '1'};
@@ -55,6 +75,7 @@ char *folder_from_location(const char *location)
         location += low >= 0 ? 3 : 1;
     }
     *end = '\0';
+    tidy(folder);
     return folder;
 }
 

@@ -12,6 +12,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+/* Of the library, only the functions of the standard are seen from outside. */
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
 
 enum integrator { EXACT = 0, FORWARD_EULER = 1, RUNGE_KUTTA_4 = 2, SYMPLECTIC_EULER = 3, INTEGRATORS = 4 };
 
@@ -31,7 +39,10 @@ int description_read(description *unit, const char *folder, char message[MESSAGE
 void description_release(description *unit);
 
 /* The folder that a resource location means: a plain path, or a file URI with percent-encoded UTF-8. The caller frees
- * it; NULL when it is neither, or memory is short. */
+ * it; NULL when it is neither, or memory is short. On Windows its separators become '/', as elsewhere. */
 char *folder_from_location(const char *location);
+
+/* A file to be read, by its path in UTF-8; NULL where there is none. */
+FILE *open_file(const char *path);
 
 #endif

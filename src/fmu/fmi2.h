@@ -4,7 +4,6 @@
 
 #include <stddef.h>
 
-#define EXPORT __attribute__((visibility("default")))
 
 typedef void *fmi2Component;
 typedef void *fmi2ComponentEnvironment;

@@ -1,5 +1,6 @@
 /* FMI 2.0 functions that importers look up and a linear unit for co-simulation has no use for. Asked for nothing (no
  * variables), the typed ones succeed: importers call them so. */
+#include "description.h"
 #include "fmi2.h"
 
 #define TYPED(Name, type)                                                                                              \

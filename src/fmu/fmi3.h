@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
 
 typedef void *fmi3Instance;
 typedef void *fmi3InstanceEnvironment;

@@ -21,6 +21,20 @@ constexpr bool can_isolate = true;
 constexpr bool can_isolate = false;
 #endif
 
+// The platform, as FMI 3.0 names it.
+#if defined(__aarch64__)
+#define COSIMO_PROCESSOR "aarch64"
+#else
+#define COSIMO_PROCESSOR "x86_64"
+#endif
+#if defined(_WIN32)
+constexpr const char *platform_name = COSIMO_PROCESSOR "-windows";
+#elif defined(__APPLE__)
+constexpr const char *platform_name = COSIMO_PROCESSOR "-darwin";
+#else
+constexpr const char *platform_name = COSIMO_PROCESSOR "-linux";
+#endif
+
 // Call `fault` with its name before a segmentation fault, an abort or the like ends the process, and `ended` with the exit
 // code when somebody calls exit. Where `fault` returns, whoever handled it before does.
 void watch_faults(void (*fault)(const char *name), void (*ended)(int code));
@@ -33,7 +47,10 @@ void run_program(const char *path, const char *const *arguments);
 #ifdef _WIN32
 inline void *open_library(const std::string &path, std::string &problem) {
     std::wstring wide(path.size() + 1, L'\0');
-    MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, wide.data(), static_cast<int>(wide.size()));
+    const int length = MultiByteToWideChar(CP_UTF8, 0, path.c_str(), -1, wide.data(), static_cast<int>(wide.size()));
+    for (wchar_t &c : wide)
+        if (c == L'/') c = L'\\';  // or those beside it are not found
+    if (length > 260 && wide[1] == L':') wide.insert(0, L"\\\\?\\");  // as long as it is
     void *found = LoadLibraryExW(wide.c_str(), nullptr, LOAD_WITH_ALTERED_SEARCH_PATH);  // those beside it are found too
     if (!found) problem = "'" + path + "' cannot be loaded, error " + std::to_string(GetLastError()) + " of Windows";
     return found;

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -395,6 +396,12 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="instantiate"):
         silent.__init__(path, other)  # type: ignore[misc]
     assert "unit 'one' cannot be loaded" in silent.said[-1]
+    recorded = other / "resources" / "coupling.bin"
+    recorded.write_bytes(whole.replace(b"x86_64-linux", b"x86_64-beos!"))
+    with pytest.raises(Exception, match="instantiate"):
+        silent.__init__(path, other)  # type: ignore[misc]
+    said = "unit 'one' has no library for this platform (x86_64-linux); it has: x86_64-beos!. Export the coupling again"
+    assert said in silent.said[-1]
 
 
 # ---- what cannot be exported -----------------------------------------------------------------------------------------
@@ -434,6 +441,28 @@ def test_an_fmu_without_a_library_for_this_platform(tmp_path: Path) -> None:
     system = System({"lag": Fmu(foreign, name="lag")})
     with pytest.raises(ConfigurationError, match="win64"):
         export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1))
+
+
+def test_libraries_of_all_platforms_go_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what their headers say; the coupling itself is for the platforms that all of its FMUs have."""
+    windows = b"MZ" + bytes(58) + b"\x40\0\0\0" + b"PE\0\0" + b"\x64\x86" + bytes(20)
+    installed = tmp_path / "_fmu"
+    installed.mkdir()
+    here = resources.files("cosimo.formats").joinpath("_fmu", "coupling.so").read_bytes()
+    (installed / "coupling.so").write_bytes(here)
+    (installed / "coupling.dll").write_bytes(windows)
+    monkeypatch.setattr("cosimo.formats.export.resources.files", lambda _: tmp_path)
+    both, one = build(tmp_path, "lag2"), build(tmp_path, "feedthrough2")
+    with zipfile.ZipFile(both, "a") as archive:
+        archive.writestr("binaries/win64/lag2.dll", windows)
+    for units, expected in (([both], {"linux64", "win64"}), ([both, one], {"linux64"})):
+        system = System({path.stem: Fmu(path, name=path.stem) for path in units}, name="it")
+        path = export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1))
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+        assert {name.split("/")[1] for name in names if name.startswith("binaries/")} == expected
+        assert "resources/units/1/binaries/win64/lag2.dll" in names
+        assert_same(path, system, jacobi(system, 0.1), stop=1.0)
 
 
 def test_two_fmus_of_one_name_and_one_fmu_twice(tmp_path: Path) -> None:

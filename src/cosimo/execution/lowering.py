@@ -604,7 +604,7 @@ class RecordedLowering(Lowering):
                 settings = settings.replace(f"{beside}{os.sep}", "@/")
         times = (unit.experiment.tolerance, unit.experiment.stop_time)
         self.program.fmu(
-            *(unit.name, folder, unit.library(), number, unit.token),
+            *(unit.name, folder, sorted(unit.libraries().items()), number, unit.token),
             *("" if adapter is None else f"{ADAPTERS}/{adapter.name}", settings, unit.options.logging),
             [name for name in unit.log_categories if name in TROUBLE and not unit.options.logging],
             *([] if time is None else [float(time)] for time in times),

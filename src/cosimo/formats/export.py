@@ -181,10 +181,11 @@ def _matrices(description: ModelDescription, token: str) -> bytes:
     return head + b"".join(np.ascontiguousarray(part, dtype="<f8").tobytes() for part in numbers)
 
 
-def _libraries(stem: str, fmi: Fmi) -> list[tuple[str, str, bytes]]:
+def _libraries(stem: str, fmi: Fmi, inside: Iterable[Fmu] = ()) -> list[tuple[str, str, bytes]]:
     """The folder below `binaries/`, the suffix and the content of every compiled library that was installed.
 
-    Of units a wheel has those of Linux, Windows and macOS; what is built from source has the one of this machine.
+    A wheel has those of Linux, Windows and macOS; what is built from source has the one of this machine. Of a coupling
+    those are taken that all FMUs `inside` have a library for.
     """
     place = resources.files("cosimo.formats").joinpath("_fmu")
     files = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
@@ -192,7 +193,7 @@ def _libraries(stem: str, fmi: Fmi) -> list[tuple[str, str, bytes]]:
     found = []
     for file in files:
         content = file.read_bytes()
-        folders = library_platforms(content)
+        folders = tuple(one for one in library_platforms(content) if all(one in unit.libraries() for unit in inside))
         if fmi == 2:  # where the system is named only
             systems = dict.fromkeys(folder.partition("-")[2] for folder in folders)
             folders = tuple(f"{'win' if system == 'windows' else system}64" for system in systems)
@@ -487,11 +488,11 @@ def _pack_coupling(scenario: Scenario, master: Master, shown: _Connectors, fmi: 
     for name, content in sorted(files.items()):
         digest.update(name.encode() + hashlib.sha256(content).digest())
     token = f"{{{uuid.UUID(bytes=digest.digest()[:16])}}}"
-    stem = identifier(system.name)
+    stem, fmus = identifier(system.name), [unit for unit in system.units.values() if isinstance(unit, Fmu)]
     return _archive(
         {
             "modelDescription.xml": told.describe(token, fmi),
-            **{f"binaries/{folder}/{stem}{end}": library for folder, end, library in _libraries("coupling", fmi)},
+            **{f"binaries/{folder}/{stem}{end}": library for folder, end, library in _libraries("coupling", fmi, fmus)},
             "resources/coupling.bin": b"cosimo-coupling-1\n" + struct.pack("64s", token.encode()) + recorded,
             **files,
         }
@@ -527,11 +528,11 @@ def _inside(system: System) -> tuple[dict[str, str], dict[str, bytes]]:
 
 
 def _needed(unit: Fmu) -> Iterator[tuple[str, bytes]]:
-    """What an FMU needs to run here: its description, its resources, the libraries of this platform."""
-    here = str(Path(unit.library()).parent) + "/"
+    """What an FMU needs to run: its description, its resources, the folders of its libraries."""
+    folders = {f"{library.rpartition('/')[0]}/" for library in unit.libraries().values()}
     with open_archive(unit.path, unit.options.limits) as archive:
         for member in archive.infolist():
-            if not member.is_dir() and member.filename.startswith(("modelDescription.xml", "resources/", here)):
+            if not member.is_dir() and member.filename.startswith(("modelDescription.xml", "resources/", *folders)):
                 yield member.filename, archive.read(member)
 
 

@@ -279,6 +279,20 @@ def platforms(path: Path, limits: ArchiveLimits | None = None) -> tuple[str, ...
     return tuple(sorted({name.split("/")[1] for name in _libraries(path, limits)}))
 
 
+def libraries_by_platform(path: Path, identifier: str, limits: ArchiveLimits | None = None) -> dict[str, str]:
+    """The archive members that 64-bit platforms load, by the names of FMI 3.0: from their headers, as folders of
+    FMI 2.0 do not name the processor. A member is named after the model identifier, or the only one of its folder.
+    """
+    found: dict[str, str] = {}
+    names = [name for name in _libraries(path, limits) if name.count("/") == 2]
+    with open_archive(path, limits or ArchiveLimits.from_environment()) as archive:
+        for name in names:
+            beside = [other for other in names if other.rpartition("/")[0] == name.rpartition("/")[0]]
+            if PurePosixPath(name).stem == identifier or len(beside) == 1:
+                found |= dict.fromkeys(library_platforms(archive.read(name)), name)
+    return found
+
+
 def find_library(path: Path, version: int, identifier: str, limits: ArchiveLimits | None = None) -> str:
     """The archive member to load: named after the model identifier, or the only one there is for this platform."""
     names, folders = _libraries(path, limits), platform_folders(version)

@@ -19,7 +19,15 @@ from cosimo.core.formatting import counted
 from cosimo.core.guarding import unwatched
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit, UnitOfMeasure
 from cosimo.units.archives import ArchiveLimits
-from cosimo.units.fmi.archive import COMPILE, find_library, has_sources, platform_folders, platforms, read_description
+from cosimo.units.fmi.archive import (
+    COMPILE,
+    find_library,
+    has_sources,
+    libraries_by_platform,
+    platform_folders,
+    platforms,
+    read_description,
+)
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
 from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver
 from cosimo.units.fmi.variables import (
@@ -389,6 +397,16 @@ class Fmu(Unit):
         if self.options.compile and not {*folders} & {*self.platforms} and has_sources(self.path, limits):
             return f"binaries/{folders[0]}/{self.model_identifier}.so"
         return find_library(self.path, self.major_version, self.model_identifier, limits)
+
+    def libraries(self) -> dict[str, str]:
+        """The archive members to load on 64-bit platforms, by the names of FMI 3.0 for these.
+
+        Of an FMU behind an adapter only that of this platform: the adapter and its solver are those of this platform.
+        """
+        here = {platform_folders(3)[0]: self.library()}
+        if self.fmi_version == "1.0" or self.solver is not None:
+            return here
+        return libraries_by_platform(self.path, self.model_identifier, self.options.limits) | here
 
     def elements_of(self, owner: str) -> list[str]:
         """The scalars of a variable."""
