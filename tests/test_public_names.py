@@ -32,6 +32,7 @@ NAMES = [
     "analyse",
     "compensate",
     "couplings",
+    "explore",
     "identify",
     "load",
     "masters",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cosimo.execution.running import run
     from cosimo.formats.scenario import Scenario, load, simulate
     from cosimo.reporting.report import report
+    from cosimo.studio.frozen import explore
     from cosimo.tuning import tune
     from cosimo.units import Fmu, Mechanical, PythonUnit, StateSpace
 
@@ -61,6 +62,7 @@ _HOMES = {
     "analyse": "cosimo.analysis",
     "compensate": "cosimo.compensation",
     "couplings": "cosimo.couplings",
+    "explore": "cosimo.studio.frozen",
     "identify": "cosimo.analysis.identification",
     "masters": "cosimo.masters",
     "problems": "cosimo.problems",
@@ -92,6 +94,7 @@ __all__ = [
     "analyse",
     "compensate",
     "couplings",
+    "explore",
     "identify",
     "load",
     "masters",

@@ -103,6 +103,10 @@ NB_MODULE(_kernel, m) {
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())
+        .def("time_units", [](Builder &b, double seconds) { b.program.time_units(seconds); })
+        .def_prop_ro("unit_samples", [](const Builder &b) {
+            return std::vector<std::uint64_t>(b.program.samples.begin(), b.program.samples.end());
+        })
         .def("release", &Builder::release)
         .def("went_back", &Builder::went_back)
         .def_prop_ro("shared", &Builder::shared)

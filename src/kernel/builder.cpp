@@ -396,7 +396,7 @@ void Builder::watch(const Sources &links, Inputs inputs, const Bonds &bonds, Ind
 }
 
 void Builder::finish(unsigned threads, int mode, double interval) {
-    if (interval > 0) program.ticker = std::make_unique<Ticker>(interval);
+    if (interval > 0) program.ticker = std::make_unique<Ticker>(interval, [] { attention.fetch_add(1, std::memory_order_relaxed); });
     bool any = false;
     for (Step *stage : steps) {
         // With units in Python this thread keeps the interpreter lock, for which a unit on another thread (a logger
@@ -436,6 +436,7 @@ void Builder::release() {
     program.pool = nullptr;
     program.own_pool.reset();
     program.ticker.reset();
+    program.sampler.reset();
 }
 
 int Builder::told(int outcome) {

@@ -18,11 +18,10 @@ namespace cosimo {
 
 std::atomic<unsigned> attention{0};
 
-Ticker::Ticker(double seconds)
-    : thread_([this, seconds] {
+Ticker::Ticker(double seconds, std::function<void()> each)
+    : thread_([this, seconds, each = std::move(each)] {
           std::unique_lock lock(mutex_);
-          while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; }))
-              attention.fetch_add(1, std::memory_order_relaxed);
+          while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; })) each();
       }) {}
 
 Ticker::~Ticker() {
@@ -565,6 +564,15 @@ void Program::last(long long parts) {
     for (Unit *unit : stretched) unit->stretch(machine.h);
 }
 
+void Program::time_units(double seconds) {
+    samples = std::vector<std::atomic<std::uint64_t>>(units.size() + 1);
+    sampler = std::make_unique<Ticker>(seconds, [this] {
+        if (!inside.load(std::memory_order_relaxed)) return;
+        const auto place = static_cast<std::size_t>(machine.busy.load(std::memory_order_relaxed) + 1);
+        if (place < samples.size()) samples[place].fetch_add(1, std::memory_order_relaxed);
+    });
+}
+
 void Program::write(double *row) const {
     row[0] = machine.time(0.0);
     if (plain_) {
@@ -595,6 +603,13 @@ struct Watch {
     ~Watch() { count_signals_no_more(); }
 };
 
+// While units are called, samples of which one is at work count.
+struct Inside {
+    std::atomic<bool> &flag;
+    explicit Inside(std::atomic<bool> &which) : flag(which) { flag.store(true, std::memory_order_relaxed); }
+    ~Inside() { flag.store(false, std::memory_order_relaxed); }
+};
+
 }  // namespace
 
 int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
@@ -604,6 +619,7 @@ int Program::run(long long first, long long count, const double *given, std::siz
         prepared_ = true;
     }
     Watch watch;
+    Inside within(inside);
     Running running(machine);
     made = 0;
     const std::size_t width = columns.size() + (stepper && stepper->tells_length ? 2 : 1);

@@ -420,7 +420,11 @@ public:
     // `made` says how far it got. A stepper goes on from where it is, and adds the length of the macro step to each row.
     int run(long long first, long long count, const double *given, std::size_t given_width, double *rows);
     long long made = 0;
-    std::unique_ptr<Ticker> ticker;
+    std::unique_ptr<Ticker> ticker, sampler;
+    // How often each unit was found at work, every so many seconds, first of all several at once.
+    void time_units(double seconds);
+    std::vector<std::atomic<std::uint64_t>> samples;
+    std::atomic<bool> inside{false};  // whether `run` is at work
     void write(double *row) const;
     void remember(StateBytes &);
 
@@ -440,10 +444,11 @@ void count_signals();
 void count_signals_no_more();
 void count_signals_again();
 
-// Makes the loop return to its caller from time to time, however slow the units are, so that rows get written.
+// Does something from time to time, however slow the units are: lets the loop return to its caller, so that rows get
+// written, or notes which unit is at work.
 class Ticker {
 public:
-    explicit Ticker(double seconds);
+    Ticker(double seconds, std::function<void()> each);
     ~Ticker();
 
 private:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,109 @@ def test_fmus_are_chosen_on_the_page(page: Page, studio: Callable[..., Any], tmp
         assert page.ask("document.querySelectorAll('#graph .unit').length") == 2
         assert foreign(page, found.address) == []
     assert (tmp_path / "system.toml").exists()
+
+
+def dropped(page: Page, files: list[str]) -> None:
+    """Drop files onto the page as a hand does."""
+    data = {"items": [], "files": files, "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        page.call("Input.dispatchDragEvent", type=kind, x=600, y=500, data=data)
+
+
+def dragged(page: Page, to: str) -> None:
+    """Drag the thumb of the slider by the mouse to a place, a share of its length."""
+    box = "document.getElementById('step').getBoundingClientRect()"
+    page.ask("document.getElementById('step').scrollIntoView({ block: 'center' })")
+    now = "(8 + (b.width - 16) * Number(s.value) / Number(s.max))"
+    begin, end, high = page.ask(
+        f"(() => {{ const s = document.getElementById('step'), b = {box}; "
+        f"return [b.x + {now}, b.x + 8 + (b.width - 16) * {to}, b.y + b.height / 2]; }})()"
+    )
+    for kind, x in (("mousePressed", begin), *(("mouseMoved", begin + (end - begin) * i / 9) for i in range(1, 10)),
+                    ("mouseReleased", end)):  # fmt: skip
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=high, button="left", buttons=1, clickCount=1)
+
+
+def kept(page: Page, name: str) -> None:
+    """Pictures of all of the page, wide, in the dark and as a phone shows it, where somebody wants to look at them."""
+    if (folder := os.environ.get("SCREENSHOTS")) is None:
+        return
+    for kind, width, scheme in (("", 1280, "light"), ("-dark", 1280, "dark"), ("-phone", 390, "light")):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        page.call("Emulation.setEmulatedMedia", features=features)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        page.call("Emulation.setDeviceMetricsOverride", **size)
+        size["height"] = page.ask("document.documentElement.scrollHeight")
+        page.call("Emulation.setDeviceMetricsOverride", **size)  # all of it is drawn
+        page.ask("new Promise((done) => setTimeout(done, 400))")
+        data = page.call("Page.captureScreenshot", format="png")["data"]
+        Path(folder, f"{name}{kind}.png").write_bytes(base64.b64decode(data))
+    page.call("Emulation.setEmulatedMedia", features=[])
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+
+
+@pytest.mark.slow
+def test_two_fmus_become_a_run_that_can_be_trusted(
+    page: Page, studio: Callable[..., Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Drop, wires, drag until red, take, apply, run, compare, freeze, link; `SCREENSHOTS=folder` keeps pictures."""
+    elsewhere, usual = tmp_path_factory.mktemp("elsewhere"), SuggestedExperiment(step=1e-3, stop=10.0)
+    fmus = export_system(co.problems.two_mass(), elsewhere, fmi=2, experiment=usual)
+    full, evidence = "document.documentElement.dataset.full", "document.getElementById('evidence').textContent"
+    confirmed = f"{full} && {evidence}.startsWith('Confirmed')"
+    with studio() as found:
+        visit(page, found.address)
+        kept(page, "1-open")
+        dropped(page, [str(file) for file in fmus.values()])
+        page.wait("document.getElementById('command').textContent.includes('system.toml')")
+        page.wait(confirmed)
+        kept(page, "2-dropped")
+        # The force between two masses acts on both, with opposite signs: the page says so, and a click writes it.
+        page.ask("[...document.querySelectorAll('#proposals button')].at(-1).click()")
+        page.wait("document.getElementById('proposals').textContent.includes('with gain −1 is written')")
+        page.wait("document.getElementById('headline').textContent.startsWith('Do not trust: two.v is off by 2')")
+        page.wait(confirmed)
+        assert "gain = -1.0" in (tmp_path / "system.toml").read_text()
+        kept(page, "3-wired")
+        dragged(page, "0.75")
+        page.wait("document.getElementById('card').className === 'verdict open'")
+        page.wait("document.getElementById('headline').textContent === 'Do not trust: unstable'")
+        kept(page, "4-red")
+        page.wait("!document.getElementById('advice').hidden")
+        click(page, "run")  # what it warns of is seen in the run
+        page.wait("document.getElementById('run-list').textContent.includes('done')")
+        click(page, "take")
+        page.wait("document.getElementById('headline').textContent.startsWith('Trust: ')")
+        page.wait(confirmed)
+        kept(page, "5-taken")
+        click(page, "apply")
+        page.wait("document.getElementById('applied').textContent.includes('system.toml.old')")
+        page.wait(confirmed)
+        kept(page, "6-applied")
+        click(page, "run")
+        page.wait("document.querySelectorAll('#run-list tbody tr').length === 2")
+        page.wait(
+            "[...document.querySelectorAll('#run-list tbody tr')].every((row) => row.textContent.includes('done'))"
+        )
+        page.wait(
+            "document.querySelector('#run-charts canvas')?.spec?.lines.length >= 4"
+        )  # two runs, truth, prediction
+        kept(page, "7-compared")
+        click(page, "freeze")
+        page.wait("document.getElementById('applied').textContent.includes('without a server')")
+        link, command = page.ask("location.href"), text(page, "command")
+        visit(page, link)
+        assert text(page, "command") == command
+        page.wait("document.querySelectorAll('#run-list tbody tr').length === 2")
+        kept(page, "8-reloaded")
+        assert foreign(page, found.address) == []
+    (frozen,) = tmp_path.glob("*.html")
+    visit(page, frozen.as_uri())
+    assert text(page, "headline").startswith("Trust: ")
+    turn(page, "Number(s.max)")
+    page.wait("document.getElementById('headline').textContent.includes('unstable')")
+    kept(page, "9-frozen")
+    assert page.trouble == []
 
 
 ENGINE = """

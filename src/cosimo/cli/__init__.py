@@ -22,7 +22,7 @@ _MODULES = {
     "files": ("new", "info", "validate", "check-fmu", "export"),
     "papers": ("problems", "reproduce"),
     "plot": ("plot",),
-    "report": ("report", "studio"),
+    "report": ("report", "studio", "evaluate"),
     "run": ("run", "resume"),
     "studies": ("compensate", "compare", "sweep"),
     "tune": ("tune",),
@@ -82,7 +82,7 @@ def _load(word: str = "") -> Any:
     for name in [name for name, verbs in _MODULES.items() if word in verbs] or _MODULES:
         import_module(f"cosimo.cli.{name}")
     application: Any = import_module("cosimo.cli.application")
-    order = list(application.EXAMPLES)
+    order = [*application.EXAMPLES, "evaluate"]
     application.app.registered_commands.sort(key=lambda command: order.index(application.word_of(command.callback)))
     return application
 

@@ -158,7 +158,8 @@ class _Application(typer.Typer):
 
         def join(verb: Any) -> Any:
             word = word_of(verb)
-            told = "\n\n".join(["Examples:", *(f"cosimo {word} {words}" for words in EXAMPLES[word])])
+            examples = EXAMPLES.get(word, ())  # what is hidden has none
+            told = "\n\n".join(["Examples:", *(f"cosimo {word} {words}" for words in examples)])
             register = super(_Application, self).command(*names, cls=_Verb, epilog=told, **options)
             register(add_completion(compose(verb, Loudness)))
             return verb

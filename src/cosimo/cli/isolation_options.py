@@ -85,6 +85,20 @@ class IsolationOptions(OptionGroup):
         )
 
 
+@dataclass(frozen=True)
+class PassedIsolation(IsolationOptions):
+    """The same for a verb that starts others, to which it passes the options on: nothing runs in its own process."""
+
+    @contextmanager
+    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
+        self.require()
+        token = _CHOSEN.set((self, None))
+        try:
+            yield
+        finally:
+            _CHOSEN.reset(token)
+
+
 _CHOSEN: ContextVar[tuple[IsolationOptions, Path | None]] = ContextVar("isolation", default=(IsolationOptions(), None))
 """The options of the verb that runs, and its output file, beside which units that fail leave their logs."""
 

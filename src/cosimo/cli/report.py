@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cosimo.cli.application import app
 from cosimo.cli.completion import RESULTS
 from cosimo.cli.console_output import say
-from cosimo.cli.isolation_options import IsolationOptions
-from cosimo.cli.option_groups import SYSTEM, Json, argument, option, time_option
+from cosimo.cli.isolation_options import IsolationOptions, PassedIsolation, isolate_units
+from cosimo.cli.option_groups import SYSTEM, Json, Texts, argument, many, option, time_option
 from cosimo.cli.system_options import MasterChoice
 from cosimo.core.errors import ConfigurationError
 
@@ -47,13 +48,14 @@ def report(
     reference: Annotated[Path | None, option("The result file that runs are compared with.", metavar="RESULT")] = None,
     summary: Annotated[bool, option("Only what fits on one sheet: the verdict and the runs.")] = False,
     interactive: Annotated[bool, option("The page of 'cosimo studio', with a slider over computed steps.")] = False,
+    variable: Annotated[Texts, many("interactive: show the trajectories of these outputs.")] = None,
     json_: Json = False,
 ) -> None:
     """Write one self-contained HTML page that tells whether the coupling can be trusted, and why."""
     if interactive:
         others = {"title": title, "run": run, "tune": tune, "compensate": compensate, "parameter": parameter}
         _require_alone({**others, "reference": reference, "summary": summary})
-        _write_interactive(targets, master, stop_time, output_file, json_)
+        _write_interactive(targets, master, isolation, stop_time, variable or (), output_file, json_)
         return
     from cosimo.reporting.progress import PilotProgress, show_on_terminal
     from cosimo.reporting.report import report as make
@@ -101,23 +103,22 @@ def _require_alone(others: dict[str, Any]) -> None:
 
 
 def _write_interactive(
-    targets: list[str], master: MasterChoice, stop_time: float | None, path: Path, as_json: bool
+    targets: list[str],
+    master: MasterChoice,
+    isolation: IsolationOptions,
+    stop_time: float | None,
+    outputs: Sequence[str],
+    path: Path,
+    as_json: bool,
 ) -> None:
-    import asyncio
+    from cosimo.studio.frozen import FrozenPage, freeze
+    from cosimo.studio.page_state import prepare_with
 
     if len(targets) != 1 or Path(targets[0]).suffix in RESULTS:
         raise ConfigurationError("--interactive shows one system; give one, and no results.")
-    Studio = _server().Studio
-    state, folder = _state(targets[0], master, stop_time)
-
-    async def freeze() -> None:
-        studio = Studio(state, folder)
-        try:
-            await studio.freeze(state, [], path.absolute())
-        finally:
-            await studio.close()
-
-    asyncio.run(freeze())
+    state, _ = _state(targets[0], master, stop_time, isolation)
+    prepare_with(isolate_units)
+    FrozenPage(freeze(replace(state, system=targets[0]), outputs)).write(path)
     _say_written(path, ["verdict", "coupling", "pictures", "text"], as_json)
 
 
@@ -158,6 +159,7 @@ def _variation(described: Scenario, text: str) -> Variation:
 @app.command()
 def studio(
     master: MasterChoice,
+    isolation: PassedIsolation,
     targets: Annotated[
         list[str] | None,
         argument("[SYSTEM|FMU…]", f"{SYSTEM} Several FMUs are coupled as 'new' does. Default: two-mass."),
@@ -174,7 +176,7 @@ def studio(
     """
     server = _server()
     system = _one_system(targets or ["two-mass"], quiet=json_)
-    state, folder = _state(system, master, stop_time)
+    state, folder = _state(system, master, stop_time, isolation)
     opened = server.bind(port)
 
     def ready(address: str) -> None:
@@ -188,6 +190,14 @@ def studio(
 
     with suppress(KeyboardInterrupt):
         server.serve(server.Studio(state, folder), opened, ready)
+
+
+@app.command(hidden=True)
+def evaluate(isolation: IsolationOptions, json_: Json = False) -> None:
+    """Answer what the page of the studio asks, one line of JSON each; the studio starts it."""
+    from cosimo.studio.page_state import main
+
+    main(isolate_units)
 
 
 def _one_system(targets: list[str], *, quiet: bool) -> str:
@@ -204,13 +214,15 @@ def _one_system(targets: list[str], *, quiet: bool) -> str:
     return str(made["system"])
 
 
-def _state(system: str, master: MasterChoice, stop_time: float | None) -> tuple[State, Path]:
+def _state(
+    system: str, master: MasterChoice, stop_time: float | None, isolation: IsolationOptions
+) -> tuple[State, Path]:
     """What the page shows first, and the folder in which it reads and writes: that of the file, or this one."""
     from cosimo.studio.page_state import State
 
     scenario = master.scenario(system)
     fixed = {name: getattr(master, name) for name in ("input_file", "solver", "relative_tolerance", "compile")}
-    given = {name: value for name, value in fixed.items() if value is not None}
+    given = {name: value for name, value in {**fixed, **asdict(isolation)}.items() if value not in (None, False, ())}
     if master.input_file is not None:
         given["input_file"] = str(master.input_file.absolute())
     state = State(

@@ -26,6 +26,9 @@ ENDED_INSIDE = 103  # the kernel's status for a unit that wants the run to end b
 NOT_EXACT = 101  # the kernel's status for a value that the type of a variable cannot hold
 EVENT_ITERATIONS = 1000  # at one instant, before units count as stuck
 TWINS = 512  # interpreters of different lengths that are kept
+SAMPLING = 1e-3  # seconds between two looks at which unit is at work
+SEVERAL = "several at once"  # units that are stepped in parallel
+FEWEST = 20  # looks that tell something: the share of a unit is then known to about a tenth
 HALVINGS = 10  # how often a macro step is halved before the unit's refusal is passed on
 PHASES = ("given its inputs", "stepped", "read", "saved", "restored")
 VERBS = ("set", "step", "get", "save", "restore")
@@ -71,6 +74,10 @@ class Engine(ABC):
     def busy(self) -> str | None:
         """The unit that is being stepped, where that is known; any thread may ask."""
         return None
+
+    def at_work(self) -> Mapping[str, float]:
+        """The share of the time that each unit was at work, where that was measured, and long enough to tell."""
+        return {}
 
     @abstractmethod
     def not_finite(self) -> Mapping[str, tuple[float, float]]:
@@ -443,6 +450,8 @@ class KernelEngine(Engine):
         if live.tolerant:
             self._program.tolerate()
         self._program.finish(threads, mode, options.interval)
+        if options.unit_times:
+            self._program.time_units(SAMPLING)
 
     def advance(self, first: int, rows: Array) -> None:
         self.made = 0
@@ -531,6 +540,13 @@ class KernelEngine(Engine):
 
     def switches(self) -> Sequence[tuple[int, int]]:
         return self._program.switches
+
+    def at_work(self) -> Mapping[str, float]:
+        counts = self._program.unit_samples
+        if sum(counts) < FEWEST:
+            return {}
+        names = (SEVERAL, *self._live.system.names)
+        return {n: count / sum(counts) for n, count in zip(names, counts, strict=False) if count or n != SEVERAL}
 
     def busy(self) -> str | None:
         number = self._program.busy

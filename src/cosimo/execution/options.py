@@ -69,7 +69,8 @@ class EngineOptions:
     (default: as many as there are processors). `monitors`: whether the run is watched (monitoring.py); off only to
     measure what that costs. `allow_non_finite`: NaN and infinity from a unit are warned of, once per output, and the
     run goes on. `interval`: seconds after which the kernel returns to write rows, 0: only at the end, which spares
-    short runs a thread.
+    short runs a thread. `unit_times`: a thread looks every millisecond which unit the kernel is in, and
+    `info["unit_times"]` tells for how many seconds each was at work (exchange counts to the unit that was called last).
     """
 
     kind: Literal["kernel", "reference"] = offered("kernel", "kernel (compiled) or reference (plain Python).", "engine")
@@ -78,6 +79,7 @@ class EngineOptions:
     monitors: bool = True
     allow_non_finite: bool = offered(False, "Continue with a warning when a unit returns NaN or infinity.")
     interval: float = INTERVAL
+    unit_times: bool = offered(False, "Measure for how long each unit is at work.")
 
     def __post_init__(self) -> None:
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
@@ -213,6 +215,8 @@ class RunOptions:
             raise ConfigurationError(
                 "an adaptive run steps its units one after the other; leave parallel and threads out."
             )
+        if self.engine.unit_times:
+            raise ConfigurationError("an adaptive run does not measure its units; leave unit_times out.")
         if self.engine.allow_non_finite:
             raise ConfigurationError("adaptive error control needs finite values; leave allow_non_finite out.")
 

@@ -380,6 +380,8 @@ class EqualSteps(Session):
             info["rollbacks"] = self.engine.rollbacks
         if self.engine is not None and self.engine.events is not None:
             info["events"] = self.engine.events
+        if self.engine is not None and (shares := self.engine.at_work()):
+            info["unit_times"] = {name: share * self.stepping for name, share in shares.items()}
         if self.live.joints:
             info["learned"] = self.live.learned()
         if (report := self._monitored(final=True)) is not None:

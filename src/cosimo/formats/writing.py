@@ -78,6 +78,24 @@ def write_connection(path: Path, source: str, target: str) -> Path:
     return _edit(path, change, check, entry)
 
 
+def write_sign(path: Path, source: str, target: str) -> Path:
+    """Give a connection without a gain the gain −1; the name of the file in which the old one is kept."""
+    entry = {"from": source, "to": target, "gain": -1.0}
+    line = f"{{ from = {_quoted(source)}, to = {_quoted(target)}, gain = -1.0 }}"
+
+    def change(text: str) -> str:
+        return text.replace(_quoted(f"{source} -> {target}"), line, 1)
+
+    def check(before: str, new: Path) -> None:
+        old, found = tomllib.loads(before), _parsed(new)
+        wanted = [entry if one == f"{source} -> {target}" else one for one in old.get("connections", ())]
+        if entry not in wanted or found != {**old, "connections": wanted}:
+            raise ConfigurationError("writing the sign would change other parts of the file; edit it by hand.")
+        load_scenario(new)
+
+    return _edit(path, change, check, line)
+
+
 def _edit(path: Path, change: Callable[[str], str], check: Callable[[str, Path], None], lines: str) -> Path:
     """Replace the text of a scenario by a changed one that passes its `check`; where the old one is kept."""
     if path.suffix.lower() != ".toml":

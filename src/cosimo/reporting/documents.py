@@ -42,9 +42,8 @@ def run_fields(result: Result, wall_time: float, output_file: str | None) -> dic
         "stopped_at": info.get("stopped_at"),
         "warnings": [str(warned) for warned in result.warnings],
     }
-    fields |= {
-        name: info[name] for name in ("ended_by", "ended_at", "monitors", "rollbacks", "rejected") if name in info
-    }
+    further = ("ended_by", "ended_at", "monitors", "rollbacks", "rejected", "unit_times")
+    fields |= {name: info[name] for name in further if name in info}
     if "rejected" in info:
         fields |= {name: info.get(name) for name in ("shortest_step", "longest_step")}
     fields |= {name: info[name] for name in ("sweeps", "largest_residual", "unconverged") if "sweeps" in info}

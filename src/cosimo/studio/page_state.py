@@ -13,10 +13,10 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,10 @@ SHOWN_COURSES = 3
 MOST_PARAMETERS = 60
 MOST_MASTERS = 12
 """Masters of the error–cost front at one step."""
+ISOLATION = ("isolate", "sandbox", "trust_units", "unit_timeout", "unit_memory")
+"""Options that the process which evaluates states gets as `analyse` and `run` do."""
+ALL = "*"
+"""All units, where `--isolate` names none (`cli.option_groups.ALL`)."""
 GIVEN_UP = 10.0
 """Errors from which on a master is not shown on the front."""
 FAR = 3.0
@@ -83,7 +87,8 @@ class State:
             value = getattr(state, name)
             if value is not None and not (_number(value) and (value > 0 or name == "stop")):
                 raise ConfigurationError(f"'{name}' of the page must be a positive number, not {value!r}; correct it.")
-        for values in (state.settings, state.fixed):
+        fixed = {name: one for name, value in dict(state.fixed).items() for one in _each(value)}
+        for values in (state.settings, fixed):
             if not isinstance(values, dict) or not all(_plain(value) for value in values.values()):
                 raise ConfigurationError("settings of the page are names with numbers or texts; correct them.")
         return state if state.master is None else replace(state, master=_master(state.master))
@@ -99,7 +104,7 @@ class State:
         """The same at another macro step."""
         return replace(self, step=step)
 
-    @property
+    @cached_property
     def scenario(self) -> Scenario:
         """What `cosimo analyse` would analyse."""
         loaded = _load(*self._loaded)
@@ -107,8 +112,11 @@ class State:
         return loaded.changed(**{name: value for name, value in given.items() if value is not None})
 
     @property
-    def _loaded(self) -> tuple[str, str, str]:
-        return self.system, json.dumps(self.settings, sort_keys=True), json.dumps(self.fixed, sort_keys=True)
+    def _loaded(self) -> tuple[str, str, str, int]:
+        """What a system, and all that is known of it, follows from: the file as it is now among it."""
+        path = Path(self.system)
+        written = path.stat().st_mtime_ns if path.is_file() else 0
+        return self.system, json.dumps(self.settings, sort_keys=True), json.dumps(self.fixed, sort_keys=True), written
 
     @property
     def words(self) -> str:
@@ -116,8 +124,7 @@ class State:
         scenario, found = self.scenario, [self.system]
         for name, value in self.settings.items():
             found += ["--set", f"{name}={value}"]
-        for name, value in self.fixed.items():
-            found += [f"--{name.replace('_', '-')}", str(value)]
+        found += option_words(self.fixed)
         said = command_options(scenario.master, scenario.system)
         if not said:
             raise ConfigurationError(
@@ -126,6 +133,16 @@ class State:
         for name, own in (("target-error", self.target), ("stop-time", self.stop)):
             found += [] if own is None else [f"--{name}", repr(float(own))]
         return f"{shlex.join(found)} {said}"
+
+
+def option_words(given: Mapping[str, Any]) -> list[str]:
+    """Options of the command line by the names of their fields; a switch has no value, and all units no name.
+
+    >>> option_words({"isolate": ["*"], "sandbox": True, "unit_timeout": 2.0})
+    ['--isolate', '--sandbox', '--unit-timeout', '2.0']
+    """
+    words = ((f"--{name.replace('_', '-')}", one) for name, value in given.items() for one in _each(value))
+    return [word for name, one in words for word in ((name,) if one is True or one == ALL else (name, str(one)))]
 
 
 def recommended(state: State, options: str) -> State:
@@ -171,6 +188,10 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _each(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
 def _plain(value: Any) -> bool:
     return isinstance(value, str | bool) or _number(value)
 
@@ -178,8 +199,29 @@ def _plain(value: Any) -> bool:
 # ---- what a state evaluates to ---------------------------------------------------------------------------------------
 
 
+IN_CODE = "SYSTEM"
+"""What a system that was made in code is called in command lines."""
+_IN_CODE: dict[str, Scenario] = {}
+_PREPARED: list[Callable[[System], None]] = []
+
+
+def prepare_with(prepare: Callable[[System], None]) -> None:
+    """From now on, do this to every system that is loaded: the command line isolates its units so."""
+    _PREPARED[:] = [prepare]
+
+
+def open_scenario(scenario: Scenario) -> State:
+    """The state of a scenario that no file describes; the one before is forgotten."""
+    for cached in (_load, _model):
+        cached.cache_clear()
+    _IN_CODE[IN_CODE] = scenario
+    return State(IN_CODE)
+
+
 @lru_cache(maxsize=4)
-def _load(system: str, settings: str, fixed: str) -> Scenario:
+def _load(system: str, settings: str, fixed: str, written: int) -> Scenario:
+    if system in _IN_CODE:
+        return _IN_CODE[system]
     from cosimo.formats.scenario import load
     from cosimo.units.fmi.model_exchange import CVODE, Solver
 
@@ -188,13 +230,15 @@ def _load(system: str, settings: str, fixed: str) -> Scenario:
     solver = Solver(name or CVODE, relative_tolerance=tolerance) if name or tolerance else None
     more = {"input_file": given.get("input_file"), "solver": solver, "compile": given.get("compile")}
     scenario = load(system, settings=json.loads(settings), **more)
+    for prepare in _PREPARED:
+        prepare(scenario.system)
     if scenario.step is None:
         raise ConfigurationError(f"'{system}' does not specify a step size; give --step-size.")
     return scenario
 
 
 @lru_cache(maxsize=4)
-def _model(loaded: tuple[str, str, str], start: float, horizon: float | None) -> Model:
+def _model(loaded: tuple[str, str, str, int], start: float, horizon: float | None) -> Model:
     """Of every system one model, whatever the slider does: units are identified once."""
     from cosimo.analysis.model import Model
 
@@ -226,9 +270,7 @@ def describe(state: State) -> dict[str, Any]:
         "units": list(system.units),
         "inputs": [link.connection.target for link in system.links],
         "outputs": list(system.outputs),
-        "masters": [
-            name for name, word in MASTERS.items() if word.tuned and (name != "iterative" or _restores(scenario))
-        ],
+        "masters": [name for name, word in MASTERS.items() if word.tuned and _can_be_had(name, scenario)],
         "ordered": [name for name, word in MASTERS.items() if "order" in word.options],
         "couplings": [form for form in coupling_forms() if ":" not in form],
         "parameters": {name: value for name, value in own.items() if _number(value)} or parameters(system),
@@ -281,8 +323,15 @@ def open_inputs(system: System) -> list[dict[str, Any]]:
     return [one for one in (*clear, *found["undecided"]) if one["target"] in free]
 
 
-def _restores(scenario: Scenario) -> bool:
-    return all(unit.can_restore for unit in scenario.system.units.values())
+def _can_be_had(name: str, scenario: Scenario) -> bool:
+    """Whether a master needs no further options, and its units can do what it asks of them."""
+    if name == "iterative" and not all(unit.can_restore for unit in scenario.system.units.values()):
+        return False
+    try:
+        build_master(scenario.system, float(scenario.step or 1.0), MasterOptions(name))
+    except CosimoError:
+        return name == scenario.options.name
+    return True
 
 
 def _words_of(scenario: Scenario) -> dict[str, Any]:
@@ -492,16 +541,18 @@ def exact_poles(state: State) -> list[tuple[float, float]]:
     return [(pole.real, pole.imag) for pole in (model.poles.tolist() if known else ()) if pole.imag >= 0]
 
 
-def course(state: State, outputs: Sequence[str]) -> dict[str, Any]:
-    """The predicted trajectory of some outputs over the true one, decimated for a chart."""
+def course(state: State, outputs: Sequence[str], *, truth: bool = True) -> dict[str, Any]:
+    """The predicted trajectory of some outputs, and the true one where it is wanted, decimated for a chart."""
     scenario, model = state.scenario, model_of(state)
     master, names = scenario.master, list(model.system.outputs)
-    rows, truth = model.courses(master)
+    rows, true = model.courses(master)
     time: Array = model.start + master.step * np.arange(float(len(rows)))
     found = {}
     for name in [one for one in outputs if one in names][:SHOWN_COURSES]:
         place = names.index(name)
-        found[name] = {"predicted": _chart(time, rows[:, place]), "true": _chart(time, truth.rows[:, place])}
+        found[name] = {"predicted": _chart(time, rows[:, place])}
+        if truth:
+            found[name]["true"] = _chart(time, true.rows[:, place])
     return {"step": master.step, "outputs": found}
 
 
@@ -537,19 +588,17 @@ def apply(state: State) -> dict[str, str]:
             "a built-in problem has no file to write to; write a scenario with 'problem = …', or copy the command."
         )
     kept = write_master(scenario.source, scenario.master, scenario.system)
-    _load.cache_clear()
     return {"file": scenario.source.name, "kept": Path(kept).name}
 
 
-def connect(state: State, source: str, target: str) -> dict[str, str]:
-    """Write a connection into the scenario file; the previous file is kept."""
-    from cosimo.formats.writing import write_connection
+def connect(state: State, source: str, target: str, *, sign: bool = False) -> dict[str, str]:
+    """Write a connection into the scenario file, or the other sign of one; the previous file is kept."""
+    from cosimo.formats.writing import write_connection, write_sign
 
     path = state.scenario.source
     if path is None:
         raise ConfigurationError("a built-in problem has no file to write to; its connections are fixed.")
-    kept = write_connection(path, source, target)
-    _load.cache_clear()
+    kept = (write_sign if sign else write_connection)(path, source, target)
     return {"file": path.name, "kept": Path(kept).name}
 
 
@@ -595,7 +644,7 @@ def answer(request: Mapping[str, Any]) -> Any:
         case "timing":
             return timing(state)
         case "connect":
-            return connect(state, str(request["source"]), str(request["target"]))
+            return connect(state, str(request["source"]), str(request["target"]), sign=bool(request["sign"]))
         case "text":
             return text(state)
         case "words":
@@ -607,8 +656,9 @@ def answer(request: Mapping[str, Any]) -> Any:
     raise ConfigurationError(f"the page asks for '{kind}', which is not known; reload it.")
 
 
-def main() -> None:
+def main(prepare: Callable[[System], None]) -> None:
     """Answer requests, one line of JSON each, until there are no more; a user's mistake is an answer too."""
+    prepare_with(prepare)
     out = sys.stdout
     sys.stdout = sys.stderr  # what units print is no answer
     for line in sys.stdin:
@@ -621,7 +671,3 @@ def main() -> None:
             found = {"error": f"this setting cannot be evaluated ({type(error).__name__}: {error}); choose another."}
         out.write(json.dumps(found) + "\n")
         out.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,8 @@ async def end(process: asyncio.subprocess.Process) -> None:
 class Evaluator:
     """Answers what a state evaluates to, one request at a time, in a process that is started when it is needed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, isolation: Sequence[str] = ()) -> None:
+        self.folder, self.isolation = folder, isolation
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
@@ -80,7 +80,8 @@ class Evaluator:
     async def _exchange(self, request: Mapping[str, Any]) -> Any:
         if self._process is None or self._process.returncode is not None:
             pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-            self._process = await start("cosimo.studio.page_state", folder=self.folder, **pipes)
+            words = ("evaluate", "--json", *self.isolation)
+            self._process = await start("cosimo.cli", *words, folder=self.folder, **pipes)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(ConnectionError):
@@ -92,7 +93,10 @@ class Evaluator:
             self._process = None
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             raise RunError(f"a unit ended the evaluation ({how}); isolate it, or replace it.")
-        return json.loads(line)
+        found = json.loads(line)
+        if "exit_code" in found:  # its last words
+            await self.close()
+        return found
 
     async def close(self) -> None:
         """End the process."""
@@ -101,10 +105,10 @@ class Evaluator:
             self._process = None
 
 
-async def analyse(words: str, folder: Path) -> dict[str, Any]:
-    """The document of `cosimo analyse … --json`; a process that is ended when nobody waits for it any more."""
+async def command(words: str, folder: Path) -> dict[str, Any]:
+    """The document of `cosimo … --json`; a process that is ended when nobody waits for it any more."""
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.DEVNULL}
-    process = await start("cosimo.cli", "analyse", *shlex.split(words), "--json", folder=folder, **pipes)
+    process = await start("cosimo.cli", *shlex.split(words), "--json", folder=folder, **pipes)
     try:
         out, _ = await process.communicate()
     finally:
@@ -112,7 +116,7 @@ async def analyse(words: str, folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(out)
     except ValueError:
-        return {"error": f"the analysis ended with exit code {process.returncode} and without an answer."}
+        return {"error": f"cosimo {words.split()[0]} ended with exit code {process.returncode} and without an answer."}
     return found
 
 
@@ -271,11 +275,11 @@ class Run:
     @property
     def command(self) -> str:
         """As a user would type it."""
-        return f"cosimo run {self.words} -o {shlex.quote(self.path.name)}"
+        return f"cosimo run {self.words} --unit-times -o {shlex.quote(self.path.name)}"
 
     def fields(self) -> dict[str, Any]:
         """For the page."""
-        kept = ("end_time", "steps", "wall_time", "steps_per_second", "stopped_at", "error")
+        kept = ("end_time", "steps", "wall_time", "steps_per_second", "stopped_at", "error", "unit_times")
         begin, reached = self.signals.span
         spent = self.document.get("wall_time") or self._clock.seconds
         return {
@@ -299,7 +303,7 @@ class Run:
     async def go(self) -> None:
         """Run to the end, following the rows."""
         pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
-        words = [*shlex.split(self.words), "-o", str(self.path), "--json"]
+        words = [*shlex.split(self.words), "--unit-times", "-o", str(self.path), "--json"]
         process = self._process = await start("cosimo.cli", "run", *words, folder=self.folder, **pipes)
         ended = asyncio.ensure_future(process.communicate())
         try:

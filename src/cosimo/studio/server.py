@@ -12,13 +12,13 @@ import json
 import math
 import re
 import secrets
+import shlex
 import socket
 import struct
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.core.storage import writing
-from cosimo.studio.page_state import State, contributions
-from cosimo.studio.processes import Evaluator, Run, analyse, free_file
+from cosimo.studio.frozen import finite, page_file
+from cosimo.studio.page_state import ISOLATION, State, contributions, option_words
+from cosimo.studio.processes import Evaluator, Run, command, free_file
 
 LARGEST_MESSAGE = 1 << 20
 """Bytes of a message from the page; its largest is a state."""
@@ -44,8 +44,6 @@ LARGEST_FMU = 1 << 31
 FMU_NAME = re.compile(r"[\w-][\w .+-]*\.fmu", re.IGNORECASE)
 MOST_KEPT = 5_000
 """Answers that are kept: turning the slider back computes nothing."""
-SHOWN = 2
-"""Trajectories that a page shows unless it is told."""
 REST = 0.4
 """Seconds that the controls must rest before the full verdict is computed."""
 BEAT = 0.25
@@ -60,31 +58,6 @@ HEADERS = {
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 Message = dict[str, Any]
-
-
-def page_file(name: str) -> str | None:
-    """The text of a file of the page; the report's style is that of the page too."""
-    if name == "report.css":
-        return files("cosimo.reporting.report").joinpath("templates/style.css").read_text(encoding="utf-8")
-    if re.fullmatch(r"[a-z]+\.(html|css|js)", name) is None:
-        return None
-    found = files("cosimo.studio").joinpath("page", name)
-    return found.read_text(encoding="utf-8") if found.is_file() else None
-
-
-def frozen_page(data: str) -> str:
-    """The page in one file: styles, scripts and data inside it, and nothing that could be loaded from elsewhere."""
-    text = str(page_file("page.html"))
-    script = str(page_file("plot.js")).replace("export function", "function")
-    script += re.sub(r"^import .*$", "", str(page_file("studio.js")), flags=re.MULTILINE)
-    data = data.replace("<", "\\u003c")  # nothing in it ends the element, or begins another
-    for name in ("report.css", "studio.css"):
-        text = text.replace(f'<link rel="stylesheet" href="{name}">', f"<style>{page_file(name)}</style>")
-    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    tag = '<script type="module" src="studio.js"></script>'
-    inside = f'<script type="application/json" id="frozen">{data}</script><script type="module">{script}</script>'
-    return text.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}').replace(tag, inside)
 
 
 class Guard:
@@ -126,7 +99,8 @@ class Studio:
     def __init__(self, state: State, folder: Path) -> None:
         self.state, self.folder = state, folder
         self.token = secrets.token_urlsafe(24)
-        self.evaluator = Evaluator(folder)
+        self.isolation = {name: state.fixed[name] for name in ISOLATION if name in state.fixed}
+        self.evaluator = Evaluator(folder, option_words(self.isolation))
         self.runs: dict[int, Run] = {}
         self.viewers: set[Viewer] = set()
         self._known: OrderedDict[str, Any] = OrderedDict()
@@ -177,7 +151,7 @@ class Studio:
         if wrong := [name for name in names if FMU_NAME.fullmatch(name) is None]:
             raise ConfigurationError(f"'{wrong[0]}' is not the name of an FMU in the folder; drop FMUs onto the page.")
         made = await self.evaluator.ask({"kind": "couple", "files": names})
-        self.state = State(made["system"])
+        self.state = State(made["system"], fixed=self.isolation)
         for viewer in list(self.viewers):
             await viewer.send(kind="opened", state=self.state.plain(), proposals=made)
 
@@ -187,6 +161,8 @@ class Studio:
         self.viewers.add(viewer)
         try:
             await viewer.serve()
+        except asyncio.CancelledError:  # the server ends
+            pass
         finally:
             self.viewers.discard(viewer)
 
@@ -218,7 +194,7 @@ class Studio:
         words = await self.ask("words", state)
         key = f"cosimo analyse {words}"
         if key not in self._known:
-            found = await analyse(words, self.folder)
+            found = await command(key.removeprefix("cosimo "), self.folder)
             if "error" not in found:
                 self.keep(key, found)
             return found
@@ -229,10 +205,14 @@ class Studio:
         words, stop = await self.ask("words", state), (await self.ask("text", state))["stop"]
         found = Run(words, self.folder, free_file(self.folder, f"{Path(state.system).stem}-run"), stop)
         self.runs[found.number] = found
-        task = asyncio.create_task(found.go())
+        self.begin(found.go())
+        return found
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on, whether a page looks or not."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return found
 
     async def change(self, kind: str, state: State, **more: Any) -> Any:
         """Write something into the file of the state; what was answered of the file as it was is forgotten."""
@@ -240,42 +220,21 @@ class Studio:
         self._known.clear()
         return found
 
-    async def messages(self, state: State, outputs: list[str]) -> list[Message]:
-        """All that a page gets of a state, for all positions of the slider; no `outputs`: the first two."""
-        description = await self.ask("describe", state)
-        outputs = outputs or description["outputs"][:SHOWN]
-        found: list[Message] = [{"kind": "description", **description}]
-        if description["live"]:
-            curve = await self.ask("curve", state.at(description["step"]), steps=description["steps"])
-            found.append({"kind": "curve", **curve})
-        for step in description["steps"] if description["live"] else [description["step"]]:
-            there = state.at(step)
-            found.append({"kind": "text", **await self.ask("text", there)})
-            if not description["live"]:
-                continue
-            try:
-                found.append({"kind": "frame", "frame": await self.ask("frame", there)})
-                found.append({"kind": "course", **await self.ask("course", there, outputs=outputs)})
-            except ConfigurationError as error:  # this position alone
-                found.append({"kind": "gap", "step": step, "text": str(error)})
-        for step in description["rungs"]:
-            points = await self.ask("front", replace(state, step=None, master=None, target=None), at=step)
-            found.append({"kind": "front", "points": points})
-        found.append({"kind": "wires", "wires": await self.ask("wires", state)})
-        verdict = await self.verdict(state)
-        told = {"verdict": finite(verdict), "shares": contributions(verdict)}
-        return [*found, {"kind": "verdict", "step": description["step"], **told}]
-
-    async def freeze(self, state: State, outputs: list[str], path: Path) -> None:
-        """Write the page as one file that needs no server; the slider shows what was computed before."""
-        messages = await self.messages(state, outputs)
-        shown = outputs or messages[0]["outputs"][:SHOWN]
-        data = json.dumps({"state": state.plain(), "outputs": shown, "messages": messages})
-        with writing(path, "choose a folder that exists and can be written to", what="the page"):
-            path.write_text(frozen_page(data), encoding="utf-8")
+    async def freeze(self, state: State, outputs: list[str]) -> str:
+        """Write the page as one file that needs no server, by the command that does so; the name of the file."""
+        path = free_file(self.folder, f"{Path(state.system).stem}-studio", ".html")
+        chosen = shlex.join(word for name in outputs for word in ("--variable", name))
+        words = await self.ask("words", state)
+        found = await command(f"report --interactive -o {shlex.quote(path.name)} {chosen} {words}", self.folder)
+        if "error" in found:
+            raise ConfigurationError(found["error"])
+        return path.name
 
     async def close(self) -> None:
         """End the processes; rows of runs are kept as after Ctrl-C."""
+        for viewer in list(self.viewers):
+            with suppress(RuntimeError):
+                await viewer.socket.close(1001)
         for run in self.runs.values():
             run.stop()
         if self._tasks:
@@ -352,20 +311,26 @@ class Viewer:
         elif kind == "apply":
             await self.send(kind="applied", **await self.studio.change("apply", state))
         elif kind == "connect":
-            ends = {name: str(message[name]) for name in ("source", "target")}
+            ends: Message = {name: str(message[name]) for name in ("source", "target")}
+            ends["sign"] = bool(message.get("sign"))
             await self.send(kind="connected", **ends, **await self.studio.change("connect", state, **ends))
         elif kind == "take":
             taken = await self.studio.ask("recommended", state, options=str(message["options"]))
             await self.send(kind="taken", state=taken)
         elif kind == "freeze":
             outputs = [str(name) for name in message.get("outputs", [])]
-            path = free_file(self.studio.folder, f"{Path(state.system).stem}-studio", ".html")
-            await self.studio.freeze(state, outputs, path)
-            await self.send(kind="frozen", file=path.name)
+            self.studio.begin(self._freeze(state, outputs))
         elif kind == "run":
             await self.studio.run(state)
         else:
             raise ConfigurationError(f"the page asks for '{kind}', which is not known; reload it.")
+
+    async def _freeze(self, state: State, outputs: list[str]) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):  # closed meanwhile: the file is written all the same
+            try:
+                await self.send(kind="frozen", file=await self.studio.freeze(state, outputs))
+            except CosimoError as error:
+                await self.send(kind="error", text=str(error))
 
     # ---- the verdict ---------------------------------------------------------------------------------------------
 
@@ -478,15 +443,6 @@ class Viewer:
                     time, values = run.signal(name, span)
                     head = struct.pack("<II", run.number, run.signals.names.index(name))
                     yield head + np.concatenate([time, values]).astype("<f8").tobytes()
-
-
-def finite(found: Any) -> Any:
-    """The same with null for numbers that JSON does not have."""
-    if isinstance(found, dict):
-        return {name: finite(value) for name, value in found.items()}
-    if isinstance(found, list):
-        return [finite(value) for value in found]
-    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def bind(port: int) -> socket.socket:

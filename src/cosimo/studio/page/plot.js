@@ -9,8 +9,18 @@ const colour = (name) => {
 // To be called where the colours may have changed: asking the style for each of them takes longer than drawing.
 export function repaint() { palette = new Map(); }
 
+// Sizes are noted when they change: asking a canvas for its own lays the whole page out anew, for every chart.
+const sizes = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const now = [contentRect.width, contentRect.height], same = target.box?.every((one, place) => one === now[place]);
+    target.box = now;
+    if (!same && target.redraw) target.redraw();
+  }
+});
+
 function clear(canvas) {
-  const wide = canvas.clientWidth, high = canvas.clientHeight, ratio = window.devicePixelRatio || 1;
+  if (canvas.box === undefined) { canvas.box = [canvas.clientWidth, canvas.clientHeight]; sizes.observe(canvas); }
+  const [wide, high] = canvas.box, ratio = window.devicePixelRatio || 1;
   const size = [Math.round(wide * ratio), Math.round(high * ratio)], pen = canvas.getContext("2d");
   if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -42,9 +52,9 @@ const written = (value) => {
 function extent(given, values, log) {
   if (given) return given;
   let low = Infinity, high = -Infinity;
-  for (const value of values) if (finite(value) && (!log || value > 0)) { low = Math.min(low, value); high = Math.max(high, value); }
+  for (const row of values) for (const value of row) if (finite(value) && (!log || value > 0)) { low = Math.min(low, value); high = Math.max(high, value); }
   if (low > high) return [log ? 0.1 : 0, 1];
-  if (log) return low === high ? [low / 2, high * 2] : [low, high];
+  if (log) return [low / 1.5, high * 1.5];
   const space = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
   return [low - space, high + space];
 }
@@ -52,7 +62,7 @@ function extent(given, values, log) {
 // spec: {x, y: {label, log, range}, lines: [{x, y, colour, width, dash, alpha}], points: [{x, y, colour, shape}],
 //        bands: [{from, to, colour, axis}], marks: [{at, axis, dash}], label}
 export function plot(canvas, spec) {
-  canvas.spec = spec;
+  canvas.spec = spec; canvas.redraw = () => draw(canvas, canvas.spec);
   canvas.setAttribute("aria-label", spec.label);
   if (canvas.seen === undefined) { canvas.seen = true; watcher.observe(canvas); }
   if (canvas.seen) draw(canvas, spec);
@@ -74,7 +84,7 @@ function draw(canvas, spec) {
   const area = { left: 52, right: wide - 12, top: 10, bottom: high - 34 };
   const lines = spec.lines ?? [], points = spec.points ?? [];
   const scale = (axis, from, to) => {
-    const log = spec[axis].log, [low, top] = extent(spec[axis].range, [...lines.map((line) => line[axis]), points.map((point) => point[axis])].flat(), log);
+    const log = spec[axis].log, [low, top] = extent(spec[axis].range, [...lines.map((line) => line[axis]), points.map((point) => point[axis])], log);
     const turn = log ? Math.log10 : (value) => value;
     const place = (value) => from + (turn(value) - turn(low)) / (turn(top) - turn(low)) * (to - from);
     return { low, top, log, place };
@@ -129,6 +139,7 @@ function draw(canvas, spec) {
   }
   pen.setLineDash([]);
   canvas.drawn = [];
+  canvas.extent = [X.low, X.top];
   canvas.timeAt = (at) => X.low + (at - area.left) / (area.right - area.left) * (X.top - X.low);
   for (const point of points) {
     if (!finite(point.x) || !finite(point.y)) continue;

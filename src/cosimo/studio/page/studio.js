@@ -9,10 +9,23 @@ const view = {
   state: null, description: null, key: 0, frames: new Map(), courses: new Map(), texts: new Map(), gaps: new Map(), curve: null, verdict: null, verdictStep: null,
   outputs: [], trail: [], front: [], wires: [], shares: {}, chosen: null, span: null, runs: [], samples: new Map(), watched: [], socket: null, judging: false,
 };
-const frozen = JSON.parse($("frozen")?.textContent ?? "null");
+const frozen = await unpack($("frozen")?.textContent);
+
+// A page without a server has all that it can show inside it, compressed.
+async function unpack(packed) {
+  if (!packed) return null;
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  return JSON.parse(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text());
+}
 
 // ---- state ------------------------------------------------------------------------------------------------------------
 
+// What says the same already is left alone: the browser lays out anew whatever is written.
+const say = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
+const seconds = (value) => {
+  const [size, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e-3, "ms"] : value >= 1e-6 ? [1e-6, "µs"] : [1e-9, "ns"];
+  return `${Number((value / size).toPrecision(4))} ${unit}`;
+};
 const here = () => view.state.step ?? view.description?.step ?? null;
 
 function change(changes, { keep = false } = {}) {
@@ -35,6 +48,7 @@ function forget() {
 }
 
 function look() {
+  if (frozen) { replay(); return; }
   send({ kind: "look", key: view.key, state: view.state, outputs: view.outputs });
 }
 
@@ -42,7 +56,22 @@ function send(message) {
   if (view.socket?.readyState === WebSocket.OPEN) view.socket.send(JSON.stringify(message));
 }
 
+// What the server would send of this master, computed before for all positions of the slider.
+function replay() {
+  const same = (entry) => JSON.stringify(entry.master) === JSON.stringify(view.state.master ?? frozen.entries[0].master);
+  const entry = frozen.entries.find(same) ?? frozen.entries[0];
+  if (view.replayed === entry && view.frames.size) return;
+  view.replayed = entry;
+  RECEIVE.description({ ...frozen.description, master: entry.master });
+  for (const message of [...frozen.common, ...entry.messages]) RECEIVE[message.kind](message);
+}
+
 function master(changes) {
+  if (frozen) {
+    const wanted = frozen.entries.filter((entry) => entry.master.name === $("master").value);
+    change({ master: (wanted.find((entry) => entry.coupling === $("coupling-all").value) ?? wanted[0]).master });
+    return;
+  }
   const now = view.state.master ?? view.description.master, next = { ...now, ...changes };
   if (changes.name && changes.name !== now.name) for (const name of Object.keys(next)) if (!["name", "couplings"].includes(name)) delete next[name];
   change({ master: next });
@@ -68,7 +97,7 @@ const RECEIVE = {
   course(message) { view.courses.set(message.step, message.outputs); },
   text(message) { view.texts.set(message.step, message); },
   front({ points }) { view.front.push(...points); },
-  wires({ wires }) { view.wires = wires; },
+  wires({ wires, step }) { view.wires = wires; view.wiresStep = step; },
   judging({ step }) { view.judging = true; view.verdictStep = step; },
   verdict({ verdict, step, shares }) {
     view.judging = false; view.shares = shares ?? {}; view.verdictStep = step ?? view.description.step;
@@ -78,7 +107,11 @@ const RECEIVE = {
   error({ text }) { trouble(text); },
   taken({ state }) { view.state = {}; change(state); },
   applied({ file, kept }) { $("applied").textContent = `${file} is written; the previous file is ${kept}.`; forget(); look(); },
-  connected({ source, target, file, kept }) { $("applied").textContent = `${source} → ${target} is written to ${file}; the previous file is ${kept}.`; view.description = null; forget(); look(); },
+  connected({ source, target, sign, file, kept }) {
+    const said = `${source} → ${target}${sign ? " with gain −1" : ""} is written to ${file}; the previous file is ${kept}.`;
+    for (const row of sign ? $("proposals").children : []) if (row.textContent.startsWith(`${source} → ${target}:`)) row.textContent = said;
+    $("applied").textContent = said; view.description = null; forget(); look();
+  },
   frozen({ file }) { $("applied").textContent = `${file} is written; it works without a server.`; },
   opened({ state, proposals }) {
     Object.assign(view, { state: {}, description: null, outputs: [], runs: view.runs });
@@ -106,11 +139,15 @@ function fromLink() {
 
 // ---- FMUs dropped onto the page ---------------------------------------------------------------------------------------
 
+const press = (text, onclick, title = "") => Object.assign(document.createElement("button"), { type: "button", textContent: text, onclick, title });
+
 function propose({ connections, undecided }) {
   const item = (text) => Object.assign(document.createElement("li"), { textContent: text });
-  $("proposals").replaceChildren(
-    ...connections.map((one) => item(`${one.source} → ${one.target}: ${one.reason}${one.check_sign ? "; check its sign" : ""}`)),
-  );
+  $("proposals").replaceChildren(...connections.map((one) => {
+    const row = item(`${one.source} → ${one.target}: ${one.reason}${one.check_sign ? "; check its sign: action and reaction have opposite signs " : ""}`);
+    if (one.check_sign) row.append(press("Change its sign", () => send({ kind: "connect", state: view.state, source: one.source, target: one.target, sign: true })));
+    return row;
+  }));
 }
 
 // Inputs that nothing feeds: why, and a button for every output that may feed them.
@@ -118,8 +155,7 @@ function openInputs(open) {
   $("open").replaceChildren(...open.map((one) => {
     const item = Object.assign(document.createElement("li"), { textContent: `open: ${one.target}: ${one.reason} ` });
     for (const other of frozen ? [] : one.candidates) {
-      const button = Object.assign(document.createElement("button"), { type: "button", textContent: `Connect ${other.source}`, title: other.reason });
-      button.onclick = () => send({ kind: "connect", state: view.state, source: other.source, target: one.target });
+      const button = press(`Connect ${other.source}`, () => send({ kind: "connect", state: view.state, source: other.source, target: one.target }), other.reason);
       item.append(button, ` ${other.reason || "the types fit"}${other.check_sign ? "; check its sign" : ""} `);
     }
     return item;
@@ -279,11 +315,23 @@ function listen() {
     const near = ($("front").drawn ?? []).filter(({ point }) => point.of).map(({ x, y, point }) => ({ far: Math.hypot(x - event.offsetX, y - event.offsetY), of: point.of })).sort((a, b) => a.far - b.far)[0];
     if (near && near.far < 14 && frozen === null) send({ kind: "take", state: view.state, options: near.of.options });
   };
+  $("front").tabIndex = 0;
+  $("front").onkeydown = (event) => {
+    const known = ($("front").drawn ?? []).map(({ point }) => point.of).filter(Boolean).sort((a, b) => a.cost - b.cost || a.error - b.error);
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step && known.length) {
+      event.preventDefault();
+      view.marked = known[(known.findIndex((one) => one.options === view.marked?.options) + step + known.length) % known.length];
+      $("front-text").textContent = `${view.marked.name}: error ${Number((100 * view.marked.error).toPrecision(2))} %${frozen ? "" : "; Enter takes it"}`;
+      paint();
+    }
+    if (event.key === "Enter" && view.marked && !frozen) send({ kind: "take", state: view.state, options: view.marked.options });
+  };
   $("front").onmousemove = (event) => {
     const near = ($("front").drawn ?? []).find(({ x, y, point }) => point.of && Math.hypot(x - event.offsetX, y - event.offsetY) < 8);
     $("front").title = near ? `${near.point.of.name}: click to take it` : "";
   };
-  $("copy").onclick = () => navigator.clipboard?.writeText($("command").textContent);
+  $("copy").onclick = async () => { await navigator.clipboard?.writeText($("command").textContent); $("copy").textContent = "Copied"; setTimeout(() => { $("copy").textContent = "Copy"; }, 1500); };
   $("theme").onclick = () => {
     const dark = getComputedStyle(document.documentElement).colorScheme.includes("dark");
     document.documentElement.dataset.theme = dark ? "light" : "dark";
@@ -292,8 +340,10 @@ function listen() {
   addEventListener("resize", () => { repaint(); paint(); drawRuns(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { repaint(); paint(); drawRuns(); });
   if (frozen === null) {
-    addEventListener("dragover", (event) => { if (event.dataTransfer.types.includes("Files")) event.preventDefault(); });
-    addEventListener("drop", (event) => { if (event.dataTransfer.files.length) { event.preventDefault(); couple(event.dataTransfer.files); } });
+    const over = (wanted) => document.body.classList.toggle("dropping", wanted);
+    addEventListener("dragover", (event) => { if (event.dataTransfer.types.includes("Files")) { event.preventDefault(); over(true); } });
+    addEventListener("dragleave", (event) => { if (event.relatedTarget === null) over(false); });
+    addEventListener("drop", (event) => { over(false); if (event.dataTransfer.files.length) { event.preventDefault(); couple(event.dataTransfer.files); } });
     $("fmus").onchange = () => couple($("fmus").files);
   }
   addEventListener("hashchange", () => { const linked = fromLink(); if (linked) { view.state = {}; change(linked); } });
@@ -319,16 +369,17 @@ function show() {
   drawCourses(step);
   $("step").value = String(about.steps.reduce((best, one, place) => (Math.abs(Math.log(one / step)) < Math.abs(Math.log(about.steps[best] / step)) ? place : best), 0));
   fill($("step-exact"), step);
-  const said = frame?.step_text ?? `${step} s`;
-  $("step-text").textContent = said;
+  const said = frame?.step_text ?? seconds(step);
+  say("step-text", said);
   $("step").setAttribute("aria-valuetext", `${said}${frame ? `, ${frame.headline}` : ""}`);
   card(frame, full);
   bars(full ?? frame, frame, about);
   critical(full);
-  wire();
+  wire(full);
   drawFront(about, frame);
   const text = view.texts.get(step);
-  if (text) { $("command").textContent = text.command; $("lines").textContent = text.lines; }
+  if (text) { say("command", text.command); say("lines", text.lines); say("run-command", text.command.replace("cosimo analyse", "cosimo run")); }
+  if (full && view.spoken !== full) { view.spoken = full; $("spoken").textContent = `${said}: ${full.headline}. ${$("advice-text").textContent}`; }
   document.documentElement.dataset.ready = "yes";
   document.documentElement.dataset.shown = frame || full ? String(step) : "";
   document.documentElement.dataset.full = full ? String(step) : "";
@@ -338,17 +389,17 @@ function card(frame, full) {
   const about = view.description, found = full ?? frame;
   const mark = full ? { yes: "good", "with care": "care", no: "bad" }[full.trust] ?? "open" : frame?.mark ?? "open";
   $("card").className = `verdict ${mark}`;
-  $("badge").textContent = found ? MARKS[mark] : "…";
+  say("badge", found ? MARKS[mark] : "…");
   $("brief").className = mark;
-  $("brief").textContent = found ? `${MARKS[mark]} ${found.headline}` : "";
+  say("brief", found ? `${MARKS[mark]} ${found.headline}` : "");
   const gap = view.gaps.get(here());
-  $("headline").textContent = found?.headline ?? (gap ? "Not assessed" : about.live ? "Computing" : "Pilot runs are being made");
-  $("sentence").textContent = (frame ? `${frame.master}. ${full ? "" : frame.text}` : full ? `${full.description}.` : gap ?? about.doubt) ?? "";
+  say("headline", found?.headline ?? (gap ? "Not assessed" : about.live ? "Computing" : "Pilot runs are being made"));
+  say("sentence", (frame ? `${frame.master}. ${full ? "" : frame.text}` : full ? `${full.description}.` : gap ?? about.doubt) ?? "");
   const known = { proved: "Proved: the equations of all units are known.", confirmed: "Confirmed by pilot runs.", measured: "Measured in pilot runs.", none: "" };
-  $("evidence").textContent = full ? `${known[full.evidence] ?? ""} Full verdict.` : `${known[frame?.evidence] ?? ""}${view.judging ? " The full verdict is being computed." : ""}`;
+  say("evidence", full ? `${known[full.evidence] ?? ""} Full verdict.` : `${known[frame?.evidence] ?? ""}${view.judging ? " The full verdict is being computed." : ""}`);
   const advice = full?.recommendation;
   $("advice").hidden = !advice?.text;
-  $("advice-text").textContent = advice?.text ? `${advice.keep ? "Advice" : "Fix"}: ${advice.text}` : "";
+  say("advice-text", advice?.text ? `${advice.keep ? "Advice" : "Fix"}: ${advice.text}` : "");
   $("take").hidden = !advice?.options || Boolean(frozen);
 }
 
@@ -367,8 +418,8 @@ function drawRail(about) {
   rail($("rail"), stable, place);
   const first = stable.indexOf(false);
   const grey = stable.some((one) => one == null) && view.gaps.size ? " Grey: not known." : "";
-  $("rail-text").textContent = limit > 0 ? `Largest stable step: ${Number(limit.toPrecision(4))} s (marked). Shaded: unstable.${grey}`
-    : first >= 0 ? `Shaded: unstable.${grey}` : stable.some((one) => one === true) ? `No step on this slider is known to be unstable.${grey}` : "";
+  say("rail-text", limit > 0 ? `Largest stable step: ${seconds(limit)} (marked). Shaded: unstable.${grey}`
+    : first >= 0 ? `Shaded: unstable.${grey}` : stable.some((one) => one === true) ? `No step on this slider is known to be unstable.${grey}` : "");
 }
 
 function shaded(about) {
@@ -449,8 +500,8 @@ function drawCourses(step) {
   const found = view.courses.get(step), names = view.outputs, box = $("courses");
   box.classList.toggle("waiting", !found);
   canvases(box, names, "course").forEach((canvas, place) => {
-    const one = found?.[names[place]];
-    if (!one) return;
+    const one = found?.[names[place]] && { true: view.truths?.get(step)?.[names[place]]?.true, ...found[names[place]] };
+    if (!one?.true) return;
     const values = one.true[1].filter((value) => value !== null), low = Math.min(...values), high = Math.max(...values), room = 0.6 * (high - low || 1);
     plot(canvas, {
       x: { label: "time / s", range: [one.true[0][0], one.true[0].at(-1)] }, y: { label: names[place], range: [low - room, high + room] },
@@ -466,28 +517,29 @@ const named = (path) => (view.description.links ?? []).find((one) => path.queryS
 
 function links() {
   for (const path of $("graph").querySelectorAll("path.link:not(.outside)")) {
-    const own = named(path), choose = () => { view.chosen = view.chosen === own ? null : own; wire(); };
+    const own = path.own = named(path), choose = () => { view.chosen = view.chosen === own ? null : own; paint(); };
     path.setAttribute("tabindex", "0"); path.setAttribute("role", "button"); path.setAttribute("aria-label", own ?? "connection");
     path.onclick = choose;
     path.onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } };
   }
 }
 
-function wire() {
+function wire(full) {
+  const shares = full ? view.shares : {}, wires = view.wiresStep === here() ? view.wires : view.wires.map((one) => ({ ...one, defect: null }));
   for (const path of $("graph").querySelectorAll("path.link:not(.outside)")) {
-    const own = named(path), share = view.shares[own] ?? 0;
+    const { own } = path, share = shares[own] ?? 0;
     path.style.strokeWidth = `${1.5 + 4.5 * share}px`;
     path.style.stroke = share ? `color-mix(in srgb, var(--bad) ${Math.round(100 * share)}%, var(--muted))` : "";
     path.classList.toggle("chosen", own !== null && own === view.chosen);
   }
-  const found = view.wires.find((one) => one.connection === view.chosen);
+  const found = wires.find((one) => one.connection === view.chosen);
   $("wire").hidden = !found;
   if (!found) return;
-  const effect = view.verdict?.connections?.find((one) => one.connection === view.chosen), share = view.shares[view.chosen];
+  const effect = full?.connections?.find((one) => one.connection === view.chosen), share = shares[view.chosen];
   const rows = [["connection", found.connection], ["gain", found.gain + (found.offset ? `, offset ${found.offset}` : "")], ["coupling", found.coupling],
     ["delay", effect ? `${effect.delay} macro steps on average` : "not known yet"],
-    ["defect", found.defect === null ? "not known" : `${Number((100 * found.defect).toPrecision(2))} % of the largest value, at the end of a macro step`],
-    ["contribution", share === undefined ? "not known" : `without its delay alone, ${view.verdict?.stable === false ? "the growth" : "the error"} falls by ${Math.round(100 * share)} %`]];
+    ["defect", found.defect === null ? "not known at this step" : `${Number((100 * found.defect).toPrecision(2))} % of the largest value, at the end of a macro step`],
+    ["contribution", share === undefined ? "not known at this step" : `without its delay alone, ${full?.stable === false ? "the growth" : "the error"} falls by ${Math.round(100 * share)} %`]];
   $("wire").replaceChildren(...rows.flatMap(([name, text]) => [Object.assign(document.createElement("dt"), { textContent: name }), Object.assign(document.createElement("dd"), { textContent: text })]));
 }
 
@@ -496,16 +548,16 @@ function drawFront(about, frame) {
   const here = frame && frame.error > 0 ? [{ x: frame.cost, y: Math.min(frame.error, 10), colour: frame.stable ? "accent" : "bad", size: 6 }] : [];
   plot($("front"), {
     x: { label: "cost: unit steps per simulated second", log: true }, y: { label: "error", log: true },
-    points: [...known, ...here], marks: [{ at: about.target, axis: "y", dash: [5, 4] }],
+    points: [...known, ...here, ...view.front.filter((one) => one.options === view.marked?.options).map((one) => ({ x: one.cost, y: one.error, colour: "ink", shape: "cross", size: 7 }))], marks: [{ at: about.target, axis: "y", dash: [5, 4] }],
     label: frame ? `error over cost of ${known.length} masters; here error ${frame.error ?? "unbounded"} at cost ${frame.cost}` : "error over cost",
   });
 }
 
 function critical(full) {
   const worst = full?.worst_connection?.connection ?? null;
-  $("critical").textContent = worst ? `Most critical connection: ${worst}.` : "";
+  say("critical", worst ? `Most critical connection: ${worst}.` : "");
   for (const path of $("graph").querySelectorAll("path.link")) {
-    const mine = worst !== null && path.querySelector("title")?.textContent.startsWith(worst);
+    const mine = worst !== null && path.own === worst;
     if (path.classList.contains("worst") === mine) continue;
     path.classList.toggle("worst", mine);
     path.setAttribute("marker-end", `url(#arrow-${mine ? "worst" : "plain"})`);
@@ -515,14 +567,15 @@ function critical(full) {
 // ---- runs -------------------------------------------------------------------------------------------------------------
 
 function showRuns() {
-  const heads = ["run", "file", "state", "rows", "time reached", "× real time", ""], table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+  const heads = ["run", "file", "state", "rows", "time reached", "× real time", "time per unit", ""], table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
   for (const text of heads) head.append(Object.assign(document.createElement("th"), { textContent: text }));
   for (const run of view.runs) {
     const row = body.insertRow();
     row.title = run.command;
     const state = [run.state, run.said, ...run.warnings].filter(Boolean).join("; "), going = ["running", "paused"].includes(run.state);
     const reached = `${Number(run.reached.toPrecision(6))}${run.stop && going ? ` of ${run.stop}` : ""} s`, speed = run.speed === null ? "" : String(Number(run.speed.toPrecision(3)));
-    for (const text of [run.number, run.file, state, run.rows.toLocaleString("en"), reached, speed]) row.insertCell().textContent = text;
+    const units = Object.entries(run.unit_times ?? {}).map(([name, seconds]) => `${name} ${Number(seconds.toPrecision(2))} s`).join(", ") || (run.state === "done" ? "too short to tell" : "");
+    for (const text of [run.number, run.file, state, run.rows.toLocaleString("en"), reached, speed, units]) row.insertCell().textContent = text;
     const last = row.insertCell();
     if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: run.state === "paused" ? "Go on" : "Pause", onclick: () => send({ kind: "pause", run: run.number, wanted: run.state !== "paused" }) }));
     if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: "Stop", onclick: () => send({ kind: "stop", run: run.number }) }));
@@ -570,6 +623,15 @@ function zoomable(canvas) {
     from = null;
   };
   canvas.ondblclick = () => { view.span = null; watch(view.watched, view.watched); };
+  canvas.tabIndex = 0;
+  canvas.onkeydown = (event) => {
+    const [low, high] = view.span ?? canvas.extent ?? [0, 1], wide = high - low;
+    const next = { "+": [low + wide / 4, high - wide / 4], "-": [low - wide / 2, high + wide / 2], ArrowLeft: [low - wide / 4, high - wide / 4], ArrowRight: [low + wide / 4, high + wide / 4], 0: null }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    view.span = next;
+    watch(view.watched, view.watched);
+  };
 }
 
 let drawing = false;
@@ -600,11 +662,11 @@ function drawRuns() {
 listen();
 if (frozen === null) connect();
 else {
-  // What the server would send, computed before for all positions of the slider.
   document.body.classList.add("frozen");
   view.state = frozen.state; view.outputs = frozen.outputs;
-  for (const message of frozen.messages) RECEIVE[message.kind](message);
-  for (const control of document.querySelectorAll("#controls select, #controls input:not(#step), #outputs button")) control.disabled = true;
+  view.truths = new Map(frozen.entries[0].messages.filter((message) => message.kind === "course").map((message) => [message.step, message.outputs]));
+  look();
+  for (const control of document.querySelectorAll("#controls input:not(#step), #single select, #outputs button")) control.disabled = true;
   for (const item of $("order").children) Object.assign(item, { draggable: false, onkeydown: null });
   paint();
 }
