@@ -146,11 +146,17 @@ def test_a_model_that_is_only_identified_is_not_called_assessed(tmp_path: Path) 
 def test_units_are_identified_at_the_step_of_the_slider(tmp_path: Path) -> None:
     """The solvers of these FMUs are off by other amounts at other steps; a map converted from one would be wrong."""
     export_system(co.problems.two_mass(), tmp_path, fmi=2)
-    wires = 'connections = ["two.x -> one.x2", "two.v -> one.v2", { from = "one.f", to = "two.f", gain = -1.0 }]'
+    wires = 'connections = ["two.x -> one.x2", "two.v -> one.v2", "one.f -> two.f"]'
     units = '[units]\none.fmu = "one.fmu"\ntwo.fmu = "two.fmu"\n'
     (tmp_path / "pair.toml").write_text(f"step-size = 1e-3\nstop-time = 5.0\n{wires}\n{units}")
+    # The sign was wrong: what was known of the file as it was is forgotten.
+    state = {"system": str(tmp_path / "pair.toml")}
+    wrong = page_state.answer({"kind": "frame", "state": state})["errors"]
+    page_state.answer({"kind": "connect", "state": state, "source": "one.f", "target": "two.f", "sign": True})
+    assert 'to = "two.f", gain = -1.0 }' in (tmp_path / "pair.toml").read_text()
     for step in (1e-3, 2e-3):
         known = page_state.frame(State.read({"system": "two-mass", "step": step, "stop": 5.0}))
+        assert known["errors"]["two.v"] != pytest.approx(wrong["two.v"], rel=0.1)
         frame = page_state.frame(State.read({"system": str(tmp_path / "pair.toml"), "step": step}))
         for name, error in known["errors"].items():
             assert frame["errors"][name] == pytest.approx(error, rel=0.02)
@@ -241,9 +247,11 @@ def test_an_open_input_is_connected_by_its_proposal(tmp_path: Path) -> None:
     state = State(str(path))
     (missing,) = [one for one in page_state.describe(state)["open"] if one["target"] == target]
     assert (missing["candidates"][0]["source"], bool(missing["candidates"][0]["reason"])) == (source, True)
-    written = page_state.answer({"kind": "connect", "state": state.plain(), "source": source, "target": target})
+    written = page_state.answer(
+        {"kind": "connect", "state": state.plain(), "source": source, "target": target, "sign": False}
+    )
     assert written == {"file": path.name, "kept": f"{path.name}.old"}
-    assert target not in [one["target"] for one in page_state.describe(state)["open"]]
+    assert target not in [one["target"] for one in page_state.describe(State(str(path)))["open"]]
     with pytest.raises(ConfigurationError, match="cannot be edited automatically"):
         page_state.connect(state, "nobody.x", target)
     with pytest.raises(ConfigurationError, match="no file to write to"):

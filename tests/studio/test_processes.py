@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cosimo as co
+from cosimo.core.errors import RunError
+from cosimo.studio import processes
 from cosimo.studio.processes import BUCKETS, Envelopes, Run, finished_rows
 
 
@@ -55,3 +59,40 @@ def test_a_part_of_a_run_is_as_fine_as_its_file(tmp_path: Path) -> None:
     assert (time == result.time[inside]).all()
     assert (values == result["two.x"][inside]).all()
     assert len(run.signal("two.x", (5.0, 6.0))[0]) == 0
+
+
+HANGING = """
+import time
+
+class Stuck:
+    inputs, outputs = {"u": 1.0}, ("y",)
+    def __init__(self, wait=0.0):
+        self.wait, self.y = wait, 0.0
+    def step(self, now, duration):
+        time.sleep(self.wait)
+        self.y += duration * (self.u - self.y)
+"""
+
+
+def test_a_unit_that_hangs_is_ended_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stuck.py").write_text(HANGING)
+    (tmp_path / "stuck.toml").write_text(
+        'step-size = 0.1\nstop-time = 1\n[units]\na = { kind = "python", class = "stuck.py:Stuck" }\n'
+    )
+    monkeypatch.setattr(processes, "PATIENCE", 2.0)
+
+    async def ask() -> tuple[str, Any]:
+        evaluator = processes.Evaluator(tmp_path)
+        try:
+            stuck = {"system": "stuck.toml", "settings": {"a.wait": 1e6}}
+            with pytest.raises(RunError, match="a unit hangs") as said:
+                await evaluator.ask({"kind": "describe", "state": stuck})
+            assert evaluator._process is None  # it was ended
+            monkeypatch.setattr(processes, "PATIENCE", 120.0)
+            return str(said.value), await evaluator.ask({"kind": "describe", "state": {"system": "stuck.toml"}})
+        finally:
+            await evaluator.close()
+
+    said, about = asyncio.run(ask())
+    assert "within 2 s" in said
+    assert about["units"] == ["a"]

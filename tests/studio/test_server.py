@@ -306,7 +306,7 @@ def test_fmus_are_dropped_and_coupled(tmp_path: Path) -> None:
     )
     folder = tmp_path / "studio"
     folder.mkdir()
-    with served(folder, "two-mass") as found, found.socket() as page:
+    with served(folder, "two-mass", "--isolate") as found, found.socket() as page:
         for file in files:
             assert put(found, file.name, file.read_bytes())[0] == 200
         assert put(found, files[0].name, files[0].read_bytes())[0] == 200  # the same again
@@ -322,10 +322,11 @@ def test_fmus_are_dropped_and_coupled(tmp_path: Path) -> None:
         assert "not the name of an FMU in the folder" in receive_error(page)
         page.send(json.dumps({"kind": "couple", "files": [file.name for file in files]}))
         opened = receive(page, "opened")
-        assert opened["state"] == {"system": "system.toml"}
+        assert opened["state"] == {"system": "system.toml", "fixed": {"isolate": ["*"]}}
         assert {one["target"] for one in opened["proposals"]["connections"]} >= {"wheel.force"}
         page.send(json.dumps({"kind": "look", "key": 5, "state": opened["state"]}))
         assert receive(page, "frame", key=5)["frame"]["trust"] == "not assessed"
+        assert receive(page, "text", key=5)["command"].startswith("cosimo analyse system.toml --isolate --master")
         assert receive(page, "verdict", key=5)["verdict"]["evidence"] == "confirmed"
 
 
