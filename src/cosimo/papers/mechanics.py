@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from cosimo.analysis.error_norms import nrms as nrms
+from cosimo.analysis.truth import Recursion
 from cosimo.compensation.comparison import observed
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
@@ -49,21 +50,21 @@ def energy(system: System, motion: Motion) -> Array:
 def exact_motion(system: System, step: float, steps: int) -> Motion:
     """The free motion of the coupled system itself, e^{At} z_0 (Eq. 41)."""
     A, z = _first_order(system)
-    flow = scipy.linalg.expm(A * step)
-    return _rows(z, steps, step, lambda z, k: flow @ z)
+    return _rows(scipy.linalg.expm(A * step), z, step, np.zeros((steps, len(z))))
 
 
 def exact_forced_motion(system: System, step: float, steps: int, on: int, force: Excitation) -> Motion:
     """The same under a force on coordinate number `on`, by Gauss–Legendre quadrature of Eq. 43 in every step."""
     A, z = _first_order(system)
-    flow = scipy.linalg.expm(A * step)
     push = _push(system, on)
     nodes, weights = np.polynomial.legendre.leggauss(6)
-    moments = [
-        (step * (1 + node) / 2, step / 2 * weight * scipy.linalg.expm(A * step * (1 - node) / 2) @ push)
-        for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True)
+    moved = [
+        step / 2 * weight * scipy.linalg.expm(A * step * (1 - node) / 2) @ push
+        for node, weight in zip(nodes, weights, strict=True)
     ]
-    return _rows(z, steps, step, lambda z, k: flow @ z + sum(force(k * step + at) * moved for at, moved in moments))
+    moments = (step * (1 + nodes) / 2).tolist()
+    forces = np.array([[force(k * step + at) for at in moments] for k in range(steps)])
+    return _rows(scipy.linalg.expm(A * step), z, step, forces @ np.array(moved))
 
 
 def monolithic_motion(
@@ -72,14 +73,11 @@ def monolithic_motion(
     """Velocity-first symplectic Euler on the coupled system, optionally under a force on coordinate number `on`."""
     A, z = _first_order(system)
     n = len(z) // 2
-    lower, push = A[n:], _push(system, on)[n:]
-
-    def advance(z: Array, k: int) -> Array:
-        acceleration = lower @ z + (push * force(k * step) if force else 0.0)
-        velocity = z[n:] + step * acceleration
-        return np.concatenate([z[:n] + step * velocity, velocity])
-
-    return _rows(z, steps, step, advance)
+    eye, push = np.eye(n), _push(system, on)[n:]
+    velocity = np.hstack([np.zeros((n, n)), eye]) + step * A[n:]
+    F = np.vstack([np.hstack([eye, np.zeros((n, n))]) + step * velocity, velocity])
+    forces = np.array([force(k * step) if force else 0.0 for k in range(steps)])
+    return _rows(F, z, step, forces[:, None] * np.concatenate([step**2 * push, step * push]))
 
 
 def cosimulated_motion(system: System, master: Master, steps: int) -> Motion:
@@ -116,14 +114,9 @@ def _push(system: System, on: int) -> Array:
     return np.concatenate([np.zeros(len(M)), acceleration])
 
 
-def _rows(z: Array, steps: int, step: float, advance: Callable[[Array, int], Array]) -> Motion:
-    rows = [z]
-    for k in range(steps):
-        rows.append(advance(rows[-1], k))
-    states = np.array(rows)
-    n = states.shape[1] // 2
-    return Motion(np.arange(steps + 1.0) * step, states[:, :n], states[:, n:])
-
-
-def _times(steps: int, step: float) -> Array:
-    return np.arange(steps + 1, dtype=float) * step
+def _rows(F: Array, z: Array, step: float, pushes: Array) -> Motion:
+    """z_{k+1} = F z_k + the k-th of the pushes."""
+    one, none = np.eye(len(z)), np.zeros((len(z), len(z)))
+    states = Recursion(F, one, one, none).rows(z, np.vstack([pushes, none[:1]]))
+    n = len(z) // 2
+    return Motion(np.arange(len(pushes) + 1.0) * step, states[:, :n], states[:, n:])
