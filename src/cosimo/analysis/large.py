@@ -28,8 +28,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Mode, nearest_pole, pair_modes
-from cosimo.analysis.stability import AT_REST, EXACTLY, NEAR_ONE, Rest, balanced, count_rest, grows
-from cosimo.analysis.truth import RIGID
+from cosimo.analysis.stability import AT_REST, EXACTLY, NEAR_ONE, RIGID, Rest, balanced, count_rest, grows
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 

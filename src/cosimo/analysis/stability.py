@@ -32,6 +32,8 @@ ROUNDING = 1e-10
 badly scaled ones a thousand times worse."""
 LARGEST_STABLE = 1.0 + ROUNDING
 """ρ up to which a master is stable."""
+RIGID = 1e-6
+"""Modes slower than this share of the fastest one are rigid motion and do not set the horizon."""
 GROWTH = 1e-8
 """Growth rates below this share of |λ|max are rounding: a double pole 0 is computed to the root of the precision."""
 IDENTIFIED = 1e-7

@@ -31,7 +31,7 @@ import numpy as np
 
 from cosimo.algebra.product import CoupledModel, LinearSystem, given_inputs, samples
 from cosimo.analysis.linearisation import LocalSystem
-from cosimo.analysis.stability import balanced
+from cosimo.analysis.stability import RIGID, balanced
 from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent
@@ -56,8 +56,6 @@ PERIODS = 10
 """Periods, or time constants, of the slowest mode that the default horizon covers."""
 FAST_MODES = 3000
 """The default horizon is at most so many times 1/|λ| of the fastest mode."""
-RIGID = 1e-6
-"""Modes slower than this share of the fastest one are rigid motion and do not set the horizon."""
 MOST_STEPS = 2_000_000
 """Macro steps that an error is followed over at most."""
 GRID = 2000

@@ -18,8 +18,9 @@ from cosimo.analysis.limits import SWEEPS, Limits
 from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.recommendation import Recommendation
 from cosimo.analysis.spectrum import Mode
+from cosimo.analysis.stability import RIGID
 from cosimo.analysis.trust import Evidence, Grounds, Judgement, Trust, judge
-from cosimo.analysis.truth import RIGID, OutputErrors
+from cosimo.analysis.truth import OutputErrors
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_json, as_text, attributes
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 
