@@ -71,6 +71,15 @@ def test_check_refuses_what_cannot_be_trusted(tmp_path: Path) -> None:
     assert good.stdout.startswith("Trust: every output within ")
 
 
+def test_the_recommended_master_is_run(tmp_path: Path) -> None:
+    """Plain Jacobi at 1 ms is off by far more than the target; what is run instead is within it."""
+    done = cosimo("run", "two-mass", "--stop-time", "2", "--recommended", "--json", "-o", str(tmp_path / "rows.csv"))
+    found = json.loads(done.stdout)
+    assert found["verdict"]["trust"] == "yes"
+    assert found["verdict"]["recommendation"]["keep"]
+    assert found["steps"] > 2000
+
+
 def test_an_adaptive_run_is_not_assessed() -> None:
     """A verdict is about fixed steps."""
     done = cosimo("run", "two-mass", "--stop-time", "0.1", "--adaptive", "energy", "--json")
@@ -199,6 +208,7 @@ def test_iterative_and_multirate_options() -> None:
         (["run", "two-mass", "--output-file", "rows.xyz"], "use .parquet, .csv, .arrow, .arrows, .mat, .h5 or .mf4"),
         (["run", "two-mass", "--anyway"], "--anyway belongs to --check"),
         (["run", "two-mass", "--check", "--adaptive", "energy"], "leave out --adaptive or --check"),
+        (["run", "two-mass", "--recommended", "--adaptive", "energy"], "leave out --adaptive or --recommended"),
         (
             ["analyse", "two-mass", "--target-error", "0"],
             "--target-error expects a positive fraction (0.01 is 1 %), not 0",
