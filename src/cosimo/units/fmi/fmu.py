@@ -29,7 +29,7 @@ from cosimo.units.fmi.archive import (
     read_description,
 )
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
-from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver
+from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver, adapter_of
 from cosimo.units.fmi.variables import (
     SETTABLE,
     STRUCTURAL,
@@ -404,7 +404,7 @@ class Fmu(Unit):
         Of an FMU behind an adapter only that of this platform: the adapter and its solver are those of this platform.
         """
         here = {platform_folders(3)[0]: self.library()}
-        if self.fmi_version == "1.0" or self.solver is not None:
+        if adapter_of(self) is not None:
             return here
         return libraries_by_platform(self.path, self.model_identifier, self.options.limits) | here
 
