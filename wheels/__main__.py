@@ -4,7 +4,7 @@ All are compiled here by zig, which brings the C and C++ libraries of the system
 which `auditwheel` checks. Without a target those of Linux are made, for CPython 3.11 and with the stable interface from
 3.12 on, which `abi3audit` checks; for macOS only the latter. `make test-all` tests that for Linux and CPython 3.11,
 `make windows` that for Windows. Nobody has run those for macOS: they stay in `build/wheels`, where the others go to
-`dist`. The target `units` are the libraries inside exported FMUs for all systems, in `build/wheels/units`.
+`dist`. The target `units` is the library inside exported FMUs for all systems, in `build/wheels/units`.
 """
 
 from __future__ import annotations
@@ -61,14 +61,8 @@ UNITS = {
     "unit.so": ("x86_64-linux-gnu.2.17",),
     "unit.dll": ("x86_64-windows-gnu",),
     "unit.dylib": ("x86_64-macos.11.0", "aarch64-macos.11.0"),
-    "coupling.so": (TARGETS["linux"].zig,),
-    "coupling.dll": (TARGETS["windows"].zig,),
-    "coupling.dylib": (TARGETS["macos-intel"].zig, TARGETS["macos-arm"].zig),
 }
-"""The libraries inside exported FMUs of units (`src/fmu`) and of couplings (`src/coupling`), and what each is compiled
-for: couplings, in C++, need newer systems."""
-FLAGS = ("-O3", "-DNDEBUG", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC")
-"""No contraction: every sum is rounded alike on every system."""
+"""The library inside exported FMUs: the file, and what it is compiled for."""
 PROCESSORS = {"x86_64": (0x01000007, 3, 12), "aarch64": (0x0100000C, 0, 14)}
 """As a library of macOS for several names them: processor, variant, alignment of the part as a power of two."""
 PYCONFIG = """\
@@ -250,42 +244,21 @@ def toolchain(name: str, target: Target, interpreter: Interpreter) -> Path:
 
 
 def unit_libraries(interpreter: Interpreter) -> Path:
-    """The libraries inside exported FMUs for all systems, in one folder."""
+    """The library inside exported FMUs for all systems, in one folder."""
     folder = WORK / "units"
     folder.mkdir(parents=True, exist_ok=True)
+    sources = sorted(map(str, (ROOT / "src" / "fmu").glob("*.c")))
     for file, targets in UNITS.items():
         parts = []
         for target in targets:
-            part = WORK / f"{Path(file).stem}-{target}"
-            link = ["-shared", "-s", *FLAGS, "-o", part]
-            link += [f"-Wl,-install_name,@rpath/{file}"] if "macos" in target else []
-            if file.startswith("unit."):
-                sources = sorted((ROOT / "src" / "fmu").glob("*.c"))
-                interpreter.run("ziglang", "cc", "-target", target, "-std=c11", *link, *sources)
-            else:
-                compile_coupling(interpreter, target, link)
+            part = WORK / f"unit-{target}"
+            flags = ["-std=c11", "-O3", "-DNDEBUG", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC"]
+            flags += ["-shared", "-s"]
+            flags += [f"-Wl,-install_name,@rpath/{file}"] if "macos" in target else []
+            interpreter.run("ziglang", "cc", "-target", target, *flags, "-o", part, *sources)
             parts.append((target.partition("-")[0], part.read_bytes()))
         (folder / file).write_bytes(parts[0][1] if len(parts) == 1 else universal(parts))
     return folder
-
-
-def compile_coupling(interpreter: Interpreter, target: str, link: Sequence[str | Path]) -> None:
-    """The library of couplings: its C sources one by one, as their options differ, and all else with them.
-
-    As in src/coupling/CMakeLists.txt, the C sources get the `instance.h` of that folder.
-    """
-    folder, objects = ROOT / "src" / "coupling", WORK / "objects" / target
-    objects.mkdir(parents=True, exist_ok=True)
-    sources = [folder / line for line in (folder / "sources.txt").read_text(encoding="utf-8").split()]
-    made = []
-    for source in (one for one in sources if one.suffix == ".c"):
-        made.append(objects / f"{source.stem}.o")
-        words = ["-std=c11", *FLAGS, "-include", folder / "instance.h", "-c", source, "-o", made[-1]]
-        interpreter.run("ziglang", "cc", "-target", target, *words)
-    # Linux: never unloaded, as a C++ library inside ends what belongs to a thread when the thread ends.
-    last = ["-Wl,-z,nodelete"] if "linux" in target else []
-    rest = [one for one in sources if one.suffix == ".cpp"]
-    interpreter.run("ziglang", "c++", "-target", target, "-std=c++20", *link, *last, *rest, *made)
 
 
 def universal(parts: Sequence[tuple[str, bytes]]) -> bytes:
