@@ -69,6 +69,12 @@ def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp
         # The step is turned until it is unstable: light, sentence, command and link follow.
         step = turn(page, "Number(s.max) * 0.6")
         page.wait("document.getElementById('headline').textContent === 'Do not trust: unstable'")
+        # Until its full verdict is there, that of another step is not shown for it.
+        head = "document.getElementById('headline')"
+        note = f"new MutationObserver(() => window.seen.push({head}.textContent))"
+        page.ask(f"(() => {{ window.seen = []; {note}.observe({head}, {{ childList: true }}); }})()")
+        page.wait("document.documentElement.dataset.full")
+        assert page.ask("window.seen") == []
         assert page.ask("document.getElementById('card').className") == "verdict bad"
         assert page.ask("document.getElementById('step').getAttribute('aria-valuetext')").endswith("unstable")
         page.wait(f"document.getElementById('command').textContent.endsWith('--step-size {step}')")

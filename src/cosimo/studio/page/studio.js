@@ -98,7 +98,7 @@ const RECEIVE = {
   text(message) { view.texts.set(message.step, message); },
   front({ points }) { view.front.push(...points); },
   wires({ wires, step }) { view.wires = wires; view.wiresStep = step; },
-  judging({ step }) { view.judging = true; view.verdictStep = step; },
+  judging() { view.judging = true; },
   verdict({ verdict, step, shares }) {
     view.judging = false; view.shares = shares ?? {}; view.verdictStep = step ?? view.description.step;
     if (verdict.error && verdict.exit_code) { trouble(verdict.error); view.verdict = null; } else view.verdict = verdict;
