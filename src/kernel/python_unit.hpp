@@ -72,10 +72,13 @@ struct PythonObject final : Unit {
 // Any other unit, through its contract: slower, but nothing is excluded.
 struct PythonInstance final : Unit {
     nb::object instance, saved;
+    nb::object post_method;  // of a unit on another host
     std::size_t powers = 1;
     double h = 1.0;
 
     bool needs_python() const override { return true; }
+    bool posts() const override { return post_method.is_valid(); }
+    void post(double time, double duration) override { post_method(time, duration); }
     bool stretch(double now) override {
         h = now;
         return true;
@@ -136,6 +139,7 @@ inline int add_python_object(Builder &builder, nb::object instance, nb::object o
 
 inline int add_python_instance(Builder &builder, nb::object instance, std::size_t inputs, std::size_t outputs, std::size_t powers) {
     auto unit = std::make_unique<PythonInstance>();
+    if (nb::hasattr(instance, "post")) unit->post_method = instance.attr("post");
     unit->instance = std::move(instance);
     unit->inputs = inputs;
     unit->outputs = outputs;

@@ -60,7 +60,7 @@ def test_options_of_run_stand_under_titles() -> None:
 
 
 def test_every_verb_that_takes_a_system_takes_other_values_of_it() -> None:
-    none = {"new", "resume", "plot", "problems", "reproduce"}
+    none = {"new", "resume", "plot", "worker", "problems", "reproduce"}
     for name in set(EXAMPLES) - none:
         known = {word for option in VERBS[name].params for word in option.opts}
         assert {"--set", "--input-file"} <= known, name

@@ -20,6 +20,7 @@ __all__ = ["app", "main"]
 _MODULES = {
     "analyse": ("analyse", "analyze"),
     "files": ("new", "info", "validate", "check-fmu", "export"),
+    "hosts": ("worker", "federate"),
     "papers": ("problems", "reproduce"),
     "plot": ("plot",),
     "report": ("report", "studio", "evaluate"),

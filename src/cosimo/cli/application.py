@@ -38,6 +38,14 @@ EXAMPLES = {
     "sweep": ("two-mass --vary kc=10:1000:20 -o study.parquet", "system.toml --vary load.k=1,2,5 --workers 4"),
     "report": ("two-mass --step-size 4ms --tune -o report.html", "system.toml rows.parquet -o report.html"),
     "studio": ("two-mass", "system.toml --no-browser --port 8123"),
+    "worker": (
+        "--broker 192.168.1.10:23404 --name lab3 --token-file token",
+        "--broker 192.168.1.10:23404 --name lab3 --sandbox --unit-timeout 10",
+    ),
+    "federate": (
+        "system.toml --broker 192.168.1.10:23404 --subscribe load.torque=grid/torque --publish load.speed",
+        "system.toml --broker 192.168.1.10:23404 --period 100ms --offset 20ms",
+    ),
     "info": ("motor.fmu", "system.toml"),
     "validate": ("motor.fmu", "system.toml --json"),
     "check-fmu": ("motor.fmu", "motor.fmu --step-size 1ms --json"),

@@ -162,7 +162,7 @@ def run(
         return execute(scenario.system, scenario.master, replace(options, metadata=metadata, progress=progress))
 
     asking = f"cosimo analyse {master.words(system)} {command_options(scenario.master, scenario.system)}".rstrip()
-    _run_and_report(go, (start, stop, scenario.master.step), options.path, json_, asking, metadata)
+    run_and_report(go, (start, stop, scenario.master.step), options.path, json_, asking, metadata)
 
 
 @app.command()
@@ -184,7 +184,7 @@ def resume(
     start = found.options.start + found.saved["step"] * found.master.step
     detail(f"resuming from t = {start:g} s to {found.options.stop:g} s")
     span = (start, found.options.stop, found.master.step)
-    _run_and_report(lambda progress: found.run(progress=progress), span, found.options.path, json_)
+    run_and_report(lambda progress: found.run(progress=progress), span, found.options.path, json_)
 
 
 def _assessed(scenario: Scenario, check: bool, anyway: bool) -> dict[str, Any] | None:
@@ -225,7 +225,7 @@ def _pair(text: str) -> tuple[str, str]:
     return into.strip(), out.strip()
 
 
-def _run_and_report(
+def run_and_report(
     go: Callable[[Any], Result],
     span: tuple[float, float, float],
     path: Path | None,

@@ -25,6 +25,7 @@ from cosimo.formats.scenario_reading import Source, read_scenario
 from cosimo.formats.scenario_tables import (
     ConnectionTable,
     FmuTable,
+    HostsTable,
     MasterTable,
     MechanicalTable,
     PythonTable,
@@ -119,6 +120,8 @@ def _system(
     for name, table in scenario.units.items():
         with source.collecting(findings, "units", name):
             units[name] = build_unit(name, table, source, scenario.start_time or 0.0, limits, validate)
+            if isinstance(table, FmuTable) and table.host is not None:
+                units[name] = _elsewhere(units[name], table.host, scenario.hosts, source)
     findings.require_no_errors()
     # A system in which names can be looked up before it is known what feeds which input.
     known = System(units, inputs={f"{name}.{v}": 0.0 for name, unit in units.items() for v in unit.inputs})
@@ -216,6 +219,17 @@ def _fmu(name: str, table: FmuTable, source: Source, start_time: float, how: Map
             raise UnknownNameError(f"FMU in '{path.parent}'", path.name, near)
     values: dict[str, Any] = {"parameters": table.parameters, "start": table.start}
     return Fmu(path, name=name, experiment=Experiment(start_time=start_time), **values, **how)
+
+
+def _elsewhere(unit: Unit, host: str, table: HostsTable | None, source: Source) -> Unit:
+    """The FMU on another host."""
+    from cosimo.units.remote import Hosts, RemoteFmu, require_helics
+
+    require_helics()
+    assert isinstance(unit, Fmu)
+    assert table is not None
+    given = table.model_dump() | {"token_file": None if table.token_file is None else source.near(table.token_file)}
+    return RemoteFmu.of(unit, host, Hosts(**given))
 
 
 def _solver(table: FmuTable) -> Solver | None:

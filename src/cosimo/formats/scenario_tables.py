@@ -103,6 +103,7 @@ class FmuTable(TomlTable):
     )
     timeout: float | None = Field(None, gt=0, description="isolated: time limit for one call of the FMU, in seconds.")
     memory: float | None = Field(None, gt=0, description="isolated: memory limit of the FMU, in megabytes.")
+    host: str | None = Field(None, description="The worker ('cosimo worker --name') on another host that runs the FMU.")
 
 
 class LinearTable(TomlTable):
@@ -177,6 +178,18 @@ class ProblemTable(TomlTable):
 
     name: str = Field(description="Its name; 'cosimo problems' lists them.")
     parameters: dict[str, float] = Field({}, description="Values of its parameters.")
+
+
+class HostsTable(TomlTable):
+    """Where workers on other hosts are met."""
+
+    broker: str = Field(description="Address and port of the HELICS broker, as '192.168.1.10:23404'.")
+    core: Literal["zmq", "tcp"] = Field("zmq", description="How HELICS connects to it; the same for all workers.")
+    token_file: str | None = Field(
+        None, description="File with the token that workers must know; COSIMO_TOKEN in the environment if left out."
+    )
+    wait: float = Field(30.0, gt=0, description="Seconds for workers to join.")
+    patience: float = Field(10.0, gt=0, description="Seconds without a sign of life after which a host is lost.")
 
 
 class MasterTable(TomlTable):
@@ -270,6 +283,7 @@ class ScenarioTable(TomlTable):
         [], description="['unit.input', 'unit.output'] of one unit whose product is the power that enters it."
     )
     master: MasterTable | None = Field(None, description="The master algorithm.")
+    hosts: HostsTable | None = Field(None, description="Where workers on other hosts are met, for units with a 'host'.")
     step_size: float | None = Field(None, gt=0, description="Communication step size (macro step) in seconds.")
     start_time: float | None = Field(None, description="Start of the run in seconds.")
     stop_time: float | None = Field(None, description="End of the run in seconds.")
@@ -286,6 +300,11 @@ class ScenarioTable(TomlTable):
             raise PydanticCustomError(
                 "whole", "a built-in problem has its units, connections and inputs already; remove them."
             )
+        away = [name for name, unit in self.units.items() if isinstance(unit, FmuTable) and unit.host is not None]
+        if away and self.hosts is None:
+            raise PydanticCustomError(
+                "whole", "a unit has a 'host': add a table [hosts] that says where the 'broker' is."
+            )
         if self.stop_time is not None and self.stop_time <= (self.start_time or 0.0):
             raise PydanticCustomError("whole", "stop-time must be greater than start-time.")
         return self
@@ -296,6 +315,7 @@ _TABLES: dict[str, type[TomlTable]] = {
     "connections": ConnectionTable,
     "inputs": CsvTable,
     "problem": ProblemTable,
+    "hosts": HostsTable,
 }
 
 

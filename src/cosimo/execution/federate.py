@@ -1,0 +1,196 @@
+"""A coupled system as one federate of a HELICS federation: chosen inputs come from it, chosen outputs go to it.
+
+HELICS time is simulated time. At offset + n · period the run asks for that time; when it is granted, the outputs of
+that time are published, and inputs take the newest values that others have published before. Between two of these
+times, inputs are held. The run itself is that of any system: external inputs are sources, and the session says when a
+step is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
+from cosimo.core.system import Source, System
+from cosimo.units import remote
+from cosimo.units.remote import Hosts, Pulse
+
+NEAR = 1e-9
+"""Of a macro step: how near a multiple must be to be one."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How a system joins: under which `name`, which inputs by their key in the federation, which outputs to which key.
+
+    `period` and `offset` are multiples of the macro step; None is one macro step. `waits`: sees what others publish at
+    the same time (`wait_for_current_time_update`).
+    """
+
+    hosts: Hosts
+    name: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    period: float | None = None
+    offset: float = 0.0
+    waits: bool = False
+
+
+class Federate:
+    """The run's side of the federation; given to a run as its `progress`, with `system` in place of the original."""
+
+    def __init__(self, how: Membership, system: System, step: float, start: float) -> None:
+        self.how, self._start, self._step = how, start, step
+        self._every = _multiple("period", how.period, step) if how.period is not None else 1
+        self._first = _multiple("offset", how.offset, step) if how.offset else 0
+        if self._every < 1:
+            raise ConfigurationError(f"the period is {how.period:g} s; give at least one macro step of {step:g} s.")
+        if start < 0:
+            raise ConfigurationError(f"the run begins at {start:g} s, and HELICS at 0 s; begin at 0 s or later.")
+        for name in how.outputs:
+            if name not in system.outputs:
+                raise UnknownNameError("output", name, system.outputs)
+        free = {target for target in system.input_names if target not in _connected(system)}
+        for target in how.inputs:
+            if target not in free:
+                raise UnknownNameError("unconnected input", target, free)
+        values = {target: _start_value(system, target, start) for target in how.inputs}
+        self._values, self._session, self._then = values, None, None
+        sources: dict[str, Source] = {target: self._source(target) for target in how.inputs}
+        self.system = system.with_values({}, inputs=sources)
+
+    def _source(self, target: str) -> Source:
+        return lambda _: self._values[target]
+
+    def join(self) -> None:
+        """Become a member, and wait until all others are."""
+        how, h = self.how, remote.helics()
+        self._h = h
+        self._federate = remote.join(how.hosts, how.name, self._prepare)
+        self._pulse = Pulse(self._federate)
+        units = self.system.units
+        with self._naming():
+            self._publications = {
+                name: h.helicsFederateRegisterGlobalTypePublication(
+                    self._federate, key, "double", _measure(units, name)
+                )
+                for name, key in how.outputs.items()
+            }
+            self._inputs = {
+                target: h.helicsFederateRegisterSubscription(self._federate, key, _measure(units, target))
+                for target, key in how.inputs.items()
+            }
+            for target, subscribed in self._inputs.items():
+                h.helicsInputSetDefaultDouble(subscribed, self._values[target])
+            h.helicsFederateEnterExecutingModeAsync(self._federate)
+            self._wait("begin", lambda: h.helicsFederateIsAsyncOperationCompleted(self._federate))
+            h.helicsFederateEnterExecutingModeComplete(self._federate)
+        if self._start > 0:
+            self._request(self._start)
+        self._take()
+
+    def _prepare(self, h: Any, info: Any) -> None:
+        h.helicsFederateInfoSetFlagOption(info, h.HELICS_FLAG_UNINTERRUPTIBLE, True)
+        h.helicsFederateInfoSetFlagOption(info, h.HELICS_FLAG_WAIT_FOR_CURRENT_TIME_UPDATE, self.how.waits)
+
+    def _naming(self) -> Any:
+        return _Naming(self._h, self.how.name)
+
+    # ---- what the session calls ----------------------------------------------------------------------------------
+
+    def watch(self, session: Any) -> None:
+        """The units are initialised: outputs at the start are published."""
+        self._session = session
+        if self._first == 0:
+            self._publish()
+
+    def __call__(self, reached: float, end: float) -> None:
+        """A macro step was made."""
+        made = round((reached - self._start) / self._step)
+        if made >= self._first and (made - self._first) % self._every == 0:
+            self._request(reached)
+            self._publish()
+            self._take()
+
+    def leave(self) -> None:
+        """No member any more; others go on."""
+        with suppress(AttributeError):
+            remote.within(3.0, lambda: self._h.helicsFederateDisconnect(self._federate))
+
+    # ---- HELICS --------------------------------------------------------------------------------------------------
+
+    def _request(self, wanted: float) -> None:
+        h = self._h
+        with self._naming():
+            h.helicsFederateRequestTimeAsync(self._federate, wanted)
+            self._wait(f"t = {wanted:g}", lambda: h.helicsFederateIsAsyncOperationCompleted(self._federate))
+            granted = float(h.helicsFederateRequestTimeComplete(self._federate))
+        if granted > wanted + NEAR * self._step:
+            raise RunError(
+                f"the federation granted t = {granted:g} where '{self.how.name}' asked for t = {wanted:g}: it has "
+                "ended, or its clock is coarser than the macro step; check period and offset."
+            )
+
+    def _wait(self, what: str, done: Callable[[], bool]) -> None:
+        """Others may take any time; a broker that does not answer is lost."""
+        begin = time.monotonic()
+        while not done():
+            waited = time.monotonic() - begin
+            if waited > 1.0 and self._pulse.seen("root") > self.how.hosts.patience:
+                raise RunError(
+                    f"the HELICS broker at {self.how.hosts.broker} has not answered for {self.how.hosts.patience:g} s "
+                    f"while '{self.how.name}' waited for {what}; start the federation again."
+                )
+            time.sleep(min(max(waited / 20, 2e-5), 1e-2))
+
+    def _publish(self) -> None:
+        assert self._session is not None
+        outputs = dict(zip(self.system.outputs, self._session.live.outputs(), strict=True))
+        for name, publication in self._publications.items():
+            self._h.helicsPublicationPublishDouble(publication, outputs[name])
+
+    def _take(self) -> None:
+        for target, subscribed in self._inputs.items():
+            self._values[target] = float(self._h.helicsInputGetDouble(subscribed))
+
+
+class _Naming:
+    """Turns what HELICS raises into our error."""
+
+    def __init__(self, h: Any, name: str) -> None:
+        self._h, self._name = h, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, _: object) -> None:
+        if isinstance(error, self._h.HelicsException):
+            raise RunError(f"federate '{self._name}': HELICS says: {' '.join(str(error).split())}.") from None
+
+
+def _multiple(what: str, value: float, step: float) -> int:
+    count = round(value / step)
+    if value < 0 or abs(value / step - count) > NEAR:
+        raise ConfigurationError(f"the {what} is {value:g} s; give a multiple of the macro step of {step:g} s.")
+    return count
+
+
+def _connected(system: System) -> set[str]:
+    return {connection.target for connection in system.connections}
+
+
+def _start_value(system: System, target: str, start: float) -> float:
+    if target in system.inputs:
+        return float(system.inputs[target](start))
+    unit, _, variable = target.partition(".")
+    return float(system.units[unit].start.get(variable, 0.0))
+
+
+def _measure(units: Mapping[str, Any], name: str) -> str:
+    unit, _, variable = name.partition(".")
+    measure = units[unit].measure(variable)
+    return "" if measure is None else str(measure)

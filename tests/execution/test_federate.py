@@ -1,0 +1,95 @@
+"""A system as one federate: what it sees and publishes, against a plain Python federate."""
+
+from __future__ import annotations
+
+import csv
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.processes import COSIMO, run
+
+import cosimo as co
+from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.execution.federate import Federate, Membership
+from cosimo.units.remote import Hosts
+
+OTHER = """
+import sys
+import helics as h
+port = sys.argv[1]
+h.helicsCreateBroker("zmq", "x", f"--federates=2 --port={port} --local_interface=127.0.0.1 --loglevel=no_print")
+info = h.helicsCreateFederateInfo()
+h.helicsFederateInfoSetCoreTypeFromString(info, "zmq")
+h.helicsFederateInfoSetFlagOption(info, h.HELICS_FLAG_UNINTERRUPTIBLE, True)
+h.helicsFederateInfoSetCoreInitString(info, f"--federates=1 --broker_address=127.0.0.1 --brokerport={port}")
+f = h.helicsCreateCombinationFederate("grid", info)
+p = h.helicsFederateRegisterGlobalTypePublication(f, "grid/u", "double", "")
+s = h.helicsFederateRegisterSubscription(f, "plant/lag.y", "")
+h.helicsFederateEnterExecutingMode(f)
+h.helicsPublicationPublishDouble(p, 2.0)
+for k in range(1, 5):
+    h.helicsFederateRequestTime(f, k / 4)
+    print(repr(h.helicsInputGetDouble(s)), flush=True)
+    h.helicsPublicationPublishDouble(p, 2.0 + k)
+h.helicsFederateDisconnect(f)
+sys.stdin.read()
+"""
+SCENARIO = """
+step-size = 0.125
+stop-time = 1.0
+[units.lag]
+kind = "state-space"
+A = -1.0
+B = 1.0
+C = 1.0
+inputs = ["u"]
+outputs = ["y"]
+start = { u = 0.5 }
+"""
+
+
+def test_values_arrive_one_period_after_they_were_published(tmp_path: Path) -> None:
+    (tmp_path / "plant.toml").write_text(SCENARIO)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", OTHER, str(port)], **pipes) as other:  # type: ignore[call-overload]
+        words = ["--subscribe", "lag.u=grid/u", "--period", "0.25", "-o", "plant.csv", "-q"]
+        broker = ["--broker", f"127.0.0.1:{port}"]
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+        done = run([*COSIMO, "federate", "plant.toml", *broker, *words], cwd=tmp_path, capture_output=True, timeout=120)
+        seen, _ = other.communicate(timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "plant.csv").read_text().splitlines()))
+    y = [float(row["lag.y"]) for row in rows]
+    # Recorded inputs are left limits: what acted over the step before the row. Exchanges are at every second one.
+    assert [float(row["lag.u"]) for row in rows] == [0.5, 0.5, 0.5, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]
+    # The other sees at k/4 what was published before it: the output of one period earlier.
+    assert [float(text) for text in seen.split()] == [y[0], y[2], y[4], y[6]]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        ({"inputs": {"lag.x": "k"}}, UnknownNameError, "unknown unconnected input 'lag.x'"),
+        ({"outputs": {"lag.z": "k"}}, UnknownNameError, "unknown output 'lag.z'"),
+        ({"period": 0.3}, ConfigurationError, "multiple of the macro step of 0.125 s"),
+        ({"offset": -0.125}, ConfigurationError, "the offset is -0.125 s"),
+        ({"period": 0.0}, ConfigurationError, "at least one macro step"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, object], kind: type[Exception], said: str) -> None:
+    unit = co.StateSpace(-1.0, 1.0, 1.0, inputs=["u"], outputs=["y"], start={"u": 0.5})
+    with pytest.raises(kind, match=said):
+        Federate(
+            Membership(Hosts("127.0.0.1:1"), "plant", **given),  # type: ignore[arg-type]
+            co.System({"lag": unit}),
+            0.125,
+            0.0,
+        )

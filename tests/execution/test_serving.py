@@ -1,0 +1,195 @@
+"""Units on other hosts, on loopback: the same bits as on one machine, and what is said when a host is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.processes import COSIMO, Popen, run
+
+from cosimo.core.errors import ConfigurationError, StepDiscarded, UnsafeInputError
+from cosimo.core.plain import from_bytes, to_bytes
+from cosimo.units.remote import PLAIN, Hosts, Seal, failure, raise_failure
+
+TOKEN = "a token of the tests"
+SCENARIO = """
+step-size = 0.001
+stop-time = {stop}
+connections = [
+  "two.x -> one.x2",
+  "two.v -> one.v2",
+  {{ from = "one.f", to = "two.f", gain = -1.0 }},
+]
+[units.one]
+fmu = "fmus/one.fmu"
+[units.two]
+fmu = "fmus/two.fmu"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two FMUs, and the token."""
+    folder = tmp_path_factory.mktemp("hosts")
+    run([*COSIMO, "export", "two-mass", "-o", "fmus"], cwd=folder, check=True, capture_output=True)
+    (folder / "token").write_text(TOKEN)
+    return folder
+
+
+class Site:
+    """A broker's address, and the workers that were started for it."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        self.folder, self.broker, self.workers = folder, f"127.0.0.1:{port}", list[Popen]()
+
+    def scenario(self, hosts: dict[str, str], stop: float) -> str:
+        """The file of a scenario with these units on these hosts."""
+        text = SCENARIO.format(stop=stop)
+        for unit, host in hosts.items():
+            text = text.replace(f'"fmus/{unit}.fmu"', f'"fmus/{unit}.fmu"\nhost = "{host}"')
+        if hosts:
+            text += f'[hosts]\nbroker = "{self.broker}"\ntoken-file = "token"\npatience = 3.0\nwait = 60.0\n'
+        name = f"{'-'.join(hosts) or 'local'}.toml"
+        (self.folder / name).write_text(text)
+        return name
+
+    def worker(self, name: str, token: str = TOKEN) -> Popen:
+        """A worker."""
+        command = [*COSIMO, "worker", "--broker", self.broker, "--name", name, "--cache", "cache", "--patience", "3"]
+        environment = {**os.environ, "COSIMO_TOKEN": token}
+        started = Popen(command, cwd=self.folder, env=environment, stderr=subprocess.PIPE, text=True)
+        self.workers.append(started)
+        return started
+
+    def cosimo(self, *words: str) -> tuple[int, str]:
+        """Exit code and standard error of a command."""
+        done = run([*COSIMO, *words], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stderr.strip()
+
+    def close(self) -> None:
+        """All workers end, with all that they started."""
+        for worker in self.workers:
+            worker.terminate()
+        for worker in self.workers:
+            worker.communicate(timeout=60)
+
+
+@pytest.fixture
+def site(folder: Path) -> Iterator[Site]:
+    site = Site(folder)
+    yield site
+    site.close()
+
+
+def processes_of(worker: Popen) -> list[int]:
+    """A process and its descendants."""
+    found = [worker.pid]
+    for pid in found:
+        listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+        found += map(int, listed.stdout.split())
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_rows_on_two_hosts_are_those_of_one_machine(site: Site) -> None:
+    site.worker("a")
+    site.worker("b")
+    there, here = site.scenario({"one": "a", "two": "b"}, 0.02), site.scenario({}, 0.02)
+    for words in ("--master jacobi", "--master gauss-seidel --coupling hold1", "--master iterative --tolerance 1e-8"):
+        assert site.cosimo("run", here, "-o", "here.csv", "-q", *words.split()) == (0, "")
+        assert site.cosimo("run", there, "-o", "there.csv", "-q", *words.split()) == (0, "")
+        assert (site.folder / "there.csv").read_bytes() == (site.folder / "here.csv").read_bytes()
+
+
+def test_a_run_goes_on_after_its_worker_was_killed(site: Site) -> None:
+    worker, stop = site.worker("b"), 3.0
+    there, here = site.scenario({"two": "b"}, stop), site.scenario({}, stop)
+    command = [*COSIMO, "run", there, "-o", "kept.csv", "--checkpoint-every", "0.02"]
+    with Popen(command, cwd=site.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as going:
+        while not (site.folder / "kept.csv.checkpoint").exists() and going.poll() is None:
+            time.sleep(0.01)
+        pids = processes_of(worker)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        _, said = going.communicate(timeout=120)
+    assert going.returncode == 4, said
+    assert re.search(r"two · \w+ · t = [\d.]+ s · – · host 'b' has not answered for \d+ s", said), said
+    assert not any(is_running(pid) for pid in pids)
+    site.worker("b")
+    assert site.cosimo("resume", "kept.csv", "-q")[0] == 0
+    site.cosimo("run", here, "-o", "whole.csv", "-q")
+    assert (site.folder / "kept.csv").read_bytes() == (site.folder / "whole.csv").read_bytes()
+
+
+def test_another_token_is_refused(site: Site) -> None:
+    scenario = site.scenario({"two": "b"}, 0.02)
+    site.worker("b", "the token of somebody else")
+    code, said = site.cosimo("run", scenario, "-o", "no.csv")
+    assert (code, "host 'b' refuses this run: it has another token" in said) == (2, True), said
+
+
+def test_messages_cannot_be_forged_repeated_or_moved() -> None:
+    one, two, other = Seal(b"k" * 32, 7), Seal(b"k" * 32, 7), Seal(b"k" * 32, 8)
+    message = one.seal(PLAIN, 3, b"content")
+    assert other.open(message) is None
+    assert two.open(message[:-1] + bytes([message[-1] ^ 1])) is None
+    assert two.open(message[:20] + b"x" + message[21:]) is None
+    opened = two.open(message)
+    assert opened is not None
+    assert opened.content == b"content"
+    assert two.open(message) is None
+
+
+def test_errors_travel_with_what_they_know() -> None:
+    told = from_bytes(to_bytes(failure(StepDiscarded("it stops.", 0.25), "doStep")))
+    with pytest.raises(StepDiscarded, match=r"host 'lab3': it stops\.") as found:
+        raise_failure(told, "lab3")
+    assert (found.value.last_successful_time, found.value.phase) == (0.25, "doStep")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"broker": "lab3"}, "written ADDRESS:PORT"),
+        ({"broker": "lab3:99999"}, "written ADDRESS:PORT"),
+        ({"broker": "lab3:1", "core": "udp"}, "unknown core type 'udp'"),
+        ({"broker": "lab3:1", "wait": 0.0}, "'wait' of hosts is 0"),
+    ],
+)
+def test_hosts_are_checked(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Hosts(**given)  # type: ignore[arg-type]
+
+
+def test_a_token_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSIMO_TOKEN", "short")
+    with pytest.raises(ConfigurationError, match="at least 16 characters in the environment variable COSIMO_TOKEN"):
+        Hosts("127.0.0.1:1").token()
+
+
+def test_a_file_must_be_what_its_name_says(tmp_path: Path) -> None:
+    from cosimo.execution.serving import _Served
+
+    served = _Served.__new__(_Served)
+    served._taken, served._blobs = {}, {}
+    with pytest.raises(UnsafeInputError, match="changed on its way"):
+        served._take("0" * 64, 0, 3, b"abc")
+    with pytest.raises(UnsafeInputError, match="larger than"):
+        served._take("0" * 64, 0, 2**40, b"abc")
+    with pytest.raises(UnsafeInputError, match="SHA-256"):
+        served._file("../../etc/passwd", 3)
