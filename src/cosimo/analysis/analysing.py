@@ -240,7 +240,9 @@ class _Analysis:
             search = CriticalStepSearch(model.linearisation, model.local)
             return search.crossing(lambda _, h: master.with_step(h))
         if not model.known:
-            raise ConfigurationError("looked for in systems of so many states only where their equations are known.")
+            raise ConfigurationError(
+                "looked for in systems of so many states only where their equations are known; compare runs."
+            )
         return large_critical_step(linear, model.large or LargePoles(linear.coupled.A))
 
     def _left_open(self, stable: bool | None, radius: float | None, converging: bool | None, *, iterates: bool) -> None:
