@@ -63,8 +63,8 @@ def test_a_system_without_a_master_begins_at_a_round_step() -> None:
     assert data["outputs"] == [data["description"]["outputs"][0]] or data["outputs"] == ["motor.speed"]
 
 
-def test_what_has_no_words_is_refused() -> None:
+def test_a_master_of_one_step_is_refused() -> None:
     system = co.problems.two_mass()
     master = co.compensate(system, co.masters.jacobi(system, 1e-3)).master
-    with pytest.raises(ConfigurationError, match="no words for"):
+    with pytest.raises(ConfigurationError, match="the page cannot turn"):
         co.explore(system, master)

@@ -199,8 +199,8 @@ def explore(
     scenario = load(system) if isinstance(system, str | Path) else system
     scenario = scenario if isinstance(scenario, Scenario) else Scenario.of(scenario, stop=stop)
     step, options = (None, None) if master is None else (master.step, options_of(master, scenario.system))
-    if master is not None and options is None:
-        raise ConfigurationError(f"the page has no words for {master.name}; give a master of co.masters.")
+    if master is not None and (options is None or master.mixers):  # its inputs are compensated for one step
+        raise ConfigurationError(f"the page cannot turn {master.name}; give a master of co.masters.")
     if step is None and scenario.step is None:
         step = _first_step(scenario)
     if named:
