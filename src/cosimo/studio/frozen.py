@@ -88,7 +88,8 @@ def freeze(state: State, outputs: Sequence[str] = ()) -> str:
     shown = [name for name in outputs if name in about["outputs"]] or about["outputs"][:SHOWN]
     own = [*_positions(state, about, shown), *_verdict(state)]
     entries = [{"coupling": _general(about["master"]), "master": about["master"], "messages": own}]
-    for master in _masters(about) if about["live"] else ():
+    # Units that are identified are tried again at every step, which takes minutes: their page has one master.
+    for master in _masters(about) if about["known"] else ():
         try:
             messages = list(_positions(replace(state, master=master), about, shown, truth=False))
         except CosimoError:  # this master cannot be had for these units
