@@ -137,7 +137,7 @@ def _positions(state: State, about: Message, outputs: Sequence[str], *, truth: b
         try:
             yield {"kind": "frame", "frame": finite(page_state.frame(there))}
             course = page_state.course(there, outputs, truth=truth)
-        except ConfigurationError as error:  # this position alone
+        except CosimoError as error:  # this position alone
             yield {"kind": "gap", "step": step, "text": str(error)}
             continue
         yield {"kind": "course", **course}
