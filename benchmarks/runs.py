@@ -19,7 +19,9 @@ from benchmarks.measure import TURNS, Table, in_turns, scatter
 from cosimo import masters
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
+from cosimo.execution.monitoring import Watch
 from cosimo.execution.options import EngineOptions
+from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.running import run
 from cosimo.execution.session import BLOCK
 from cosimo.formats.results import ResultFile
@@ -35,7 +37,7 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         ("what", "ns per macro step", "× bare loop"),
         note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
         f"time of a run of one step) is subtracted. {TURNS} "
-        f"The bare loop writes into one warm block of {BLOCK} rows. Without monitors: `EngineOptions(monitors=False)`. "
+        f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows. Without monitors: `EngineOptions(monitors=False)`. "
         f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -53,14 +55,25 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         def work(options: Mapping[str, Any], count: int) -> Callable[[], object]:
             return lambda: run(fmus, master, stop=count * STEP, **options)
 
+        watched = {"kernel alone": None, "kernel, monitors on": Watch(fmus, power_bonds(fmus, ()))}
+        others = [start(fmus, master) for _ in watched]
+        engines = {
+            name: KernelEngine(other, fmus.outputs, EngineOptions(parallel=False), watch)
+            for other, (name, watch) in zip(others, watched.items(), strict=True)
+        }
+        loops = {"bare C loop": BareLoop(library(), live), **engines}
         works: dict[str, Callable[[], object]] = {
-            "bare C loop": Steps(BareLoop(library(), live), len(fmus.outputs), steps)
+            name: Steps(loop, len(fmus.outputs), steps) for name, loop in loops.items()
         }
         for name, options in outputs.items():
             works |= {name: work(options, steps), f"{name}, one step": work(options, 1)}
         found = in_turns(works, repeat)
-        live.close()
-    table.add("bare C loop", f"{found.median('bare C loop') / steps * 1e9:.1f}", "1")
+        for engine in engines.values():
+            engine.close()
+        for units in (live, *others):
+            units.close()
+    for name in loops:
+        table.add(name, f"{found.median(name) / steps * 1e9:.1f}", found.ratio(name, "bare C loop"))
     for name in outputs:
         took = float(np.median(found.each(name, f"{name}, one step"))) / steps
         table.add(name, f"{took * 1e9:.1f}", found.ratio(name, "bare C loop", f"{name}, one step"))

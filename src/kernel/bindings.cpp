@@ -111,7 +111,7 @@ NB_MODULE(_kernel, m) {
         .def("went_back", &Builder::went_back)
         .def_prop_ro("shared", &Builder::shared)
         .def_prop_ro("made", [](const Builder &b) { return b.program.made; })
-        .def_prop_ro("busy", [](const Builder &b) { return b.program.machine.busy.load(std::memory_order_relaxed); })
+        .def_prop_ro("busy", [](const Builder &b) { return b.program.machine.busy(); })
         .def_prop_ro("failure", [](const Builder &b) {
             const Machine &machine = b.program.machine;
             return std::make_tuple(machine.unit, static_cast<int>(machine.phase), machine.status, machine.output, machine.at,

@@ -31,13 +31,14 @@ bool plain(const Members &members, bool (F::*condition)() const = &F::plain) {
 }
 
 template <class F>
-DirectCall<F> direct(F &unit, const Indices &references, std::size_t size, std::uint32_t first) {
+DirectCall<F> direct(F &unit, const Indices &references, std::size_t size, std::uint32_t first, std::uint64_t named) {
     DirectCall<F> call{};
     call.component = unit.component;
     call.references = references.data();
     call.count = static_cast<std::uint32_t>(references.size());
     call.size = static_cast<std::uint32_t>(size);
     call.first = first;
+    call.call = named;
     return call;
 }
 
@@ -49,14 +50,14 @@ void Builder::specialise(Instruction &instruction) {
     if (auto *couple = dynamic_cast<Couple *>(&instruction); couple && plain<F>(couple->targets))
         for (const auto &target : couple->targets) {
             auto &unit = static_cast<F &>(*target.unit);
-            auto call = direct(unit, unit.in, unit.inputs, target.first);
+            auto call = direct(unit, unit.in, unit.inputs, target.first, target.call);
             call.function.set = unit.set_values;
             couple->calls.of<F>().push_back(call);
         }
     if (auto *step = dynamic_cast<Step *>(&instruction); step && plain<F>(step->units, &F::plain_step))
         for (const auto &member : step->units) {
             auto &unit = static_cast<F &>(*member.unit);
-            auto call = direct(unit, unit.in, 0, 0);
+            auto call = direct(unit, unit.in, 0, 0, member.call);
             call.function.step = unit.do_step;
             call.tau = member.tau;
             call.duration = member.duration;
@@ -67,7 +68,7 @@ void Builder::specialise(Instruction &instruction) {
     if (auto *read = dynamic_cast<Read *>(&instruction); read && plain<F>(read->sources))
         for (const auto &source : read->sources) {
             auto &unit = static_cast<F &>(*source.unit);
-            auto call = direct(unit, unit.out, unit.outputs, source.first);
+            auto call = direct(unit, unit.out, unit.outputs, source.first, source.call);
             call.function.get = unit.get_values;
             read->calls.of<F>().push_back(call);
         }
@@ -77,6 +78,8 @@ void Builder::specialise(Sequence &sequence) {
     for (auto &instruction : sequence) {
         specialise<Fmi2>(*instruction);
         specialise<Fmi3>(*instruction);
+        if (auto *couple = dynamic_cast<Couple *>(instruction.get()))
+            couple->held = couple->mixes.empty() && couple->predictions.empty() && couple->links.empty() && couple->timed.empty() && couple->externals.empty();
         if (auto *keep = dynamic_cast<Keep *>(instruction.get())) keep->all_fmi2 = plain<Fmi2>(keep->members);
         if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
             for (Sequence &sweep : repeat->sweeps) specialise(sweep);
@@ -338,7 +341,7 @@ void Builder::shift(int unit, std::uint32_t first, std::uint32_t inputs, std::ui
 
 void Builder::step(int unit, int map, double tau, double duration) {
     auto &stage = last<Step>();
-    stage.units.push_back({at(unit), unit, map, tau, duration});
+    stage.units.push_back({at(unit), unit, map, tau, duration, Machine::call_of(unit, stepping)});
     stage.cost.push_back(0.0);
     // One unit alone, or units that need the interpreter lock, are never shared between threads.
     stage.pool = &program.pool;
@@ -491,15 +494,6 @@ void Builder::ask(int unit, std::uint32_t output, bool early, std::size_t width,
     for (const Signal &one : inputs) made.inputs.push_back(exchanged(one));
     stepper.asked.push_back(std::move(made));
 }
-
-void Builder::set_steps(long long made, int level, long long rejected) {
-    auto &stepper = dynamic_cast<CarefulStepper &>(*program.stepper);
-    stepper.place = made << stepper.halvings;
-    stepper.level = level;
-    stepper.rejected = rejected;
-}
-
-int Builder::level() const { return dynamic_cast<const CarefulStepper &>(*program.stepper).level; }
 
 std::pair<bool, int> Builder::retry() {
     int outcome = ok;

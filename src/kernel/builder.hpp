@@ -84,12 +84,12 @@ public:
     void predict(dmd::Predictor &predictor, const Sources &samples, Indices actions, Indices targets, std::uint32_t stride,
                  std::uint32_t memory, std::pair<int, bool> node_and_fresh, double phase, double period);
     void external(std::uint32_t first, std::uint32_t target, std::uint32_t stride, std::uint32_t powers, Numbers fit);
-    void couple(int unit, std::uint32_t first, double tau) { couple_stage().targets.push_back({at(unit), unit, first, tau}); }
+    void couple(int unit, std::uint32_t first, double tau) { couple_stage().targets.push_back({at(unit), unit, first, tau, Machine::call_of(unit, setting)}); }
     void shift(int unit, std::uint32_t first, std::uint32_t inputs, std::uint32_t powers, double tau, Numbers cut);
     void step(int unit, int map, double tau, double duration);
     // What part of a macro step the last one is, where these vary.
     void fraction(double part) { steps.back()->units.back().fraction = part; }
-    void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau}); }
+    void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau, Machine::call_of(unit, reading)}); }
     void keep(int unit, bool put_back, std::uint32_t first, std::size_t width);
     void begin_repeat(long long times, double tolerance, long long limit, std::size_t sweeps);
     void accelerate(std::size_t depth, bool lasts, long long first, Numbers correction);
@@ -119,9 +119,6 @@ public:
     // A unit whose outputs, from `output` on, are asked for at the end of both ways; `inputs`: its inputs where it feeds
     // them through, else none.
     void ask(int unit, std::uint32_t output, bool early, std::size_t width, const std::vector<Signal> &inputs);
-    // How far equal steps are, and in how many parts, 2^level, they are made; for a checkpoint.
-    void set_steps(long long made, int level, long long rejected);
-    int level() const;
     // Whether a shorter step can be tried after a failure, and the outcome of going back.
     std::pair<bool, int> retry();
     // The constants of all lengths are given up.

@@ -56,9 +56,9 @@ const Mark *any_unit() {
 Place place(const Mark &mark) {
     if (!mark.machine) return {mark.unit, mark.phase, mark.time};
     const Machine &machine = *mark.machine;
-    const int number = mark.number >= 0 ? mark.number : machine.busy.load(std::memory_order_relaxed);
+    const int number = mark.number >= 0 ? mark.number : machine.busy();
     const bool known = number >= 0 && static_cast<std::size_t>(number) < machine.names.size();
-    return {known ? machine.names[static_cast<std::size_t>(number)].c_str() : "", phase_name(machine.doing.load(std::memory_order_relaxed)),
+    return {known ? machine.names[static_cast<std::size_t>(number)].c_str() : "", phase_name(machine.doing()),
             machine.time(0.0)};
 }
 

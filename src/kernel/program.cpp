@@ -44,11 +44,24 @@ int run_all(Sequence &instructions, Machine &machine) {
 
 namespace {
 
+// What a unit has just written is read value by value (volatile): a processor waits where a wider load spans two stores.
+
 // x − x is 0 for finite numbers only; one sum tells of all.
 inline bool all_finite(const double *y, std::size_t n) {
     double sum = 0.0;
-    for (std::size_t i = 0; i < n; ++i) sum += y[i] - y[i];
+    for (std::size_t i = 0; i < n; ++i) {
+        const double value = const_cast<const volatile double *>(y)[i];
+        sum += value - value;
+    }
     return sum == 0.0;
+}
+
+inline void copy_values(double *to, const double *from, std::size_t n) {
+    if (n > 16) {
+        std::memcpy(to, from, n * sizeof(double));
+        return;
+    }
+    for (std::size_t i = 0; i < n; ++i) to[i] = const_cast<const volatile double *>(from)[i];
 }
 
 // Calls `work` with what a stage calls its units by: the FMUs' own functions side by side, or the members themselves.
@@ -212,7 +225,8 @@ void TimedLink::run(Machine &m) {
     // As in core/timing.py: what is not older than the new sample is replaced by it.
     long long places[max_history] = {newest}, slots[max_history] = {0};
     std::uint32_t count = 1;
-    for (long long slot = 0; slot < known[0] && count < link.history; ++slot)
+    const long long there = std::min<long long>(known[0], link.history);
+    for (long long slot = 0; slot < there && count < link.history; ++slot)
         if (known[slot + 1] < newest) {
             slots[count] = slot;
             places[count++] = known[slot + 1];
@@ -262,6 +276,13 @@ int Couple::run(Machine &m) {
     const double *y = m.y.data();
     for (const Copy &copy : copies) c[copy.target] = y[copy.source];
     for (const Scaled &one : scaled) c[one.target] = one.gain * y[one.source] + one.offset;
+    if (!held) form_others(m);
+    return with_calls(calls, targets, [&](const auto &each) { return set_each(m, each); });
+}
+
+void Couple::form_others(Machine &m) {
+    double *c = m.c.data();
+    const double *y = m.y.data();
     for (const Link &link : links) form(link, y, m.w.data(), c);
     for (TimedLink &link : timed) link.run(m);
     for (Mix &mix : mixes) mix.run(m);
@@ -273,7 +294,6 @@ int Couple::run(Machine &m) {
                 sum += external.fit[i * external.powers + j] * m.e[external.first + j];
             c[external.target + i * external.stride] = sum;
         }
-    return with_calls(calls, targets, [&](const auto &each) { return set_each(m, each); });
 }
 
 void Predict::run(Machine &m) {
@@ -303,11 +323,12 @@ int Couple::set_each(Machine &m, const std::vector<Call> &each) {
     const double *c = m.c.data();
     const Call *call = each.data(), *end = call + each.size();
     const Target *target = targets.data();
+    const bool ending = m.ending >= 0;
     try {
         for (; call != end; ++call, ++target) {
-            if (m.over(*target->unit)) [[unlikely]]
+            if (ending && target->unit->wants_end) [[unlikely]]
                 continue;
-            m.calls_unit(target->number, setting);
+            m.calls_unit(call->call);
             if (int status = call->set(c)) [[unlikely]]
                 return m.fail(*target->unit, target->number, setting, status, m.time(target->tau));
         }
@@ -344,20 +365,18 @@ void Step::last(double h, int length) {
     for (std::size_t i = 0; i < calls.fmi3.size(); ++i) calls.fmi3[i].duration = units[i].duration;
 }
 
-int Step::call(Machine &m, const Stepped &, const Stepped &s) {
-    return outcome(m, s, s.unit->step(m.time(s.tau), s.duration, s.map));
+inline int Step::call(Machine &m, const Stepped &, const Stepped &s, double time) {
+    return outcome(m, s, s.unit->step(time, s.duration, s.map));
 }
 
-int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi2> &call) {
-    const double time = m.time(call.tau);
+inline int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi2> &call, double time) {
     const int status = stepped(call.function.step(call.component, time, call.duration, call.final_step));
     if (!status) [[likely]]
         return ok;
     return outcome(m, s, static_cast<Fmi2 *>(s.unit)->told(status, time, s.duration));
 }
 
-int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi3> &call) {
-    const double time = m.time(call.tau);
+inline int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi3> &call, double time) {
     Fmi3::Said said;
     const int status = stepped(call.function.step(call.component, time, call.duration, call.final_step != 0, &said.event,
                                                   &said.terminate, &said.early, &said.reached));
@@ -370,10 +389,14 @@ template <class Call>
 int Step::step_each(Machine &m, const std::vector<Call> &each) {
     const Call *next = each.data(), *end = next + each.size();
     const Stepped *s = units.data();
+    double tau = next->tau, time = m.time(tau);  // nearly always that of all units of the stage
+    m.begins_stage();
     try {
         for (; next != end; ++next, ++s) {
-            m.steps_unit(s->number);
-            if (int found = call(m, *s, *next)) [[unlikely]]
+            if (next->tau != tau) [[unlikely]]
+                time = m.time(tau = next->tau);
+            m.calls_unit(next->call);
+            if (int found = call(m, *s, *next, time)) [[unlikely]]
                 return found;
         }
     } catch (...) {
@@ -386,7 +409,8 @@ int Step::shared(Machine &m) { return proved < 32 && serial_cost > 0.0 ? prove(m
 
 int Step::share(Machine &m) {
     std::vector<int> status(units.size(), 0);
-    m.steps_unit(-1);
+    m.begins_stage();
+    m.calls_unit(-1, stepping);
     (*pool)->run(static_cast<std::uint32_t>(units.size()), [&](std::uint32_t i) {
         const Stepped &s = units[i];
         Running running(m, s.number);
@@ -403,9 +427,10 @@ int Step::measure(Machine &m) {
     using Clock = std::chrono::steady_clock;
     constexpr int warm_up = 3, samples = 16;
     constexpr double price = 3e-6;
+    m.begins_stage();
     for (std::size_t i = 0; i < units.size(); ++i) {
         const Stepped &s = units[i];
-        m.steps_unit(s.number);
+        m.calls_unit(s.call);
         auto begin = Clock::now();
         int status = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
         double took = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -449,7 +474,7 @@ int Read::get_each(Machine &m, const std::vector<Call> &each) {
     try {
         for (; call != end; ++call, ++source) {
             double *y = outputs + call->first;
-            m.calls_unit(source->number, reading);
+            m.calls_unit(call->call);
             if (int status = call->get(y)) [[unlikely]]
                 return m.fail(source->number, reading, status, m.time(source->tau));
             if (!all_finite(y, call->values())) [[unlikely]]
@@ -548,6 +573,9 @@ void Program::remember(StateBytes &bytes) {
     for (auto &instruction : instructions) instruction->remember(bytes);
     for (auto &unit : units) unit->remember(bytes);
     if (monitor) monitor->remember(bytes);
+    bytes.array(machine.read_at);
+    bytes.array(machine.stamps);
+    if (stepper) stepper->remember(bytes);
     bytes.end();
 }
 
@@ -568,7 +596,7 @@ void Program::time_units(double seconds) {
     samples = std::vector<std::atomic<std::uint64_t>>(units.size() + 1);
     sampler = std::make_unique<Ticker>(seconds, [this] {
         if (!inside.load(std::memory_order_relaxed)) return;
-        const auto place = static_cast<std::size_t>(machine.busy.load(std::memory_order_relaxed) + 1);
+        const auto place = static_cast<std::size_t>(machine.busy() + 1);
         if (place < samples.size()) samples[place].fetch_add(1, std::memory_order_relaxed);
     });
 }
@@ -576,7 +604,7 @@ void Program::time_units(double seconds) {
 void Program::write(double *row) const {
     row[0] = machine.time(0.0);
     if (plain_) {
-        std::memcpy(row + 1, machine.y.data(), machine.y.size() * sizeof(double));
+        copy_values(row + 1, machine.y.data(), machine.y.size());
         return;
     }
     const double *y = machine.y.data(), *c = machine.c.data();
@@ -612,35 +640,44 @@ struct Inside {
 
 }  // namespace
 
+// Whether rows are the outputs as they lie there.
+void Program::prepare_rows() {
+    if (std::exchange(prepared_, true)) return;
+    plain_ = columns.size() == machine.y.size();
+    for (std::size_t i = 0; plain_ && i < columns.size(); ++i) plain_ = columns[i].powers == 0 && columns[i].first == i && !columns[i].memory;
+}
+
 int Program::run(long long first, long long count, const double *given, std::size_t given_width, double *rows) {
-    if (!prepared_) {
-        plain_ = columns.size() == machine.y.size();
-        for (std::size_t i = 0; plain_ && i < columns.size(); ++i) plain_ = columns[i].powers == 0 && columns[i].first == i && !columns[i].memory;
-        prepared_ = true;
-    }
+    prepare_rows();
     Watch watch;
     Inside within(inside);
     Running running(machine);
     made = 0;
     const std::size_t width = columns.size() + (stepper && stepper->tells_length ? 2 : 1);
     const long long room = stepper ? count - stepper->pair + 1 : count;
+    // Values of its own: what stands behind `this` would be read again after every call.
+    const auto *begin = instructions.data(), *end = begin + instructions.size();
+    Monitor *const watching = monitor.get();
+    const bool varies = stepper != nullptr;
     while (made < room) {
-        if (stepper) [[unlikely]] {
+        if (varies) [[unlikely]] {
             if (stepper->over(machine)) return ok;
             if (int outcome = stepper->advance(*this, rows)) return outcome;
             made += stepper->rows_made;
             rows += static_cast<std::size_t>(stepper->rows_made) * width;
         } else {
-            machine.k = first + made;
-            machine.e = given + static_cast<std::size_t>(made) * given_width;
-            for (auto &instruction : instructions)
-                if (int outcome = instruction->run(machine)) [[unlikely]]
+            machine.k = first;
+            machine.e = given;
+            for (const auto *instruction = begin; instruction != end; ++instruction)
+                if (int outcome = (*instruction)->run(machine)) [[unlikely]]
                     return outcome;
-            machine.k = first + ++made;
+            machine.k = ++first;
+            ++made;
+            given += given_width;
             write(rows);
             rows += width;
         }
-        if (monitor && monitor->observe(machine.y.data(), machine.c.data())) [[unlikely]]
+        if (watching && watching->observe(machine.y.data(), machine.c.data())) [[unlikely]]
             return diverged;
         if (machine.ending >= 0) [[unlikely]]
             return ended;

@@ -36,21 +36,23 @@ struct Machine {
     long long k = 0;
     // Where macro steps vary: the places at which units were read, and those of the samples that couplings remember.
     std::vector<long long> read_at, stamps;
-    // The unit that is called, what for, and how many calls of steps there were, for who asks while the loop runs.
-    std::atomic<int> busy{-1};  // −1: several at once
-    std::atomic<Phase> doing{setting};
-    std::atomic<unsigned long long> calls{0};
+    // The unit that is called and what for, in one word, and how many stages of steps there were, for who asks while the loop
+    // runs.
+    std::atomic<std::uint64_t> calling{call_of(-1, setting)};
+    std::atomic<unsigned long long> stages{0};
+    static constexpr std::uint64_t call_of(int number, Phase phase) {
+        return static_cast<std::uint64_t>(phase) << 32 | static_cast<std::uint32_t>(number);
+    }
+    // −1: several at once
+    int busy() const { return static_cast<int>(static_cast<std::uint32_t>(calling.load(std::memory_order_relaxed))); }
+    Phase doing() const { return static_cast<Phase>(calling.load(std::memory_order_relaxed) >> 32); }
     std::vector<std::string> names;  // of the units
     std::vector<bool> away;          // which units are in other processes; shorter where the rest are not
     bool is_away(int number) const { return static_cast<std::size_t>(number) < away.size() && away[static_cast<std::size_t>(number)]; }
-    void calls_unit(int number, Phase phase) {
-        busy.store(number, std::memory_order_relaxed);
-        doing.store(phase, std::memory_order_relaxed);
-    }
-    void steps_unit(int number) {
-        calls_unit(number, stepping);
-        calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
+    void calls_unit(std::uint64_t call) { calling.store(call, std::memory_order_relaxed); }
+    void calls_unit(int number, Phase phase) { calls_unit(call_of(number, phase)); }
+    // Units are stepped, each once: tells a call from the same one of the next macro step.
+    void begins_stage() { stages.store(stages.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
     // Where it went wrong.
     int unit = -1, status = 0, output = -1;
     Phase phase = setting;
@@ -132,6 +134,7 @@ struct DirectCall {
     std::uint32_t first;        // of the numbers in c or y
     int final_step;
     double tau, duration;
+    std::uint64_t call;  // of which unit, and what it is: Machine::call_of
 
     int set(const double *c) const {
         if constexpr (std::is_same_v<F, Fmi2>) return bad(function.set(component, references, count, c + first));
@@ -247,9 +250,10 @@ struct Predict {
 
 struct Couple final : Instruction {
     std::vector<Copy> copies;
+    std::vector<Scaled> scaled;
+    bool held = false;  // whether copies and scaled values are all there is
     std::vector<Mix> mixes;
     std::vector<Predict> predictions;
-    std::vector<Scaled> scaled;
     std::vector<Link> links;
     std::vector<TimedLink> timed;
     std::vector<External> externals;
@@ -258,6 +262,7 @@ struct Couple final : Instruction {
         int number;
         std::uint32_t first;
         double tau;
+        std::uint64_t call;
         int set(const double *c) const { return unit->set(c + first); }
     };
     std::vector<Target> targets;
@@ -268,6 +273,7 @@ struct Couple final : Instruction {
     }
 
 private:
+    void form_others(Machine &);
     template <class Call>
     int set_each(Machine &, const std::vector<Call> &);
 };
@@ -286,6 +292,7 @@ struct Stepped {
     Unit *unit;
     int number, map;
     double tau, duration;
+    std::uint64_t call;
     double fraction = 1.0;   // of the macro step
     int base = 0, maps = 0;  // which of the unit's maps of one length it is, and how many these are
     void last(double h, int length) {
@@ -314,9 +321,9 @@ private:
             return m.fail(*s.unit, s.number, stepping, status, m.time(s.tau), s.duration);
         return s.unit->wants_end ? m.ends(s.number, *s.unit, m.time(s.tau), s.duration) : ok;
     }
-    static int call(Machine &, const Stepped &, const Stepped &);
-    static int call(Machine &, const Stepped &, const DirectCall<Fmi2> &);
-    static int call(Machine &, const Stepped &, const DirectCall<Fmi3> &);
+    static int call(Machine &, const Stepped &, const Stepped &, double time);
+    static int call(Machine &, const Stepped &, const DirectCall<Fmi2> &, double time);
+    static int call(Machine &, const Stepped &, const DirectCall<Fmi3> &, double time);
     template <class Call>
     int step_each(Machine &, const std::vector<Call> &);
     int shared(Machine &);
@@ -331,6 +338,7 @@ struct Read final : Instruction {
         int number;
         std::uint32_t first;
         double tau;
+        std::uint64_t call;
         int get(double *y) const { return unit->get(y); }
         std::size_t values() const { return unit->outputs; }
     };
@@ -431,6 +439,7 @@ public:
 private:
     bool plain_ = false;
     bool prepared_ = false;
+    void prepare_rows();
 };
 
 // What the loop looks at once per macro step: counted up by the signal handler that `run` installs, and by the tickers.

@@ -31,6 +31,37 @@ void Stepper::begin(Program &program) {
     for (std::size_t i = 0; i < old_.size(); ++i) sizes_[i] = std::fabs(old_[i]);
 }
 
+void Stepper::remember(StateBytes &bytes) {
+    for (long long *count : {&place, &accepted, &made, &rejected, &least, &most, &forced, &forced_at, &wanted_, &since_}) bytes.value(*count);
+    bytes.value(first_forced);
+    bytes.value(before_);
+    bytes.array(old_);
+    bytes.array(sizes_);
+    if (place < 0 || wanted_ < lengths.shortest || wanted_ > lengths.longest) StateBytes::refuse();
+}
+
+void EnergyStepper::remember(StateBytes &bytes) {
+    Stepper::remember(bytes);
+    for (Bond &bond : bonds) {
+        bytes.value(bond.residual);
+        bytes.value(bond.exchanged);
+    }
+}
+
+void CarefulStepper::remember(StateBytes &bytes) {
+    for (long long *count : {&place, &made, &rejected}) bytes.value(*count);
+    bytes.value(level);
+    if (place < 0 || level < 0 || level > halvings) StateBytes::refuse();
+}
+
+// Also after a failure that a shorter step may avoid: units and signals are then those before the step.
+void DoublingStepper::remember(StateBytes &bytes) {
+    Stepper::remember(bytes);
+    bytes.value(refused_);
+    bytes.value(stuck_);
+    bytes.array(largest_);
+}
+
 // How far to go from `place`, and whether an external input jumps there; no short rest is left before it.
 Stepper::Way Stepper::way(const Machine &m) const {
     const long long wanted = pair * wanted_, shortest = pair * lengths.shortest;
@@ -186,8 +217,10 @@ bool RestoringStepper::retry(Program &program, int &outcome) {
 
 int CarefulStepper::advance(Program &program, double *rows) {
     Machine &m = program.machine;
-    if (!saved_)
+    if (!saved_) {
         if (int outcome = save(program)) return outcome;
+        saved_level_ = level;
+    }
     saved_ = trying_ = true;
     const long long parts = 1LL << (halvings - level), end = place + (1LL << halvings);
     for (long long at = place; at < end; at += parts) {
@@ -205,9 +238,19 @@ int CarefulStepper::reject(Program &program, double) {
     ++rejected;
     ++level;
     if (int outcome = restore(program)) return outcome;
-    // A hold keeps its newest sample in front; before it, the signal counts as constant again.
-    double *w = program.machine.w.data();
-    for (auto [first, count] : holds) std::fill_n(w + first, count, w[first]);
+    Machine &m = program.machine;
+    for (const Resampled &one : resampled) {
+        const std::uint32_t n = one.history;
+        const double *row = one.matrices.data() + static_cast<std::size_t>(level - saved_level_ - 1) * n * (n + 1);
+        const double sample = one.gain * m.y[one.source] + one.offset;
+        double *w = m.w.data() + one.first, fresh[max_history];
+        for (std::uint32_t i = 0; i < n; ++i, row += n + 1) {
+            double sum = row[0] * w[0];
+            for (std::uint32_t j = 1; j < n; ++j) sum += row[j] * w[j];
+            fresh[i] = sum + row[n] * sample;
+        }
+        std::copy_n(fresh, n, w);
+    }
     return ok;
 }
 
@@ -232,7 +275,6 @@ int DoublingStepper::advance(Program &program, double *rows) {
     if (!saved_) {
         if (int outcome = save(program)) return outcome;
         saved_ = true;
-        refused_ = 0;
     }
     for (;;) {
         const auto [length, jumped] = way(m);
@@ -245,6 +287,7 @@ int DoublingStepper::advance(Program &program, double *rows) {
             accept(length);
             rows_made = 1;
             saved_ = false;
+            refused_ = 0;
             return ok;
         }
         // Before a jump, or the end, it may be that no shorter way leaves a rest that is long enough.
@@ -271,6 +314,7 @@ int DoublingStepper::advance(Program &program, double *rows) {
         accept(length - half_);
         rows_made = 2;
         saved_ = false;
+        refused_ = 0;
         return ok;
     }
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "program.hpp"
@@ -63,6 +62,8 @@ public:
     // After a failure that a shorter step may avoid: go back, so that the next call tries one. Whether there is one.
     virtual bool retry(Program &, int &) { return false; }
     virtual void begin(Program &);
+    // What it goes by from one accepted macro step to the next, and what came of it so far.
+    virtual void remember(StateBytes &);
 
     Control control;
     Lengths lengths;
@@ -116,6 +117,7 @@ public:
     std::vector<Bond> bonds;
     double nominal = 1.0;
     int advance(Program &, double *rows) override;
+    void remember(StateBytes &) override;
 
 private:
     std::vector<double> alone_, errors_;
@@ -146,10 +148,20 @@ class CarefulStepper final : public RestoringStepper {
 public:
     CarefulStepper() { tells_length = false; }
     int halvings = 0, level = 0;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> holds;  // memories of couplings in w: where, and how long
+    // What couplings remember, w[first …], as if samples had always been so close: by a matrix for each number of halvings,
+    // times w and the present sample (execution/engines.py: resamplings).
+    struct Resampled {
+        std::uint32_t source;  // y[source]
+        double gain, offset;
+        std::uint32_t first, history;
+        std::vector<double> matrices;
+    };
+    std::vector<Resampled> resampled;
     int advance(Program &, double *rows) override;
+    void remember(StateBytes &) override;
 
 private:
+    int saved_level_ = 0;
     bool can_shorten() const override { return level < halvings; }
     int reject(Program &, double) override;
 };
@@ -175,6 +187,7 @@ public:
     std::vector<Asked> asked;
     int advance(Program &, double *rows) override;
     void begin(Program &) override;
+    void remember(StateBytes &) override;
 
 private:
     bool shortest_ = false;

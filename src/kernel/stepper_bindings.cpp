@@ -83,11 +83,15 @@ void by_doubling(Builder &builder, const Options &plan, int order, std::pair<dou
     begin(builder, std::move(made));
 }
 
+// Source, gain and offset of a link; where its memory is, and how long; how it is resampled.
+using Resampled = std::tuple<std::uint32_t, double, double, std::uint32_t, std::uint32_t, Numbers>;
+
 // Equal macro steps of 2^halvings quanta, in parts where a unit discards them; `given`: None, or what gives the samples.
-void carefully(Builder &builder, int halvings, const Pairs &holds, std::size_t samples, nb::object given) {
+void carefully(Builder &builder, int halvings, const std::vector<Resampled> &links, std::size_t samples, nb::object given) {
     auto made = std::make_unique<CarefulStepper>();
     made->halvings = halvings;
-    made->holds = holds;
+    for (const auto &[source, gain, offset, first, history, matrices] : links)
+        made->resampled.push_back({source, gain, offset, first, history, matrices});
     made->given.resize(samples);
     if (!given.is_none()) made->outside.given = asking(std::move(given));
     builder.program.with_python = builder.program.with_python || static_cast<bool>(made->outside.given);
@@ -109,9 +113,7 @@ void cosimo::bind_steppers(nb::class_<Builder> &program) {
         .def("timed_link", &Builder::timed_link)
         .def("by_energy", &by_energy)
         .def("by_doubling", &by_doubling)
-        .def("carefully", &carefully, nb::arg("halvings"), nb::arg("holds"), nb::arg("samples"), nb::arg("given").none())
-        .def("set_steps", &Builder::set_steps)
-        .def_prop_ro("level", &Builder::level)
+        .def("carefully", &carefully, nb::arg("halvings"), nb::arg("links"), nb::arg("samples"), nb::arg("given").none())
         .def("kept", &Builder::go_back_to)
         .def("asked", &Builder::ask)
         .def("retry", &Builder::retry)

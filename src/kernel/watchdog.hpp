@@ -64,9 +64,9 @@ private:
             if (!mark->active() || mark->away.load(std::memory_order_relaxed) > 0) continue;
             Seen call{mark, mark->calls.load(std::memory_order_relaxed), mark->number, 0, now};
             if (const Machine *machine = mark->machine) {
-                call.calls += machine->calls.load(std::memory_order_relaxed);
-                call.phase = machine->doing.load(std::memory_order_relaxed);
-                if (call.unit < 0) call.unit = machine->busy.load(std::memory_order_relaxed);
+                call.calls += machine->stages.load(std::memory_order_relaxed);
+                call.phase = machine->doing();
+                if (call.unit < 0) call.unit = machine->busy();
                 // Several at once: each thread has a mark of its own. Units in other processes have their own limit.
                 if (call.unit < 0 || machine->is_away(call.unit)) continue;
             }

@@ -75,7 +75,38 @@ def test_units_that_cannot_restore_are_named() -> None:
         run(system, masters.jacobi(system, 0.1), stop=1.0)
 
 
-def test_extrapolation_begins_anew_where_the_step_changes() -> None:
+class Refusing:
+    """Refuses steps longer than 30 ms from the time 0.45 on; its output is 1 + t − t²/4."""
+
+    inputs, outputs = {"u": 0.0}, ("y",)
+
+    def __init__(self) -> None:
+        self.y = 1.0
+
+    def step(self, time: float, duration: float) -> None:
+        if duration > 0.03 and time >= 0.45:
+            raise StepDiscarded(f"the step {duration:g} is too long", time)
+        end = time + duration
+        self.y = 1.0 + end - 0.25 * end**2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("build", [masters.jacobi, masters.gauss_seidel, masters.multirate])
+def test_extrapolation_goes_on_with_its_slope_where_the_step_changes(build: Callable[..., Any], kind: Any) -> None:
+    """A parabola is extrapolated exactly, also in the steps that are divided: its integral is exact."""
+    units = {"sink": StateSpace(0.0, 1.0, 1.0, inputs=["u"], outputs=["y"]), "source": PythonUnit(Refusing)}
+    system = System(units, [("source.y", "sink.u")])
+    options = {"multiples": {"sink": 2}} if build is masters.multirate else {}
+    master = build(system, 0.1, coupling=Hold(2), **options)
+    result = run(system, master, stop=1.0, engine=EngineOptions(kind))
+    assert result.info["rollbacks"] == 2
+    t = result.time[3:]  # before, signals count as constant
+    exact = t + t**2 / 2 - t**3 / 12
+    gained = result["sink.y"][3:] - exact
+    np.testing.assert_allclose(gained, gained[0], atol=1e-13)
+
+
+def test_extrapolation_lasts_where_the_step_changes() -> None:
     system = ring(longest=0.03, since=0.45)
     result = run(system, masters.jacobi(system, 0.1, coupling=Hold(1)), stop=2.0)
     plain = ring()

@@ -120,10 +120,14 @@ class UnitClock:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timed operations of one macro step, and the clocks at its end (outputs and inputs are stamped with these)."""
+    """The timed operations of one macro step, and the clocks at its end (outputs and inputs are stamped with these).
+
+    `stamps`: when the samples were taken that the coupling of each link remembers then, newest first.
+    """
 
     operations: tuple[TimedOperation, ...]
     clocks: Mapping[str, UnitClock]
+    stamps: tuple[tuple[Fraction, ...], ...]
 
     def external_times(self) -> dict[str, list[tuple[Fraction, Fraction]]]:
         """Per unit the (time, span) of its couplings, in order, for sampling external inputs."""
@@ -212,7 +216,7 @@ def _follow(walk: _Walk) -> Timeline:
                 raise ScheduleError(f"unit '{name}' advances by {clock.time} of the macro step; it must be exactly 1.")
         after = end.next_macro_step()
         if after == state:
-            return Timeline(operations, dict(end.clocks))
+            return Timeline(operations, dict(end.clocks), end.stamps)
         state = after
     raise ScheduleError("the schedule does not repeat from one macro step to the next; save before each restore.")
 

@@ -6,11 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from cosimo.core.arrays import Array, output_values
+from cosimo.core.arrays import Array, output_values, product
+from cosimo.core.coupling import Coupling, Sampling
 from cosimo.core.errors import CosimoError, EventInside, StepDiscarded, UnitError
 from cosimo.core.guarding import processors
 from cosimo.core.timing import time_rounding
@@ -92,12 +94,12 @@ class Engine(ABC):
         """All signals between units as they are now."""
 
     @abstractmethod
-    def memory(self, k: int) -> dict[str, Any]:
-        """All that the run remembers between two macro steps, units included, as plain data."""
+    def memory(self, at: float) -> dict[str, Any]:
+        """All that the run remembers between two macro steps, at time `at`, units included, as plain data."""
 
     @abstractmethod
-    def load(self, memory: dict[str, Any], k: int) -> None:
-        """Go on after macro step k from what `memory` gave."""
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        """Go on at time `at` from what `memory` gave."""
 
     def close(self) -> None:  # noqa: B027  the plain interpreter holds nothing
         """Let go of the units, before they are closed themselves."""
@@ -155,17 +157,13 @@ class ReferenceEngine(Engine):
     def signals(self) -> Signals:
         return self._interpreter.signals()
 
-    def memory(self, k: int) -> dict[str, Any]:
-        live = self._live
-        units = {name: live.serialise(name, live.time(k, 0.0)) for name in live.instances}
+    def memory(self, at: float) -> dict[str, Any]:
         watched = None if self._monitor is None else self._monitor.memory()
-        return {"live": self._interpreter.memory(), "units": units, "monitor": watched}
+        return {"live": self._interpreter.memory(), "units": self._live.states(at), "monitor": watched}
 
-    def load(self, memory: dict[str, Any], k: int) -> None:
-        live = self._live
+    def load(self, memory: dict[str, Any], at: float) -> None:
         self._interpreter.load(memory["live"])
-        for name, state in memory["units"].items():
-            live.deserialise(name, state, live.time(k, 0.0))
+        self._live.load_states(memory["units"], at)
         if self._monitor is not None:
             self._monitor.load(memory["monitor"])
 
@@ -174,16 +172,17 @@ class CarefulEngine(ReferenceEngine):
     """The plain interpreter with a safety net: macro steps that a unit discards are rolled back, made again in parts.
 
     Every macro step begins with saving all units. It is halved until it is accepted, and steps stay that short.
-    Couplings that extrapolate begin anew where the step changes: their samples are no longer equally far apart.
+    Couplings that extrapolate go on with the polynomial they had, sampled as closely as the steps are now.
     """
 
     def __init__(self, live: Live, names: Sequence[str], watch: Watch | None = None) -> None:
         super().__init__(live, names, watch)
         self._levels = [self._interpreter]
+        self._resamplings = resamplings(live)
         self.rollbacks: int = 0
 
     def _macro_step(self, k: int) -> None:
-        saved = self._interpreter.save(k)
+        saved, before = self._interpreter.save(k), len(self._levels)
         while True:
             level = len(self._levels) - 1
             try:
@@ -198,17 +197,52 @@ class CarefulEngine(ReferenceEngine):
                 self._interpreter.restore(saved)
                 self.rollbacks += 1
                 self._levels.append(self._interpreter.finer(1 << (level + 1)))
-                # A hold keeps its newest sample in front; before it, the signal counts as constant again.
-                for w in self._interpreter.w:
-                    w[:] = w[0]
+                self._resample(len(self._levels) - before)
 
-    def memory(self, k: int) -> dict[str, Any]:
-        return {**super().memory(k), "level": len(self._levels) - 1, "rollbacks": self.rollbacks}
+    def _resample(self, halvings: int) -> None:
+        live = self._live
+        for link, matrices in zip(live.system.links, self._resamplings, strict=True):
+            sample = link.connection.gain * live.y[link.source.unit][link.source.index] + link.connection.offset
+            w = self._interpreter.w[link.number]
+            w[:] = product(matrices[halvings - 1], np.append(w, sample))
 
-    def load(self, memory: dict[str, Any], k: int) -> None:
-        super().load(memory, k)
+    def memory(self, at: float) -> dict[str, Any]:
+        return {**super().memory(at), "level": len(self._levels) - 1, "rollbacks": self.rollbacks}
+
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        super().load(memory, at)
         self._levels = [self._interpreter.finer(1 << n) if n else self._interpreter for n in range(memory["level"] + 1)]
         self.rollbacks = memory["rollbacks"]
+
+
+def resamplings(live: Live) -> list[list[Array]]:
+    """Per link the matrices (d, d + 1) that turn its memory w and the present sample s into one for steps of h / 2^n.
+
+    At the start of a macro step, w_j is a sample from a_j macro steps after that start, s one from b; neither is later.
+    With P the polynomial through the newest d of them, w_j' = P(a_j / 2^n). Couplings that do not interpolate begin
+    anew, as if the signal had been constant.
+    """
+    found = []
+    for link, stamps in zip(live.system.links, live.timeline.stamps, strict=True):
+        coupling = live.master.coupling_of(link.connection.target)
+        taken, now = [stamp - 1 for stamp in stamps], live.timeline.clocks[link.source.unit].read - 1
+        found.append([_resampling(coupling, taken, now, n) for n in range(1, HALVINGS + 1)])
+    return found
+
+
+def _resampling(coupling: Coupling, taken: Sequence[Fraction], now: Fraction, halvings: int) -> Array:
+    d = coupling.history
+    matrix = np.zeros((d, d + 1))
+    if not coupling.interpolates:
+        matrix[:, d] = 1.0
+        return matrix
+    points = [(now, d), *((stamp, slot) for slot, stamp in enumerate(taken) if stamp < now)][:d]
+    sampling = Sampling(tuple(stamp for stamp, _ in points), tuple(range(len(points) - 1)))
+    uw = coupling.matrices(sampling).uw[:, : len(points)]
+    for row, stamp in enumerate(taken):
+        powers = np.array([[float(stamp / 2**halvings) ** j for j in range(len(uw))]])
+        matrix[row, [slot for _, slot in points]] = product(powers, uw)[0]
+    return matrix
 
 
 class EventEngine(ReferenceEngine):
@@ -403,11 +437,11 @@ class EventEngine(ReferenceEngine):
                 self._live.y[name] = output_values(self._live.instances[name].read(), outputs)
             self._live.require_finite(name, now)
 
-    def memory(self, k: int) -> dict[str, Any]:
-        return {**super().memory(k), "length": self._length, "events": self.events}
+    def memory(self, at: float) -> dict[str, Any]:
+        return {**super().memory(at), "length": self._length, "events": self.events}
 
-    def load(self, memory: dict[str, Any], k: int) -> None:
-        super().load(memory, k)
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        super().load(memory, at)
         self._length, self.events = float(memory["length"]), int(memory["events"])
 
     def _begin_anew(self, now: float) -> None:
@@ -560,15 +594,14 @@ class KernelEngine(Engine):
     def signals(self) -> Signals:
         return self._lowering.signals()
 
-    def memory(self, k: int) -> dict[str, Any]:
+    def memory(self, at: float) -> dict[str, Any]:
         live = self._live
-        units = {name: live.serialise(name, live.time(k, 0.0)) for name in self._lowering.outside}
+        units = live.states(at, self._lowering.outside)
         return {"kernel": self._program.memory(), "predictors": live.predictor_states(), "units": units}
 
-    def load(self, memory: dict[str, Any], k: int) -> None:
+    def load(self, memory: dict[str, Any], at: float) -> None:
         live = self._live
-        for name in self._lowering.outside:
-            live.deserialise(name, memory["units"][name], live.time(k, 0.0))
+        live.load_states({name: memory["units"][name] for name in self._lowering.outside}, at)
         live.load_predictors(memory["predictors"])
         self._program.set_memory(memory["kernel"])
 
@@ -586,10 +619,14 @@ class CarefulKernelEngine(KernelEngine):
         parts, h = 1 << HALVINGS, live.master.step
         quanta = Quanta(h / parts, parts, lambda place: live.start_time + place * (h / parts))
         lowering = VariableLowering(live, names, quanta, kept=True)
-        holds = [(first, len(w)) for first, w in zip(lowering.w, live.w, strict=False)]
+        links = []
+        for link, matrices in zip(live.system.links, resamplings(live), strict=True):
+            sample = lowering.y[link.source.unit] + link.source.index, link.connection.gain, link.connection.offset
+            memory = lowering.w[link.number], len(live.w[link.number]), np.concatenate(matrices).ravel().tolist()
+            links.append((*sample, *memory))
         lowering.program.vary(quanta.quantum, parts, (-1, 0.0), [], [])
         asked = lowering.sampled if lowering.samples else None
-        lowering.program.carefully(HALVINGS, holds, len(lowering.samples), asked)
+        lowering.program.carefully(HALVINGS, links, len(lowering.samples), asked)
         lowering.keep_all()
         super().__init__(live, names, options, watch, lowering)
 
@@ -607,10 +644,3 @@ class CarefulKernelEngine(KernelEngine):
                     raise
                 if self.made:
                     return None
-
-    def memory(self, k: int) -> dict[str, Any]:
-        return {**super().memory(k), "level": self._program.level, "rollbacks": self.rollbacks}
-
-    def load(self, memory: dict[str, Any], k: int) -> None:
-        super().load(memory, k)
-        self._program.set_steps(k, memory["level"], memory["rollbacks"])

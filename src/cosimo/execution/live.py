@@ -9,7 +9,7 @@ solution, det(I − D L) = 0, and the error names the variables on the loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -273,15 +273,19 @@ class Live:
         for predictor, state in zip(self.predictors, states, strict=True):
             predictor.restore(state.tolist())
 
-    def serialise(self, name: str, time: float) -> bytes:
-        """The state of a unit as bytes."""
-        with self.guard(name, "serialised", time):
-            return self.instances[name].serialise()
+    def states(self, time: float, names: Iterable[str] | None = None) -> dict[str, bytes]:
+        """The states of units (default: all) as bytes."""
+        found = {}
+        for name in self.instances if names is None else names:
+            with self.guard(name, "serialised", time):
+                found[name] = self.instances[name].serialise()
+        return found
 
-    def deserialise(self, name: str, data: bytes, time: float) -> None:
-        """Continue a unit from its state as bytes."""
-        with self.guard(name, "given a state", time):
-            self.instances[name].deserialise(data)
+    def load_states(self, states: Mapping[str, bytes], time: float) -> None:
+        """Continue units from their states as bytes."""
+        for name, state in states.items():
+            with self.guard(name, "given a state", time):
+                self.instances[name].deserialise(state)
 
     def notices(self, time: float) -> list[Warned]:
         """What the user should know of the start, and what units were kept from until `time`."""

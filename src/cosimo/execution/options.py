@@ -209,8 +209,6 @@ class RunOptions:
         """Refuse what a run with an adaptive step does not have."""
         if self.stop_on_divergence:
             raise ConfigurationError("an adaptive run has no divergence monitor; leave stop_on_divergence out.")
-        if self.checkpoint is not None:
-            raise ConfigurationError("an adaptive run cannot be resumed; leave the checkpoints or --adaptive out.")
         if self.engine.parallel or self.engine.threads:
             raise ConfigurationError(
                 "an adaptive run steps its units one after the other; leave parallel and threads out."
@@ -232,6 +230,7 @@ class RunOptions:
         """Numbers, texts, lists and dicts; what lives only as long as the process is left out (`PASSING`)."""
         kept = {name: getattr(self, name) for name in KEPT}
         kept |= {"engine": asdict(self.engine), "power_pairs": [list(pair) for pair in self.power_pairs]}
+        kept["adaptive"] = None if self.adaptive is None else self.adaptive.to_dict()
         return {**kept, "metadata": json.dumps(self.metadata, default=as_plain)}
 
     @classmethod
@@ -241,16 +240,18 @@ class RunOptions:
             if stored["engine"].keys() != {option.name for option in fields(EngineOptions)}:
                 raise TypeError(f"its engine has the options {', '.join(stored['engine'])}")
             engine = EngineOptions(**stored["engine"])
+            adaptive = None if stored["adaptive"] is None else Adaptive(**stored["adaptive"])
             pairs = tuple((str(into), str(out)) for into, out in stored["power_pairs"])
             metadata = json.loads(stored["metadata"])
             if not isinstance(metadata, dict):
                 raise TypeError(f"its metadata are {metadata!r:.40}")
-            return cls(**{**stored, "engine": engine, "power_pairs": pairs, "metadata": metadata, **passing})
+            made = {"engine": engine, "adaptive": adaptive, "power_pairs": pairs, "metadata": metadata}
+            return cls(**{**stored, **made, **passing})
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ConfigurationError) as problem:
             raise CheckpointError(f"'{path}' does not record what was run: {str(problem).rstrip('.')}.") from None
 
 
-PASSING = ("output", "adaptive", "progress", "checkpoint")
+PASSING = ("output", "progress", "checkpoint")
 """Options that a checkpoint keeps in another form, or not at all."""
 KEPT = tuple(option.name for option in fields(RunOptions) if option.name not in PASSING)
 

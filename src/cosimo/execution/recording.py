@@ -165,6 +165,15 @@ class Recorder:
         if isinstance(self._store, _Memory):
             self._store.reserve(rows // self._every + 2)
 
+    def room(self, rows: int) -> Array | None:
+        """Where the next rows, so many, can be written before they are recorded, so that nothing is copied.
+
+        None where rows go to a file, are chosen from, or do not fit into what is reserved.
+        """
+        if not isinstance(self._store, _Memory) or self._columns is not None or self._every > 1:
+            return None
+        return self._store.room(rows)
+
     def flush(self) -> None:
         """Bring all rows so far to the stream."""
         self._store.flush()
@@ -309,8 +318,14 @@ class _Memory:
         end = self._used + len(rows)
         if end > len(self._storage):
             self._grow(max(end, 2 * len(self._storage)))
-        self._storage[self._used : end] = rows
+        place = self._storage[self._used : end]
+        if rows.ctypes.data != place.ctypes.data:  # else they were written here
+            place[:] = rows
         self._used = end
+
+    def room(self, rows: int) -> Array | None:
+        free = self._storage[self._used : self._used + rows]
+        return free if len(free) == rows else None
 
     def reserve(self, rows: int) -> None:
         """At most some of it: a run may end long before its last step."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol
 from uuid import uuid4
 
 from cosimo.core.arguments import checked, showing
@@ -17,13 +17,13 @@ from cosimo.core.guarding import guarded, rescue_with
 from cosimo.core.master import Master, formed_degree
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
-from cosimo.execution.adaptive import run_adaptive
+from cosimo.execution.adaptive import STEP, AdaptiveSteps, plan_of
 from cosimo.execution.checkpoints import CheckpointWriter, beside
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder, recorded_texts
-from cosimo.execution.session import EqualSteps, recorded_names, watch_of
+from cosimo.execution.session import EqualSteps, Session, recorded_names, watch_of
 from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 
@@ -66,39 +66,57 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
     system = observed(system, options)
     fixed = [name for name, unit in system.units.items() if not isinstance(unit, Fmu)]
     with guarded(options.path, fixed), decided_isolation(system.units, options.start, master.durations):
-        if options.adaptive is None:
-            return _run_equal_steps(system, master, options, saved)
-        if options.adaptive.kind == "doubling":
-            require_states(system, master, options.start, system.units, as_bytes=False)
-        return run_adaptive(system, master, options, _known_before(system, master, options))
+        plan = _plan(system, master, options)
+        if saved is None and plan.saved:
+            require_states(system, master, options.start, plan.saved, as_bytes=False)
+        return _execute(system, master, options, plan, saved)
 
 
-def _run_equal_steps(system: System, master: Master, options: RunOptions, saved: Mapping[str, Any] | None) -> Result:
+class _Plan(NamedTuple):
+    """How a run makes its macro steps: what begins it, the units whose states it saves, what it records and tells."""
+
+    begin: Callable[[CheckpointWriter | None], Session]
+    saved: Iterable[str]
+    names: tuple[str, ...]
+    rows: int  # 0: not known before
+    info: dict[str, Any]
+    warnings: list[Warned]
+
+
+def _plan(system: System, master: Master, options: RunOptions) -> _Plan:
+    names = recorded_names(system, master, options)
+    if options.adaptive is not None:
+        adaptive = partial(AdaptiveSteps, system, master, options, plan_of(system, master, options))
+        saved = tuple(system.units) if options.adaptive.kind == "doubling" else ()
+        info: dict[str, Any] = {"adaptive": options.adaptive.to_dict()}
+        return _Plan(adaptive, saved, (*names, STEP), 0, info, _known_before(system, master, options))
     steps, warnings = _count(options.start, options.stop, master.step)
     warnings += _known_before(system, master, options)
-    watch = watch_of(system, options)
     require_divisible(system, master)
-    if saved is None and master.saved:
-        require_states(system, master, options.start, master.saved, as_bytes=False)
-    writer = _checkpoint_writer(system, master, options, saved)
-    info = {} if writer is None else {"run": writer.run}
+    equal = partial(EqualSteps, system, master, options, steps, watch_of(system, options))
+    return _Plan(equal, master.saved, names, steps + 1, {}, warnings)
+
+
+def _execute(
+    system: System, master: Master, options: RunOptions, plan: _Plan, saved: Mapping[str, Any] | None
+) -> Result:
+    writer, warnings = _checkpoint_writer(system, master, options, saved), plan.warnings
+    info = plan.info if writer is None else {**plan.info, "run": writer.run}
     with ExitStack() as stack:
-        make = partial(EqualSteps, system, master, options, watch, writer)
         session, position = None, None
         if saved is not None:
-            session, position = make(), Position(**saved["position"])
+            session, position = plan.begin(writer), Position(**saved["position"])
             stack.callback(session.release)
             session.take_up(saved)
-        names = recorded_names(system, master, options)
-        recorder = stack.enter_context(open_recorder(system, master, options, names, info, position))
+        recorder = stack.enter_context(open_recorder(system, master, options, plan.names, info, position))
         if writer is not None and saved is None:
             writer.begin()
-        recorder.reserve(steps + 1)
-        session = session or make()
+        recorder.reserve(plan.rows)
+        session = session or plan.begin(writer)
         rescue_with(partial(session.rescue, recorder))
         try:
             with session.keeping_rows(recorder), session.interrupts:
-                session.run(steps, recorder)
+                session.run(recorder)
                 recorder.flush()
                 session.release()  # units may still crash when they are ended
         finally:

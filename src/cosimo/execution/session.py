@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -46,18 +46,25 @@ from cosimo.execution.options import RunOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder
 
-BLOCK = 4096
-"""Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
+BLOCK, LARGE_BLOCK = 4096, 65536
+"""Rows per call of the engine: enough that the call costs little, few enough to stay in the processor's cache; more
+where they are written to where they stay."""
 
 
 class Session(ABC):
-    """A run that can be ended at any time with what it has; `names` are the signals of its rows."""
+    """A run that can be ended at any time with what it has; `names` are the signals of its rows.
 
-    def __init__(self, live: Live, names: tuple[str, ...]) -> None:
-        self.live, self.names = live, names
+    With a `writer`, it takes checkpoints.
+    """
+
+    def __init__(self, live: Live, names: tuple[str, ...], writer: CheckpointWriter | None) -> None:
+        self.live, self.names, self.writer = live, names, writer
         self.interrupts = Interrupts()
         self.stepping = 0.0
         self.ended_by: tuple[str, float] | None = None  # the unit that wanted the simulation to end, and when
+        self.stopped_at: float | None = None  # where it was found to diverge
+        self.resumed_at: list[float] = []
+        self._resumed_from: Path | None = None
         self._row = np.empty(0)
 
     @abstractmethod
@@ -72,11 +79,79 @@ class Session(ABC):
     @property
     def remedy(self) -> str:
         """How an interrupted run goes on; empty where it does not."""
-        return ""
+        if self.writer is None or (time := self.writer.wait()) is None:
+            return ""
+        return f"'cosimo resume {self.writer.path}' continues from t = {time:g}"
+
+    def run(self, recorder: Recorder) -> None:
+        """Make all macro steps, from the beginning or from where the run was taken up."""
+        if self.writer is not None and self._resumed_from is not None:
+            self.writer.go_on(self._resumed_from)
+        self._run(recorder)
 
     @abstractmethod
-    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
-        """End the recording; the result has all rows, or with a file none of them."""
+    def _run(self, recorder: Recorder) -> None: ...
+
+    @abstractmethod
+    def rescue(self, recorder: Recorder) -> None:
+        """Record what the engine has made in a call that does not return; the process ends next."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of the units, then close them; once."""
+
+    @abstractmethod
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool, ended: bool = False) -> Result:
+        """End the recording; the result has all rows, or with a file none of them. `ended`: nothing is to go on."""
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _entries(self) -> dict[str, Any]:
+        """What a checkpoint needs to know of the run between two macro steps: `memory` is the engine's."""
+
+    @abstractmethod
+    def _put_back(self, saved: Mapping[str, Any]) -> None:
+        """Be where `_entries` was asked for; the units are initialised."""
+
+    @abstractmethod
+    def _once(self, recorder: Recorder | None) -> Signals:
+        """Make a macro step, or as few as are chosen together; the signals after it.
+
+        Without a recorder, the rows wait until the run goes on.
+        """
+
+    def _checkpoint(self, writer: CheckpointWriter, recorder: Recorder) -> None:
+        """Take all that the run remembers, and the signals one macro step later."""
+        reached = self.reached
+        with self.interrupts.held():
+            position = asdict(recorder.position(writer.run))
+            common = {"position": position, "stepping": self.stepping, "resumed_at": list(self.resumed_at)}
+            entries = {**common, **self._entries()}
+        after = self._once(recorder)
+        writer.take({**entries, "after": after._asdict()}, reached, recorder.sync())
+
+    def take_up(self, saved: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint and make the macro step after it again, which must end as it did."""
+        self.live.initialise()
+        self._resumed_from = path = saved["path"]
+        self.stepping = saved["stepping"]
+        try:
+            self._put_back(saved)
+            reached = self.reached
+            after = self._once(None)
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as problem:
+            raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from problem
+        require_replayed(saved["after"], after, self.live, path)
+        self.resumed_at = [*saved["resumed_at"], reached]
+        if self.writer is not None:  # there is one already, which needs the rows so far
+            self.writer.time = reached
+
+    def _load(self, load: Callable[[dict[str, Any], float], None], saved: Mapping[str, Any], at: float) -> None:
+        try:
+            load(saved["memory"], at)
+        except (UnitError, ConfigurationError) as problem:  # a unit that was given something else than it gave
+            raise CheckpointError(f"cannot resume from '{saved['path']}': {problem}") from problem
 
     @abstractmethod
     def _record_last(self, recorder: Recorder, row: Array) -> None:
@@ -121,13 +196,20 @@ class Session(ABC):
             self._record_last(recorder, last)
         self.ended_by = asked.unit, self.reached if last is None else asked.end
 
-    def _result(self, recorder: Recorder, complete: bool, warned: list[Warned], info: dict[str, Any]) -> Result:
+    def _result(
+        self, recorder: Recorder, complete: bool, ended: bool, warned: list[Warned], info: dict[str, Any]
+    ) -> Result:
         """Close the recorder, and say who ended the simulation."""
+        if self.resumed_at:
+            info["resumed_at"] = self.resumed_at
+        recorder.keep = not ended and self.writer is not None and self.writer.wait() is not None
         if self.ended_by is not None:
             unit, at = self.ended_by
             info |= {"ended_by": unit, "ended_at": at}
             warned.append(Warned(f"unit '{unit}' ended the simulation; the run is complete", at))
         rows = recorder.close(complete, warned, info=info)
+        if ended and self.writer is not None:
+            self.writer.remove()
         if rows is None:
             empty = np.empty((0, len(recorder.names)))
             return Result(recorder.names, np.empty(0), empty, tuple(warned), complete, info)
@@ -148,25 +230,23 @@ def watch_of(system: System, options: RunOptions) -> Watch | None:
 
 
 class EqualSteps(Session):
-    """A run with macro steps of one length, `watch`ed, and with checkpoints where there is a `writer`."""
+    """A run with `count` macro steps of one length, `watch`ed."""
 
     def __init__(
         self,
         system: System,
         master: Master,
         options: RunOptions,
+        count: int,
         watch: Watch | None,
         writer: CheckpointWriter | None = None,
     ) -> None:
-        self.system, self.master, self.options, self.watch, self.writer = system, master, options, watch, writer
-        super().__init__(self._instantiate(), recorded_names(system, master, options))
-        self.stopped_at: float | None = None
+        self.system, self.master, self.options, self.count, self.watch = system, master, options, count, watch
+        super().__init__(self._instantiate(), recorded_names(system, master, options), writer)
         self.made = self.recorded = 0
         self.between = 0  # rows at events, beyond one for each macro step
         self.iterations, self.ranges = Iterations(master), Ranges(system, self.names)
         self.ready: Array | None = None
-        self.resumed_at: list[float] = []
-        self._resumed_from: Path | None = None
         self.engine: Engine | None = None
         self._released: Live | None = None
         self._under_way: Array | None = None
@@ -174,22 +254,14 @@ class EqualSteps(Session):
     def _completed(self) -> float:
         return self.options.start + self.made * self.master.step
 
-    @property
-    def remedy(self) -> str:
-        if self.writer is None or (time := self.writer.wait()) is None:
-            return ""
-        return f"'cosimo resume {self.writer.path}' continues from t = {time:g}"
-
     def _instantiate(self) -> Live:
         options = self.options
         return Live(self.system, self.master, options.start, tolerant=options.engine.allow_non_finite)
 
-    def run(self, count: int, recorder: Recorder) -> None:
-        """Make `count` macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
+    def _run(self, recorder: Recorder) -> None:
+        """Make all macro steps; when a unit discards one and all can roll back, begin again with a safety net."""
         try:
-            if self.writer is not None and self._resumed_from is not None:
-                self.writer.go_on(self._resumed_from)
-            self._steps(count, recorder)
+            self._steps(recorder)
         except StepDiscarded as error:
             if reason := self._cannot_shorten():
                 error.args = (f"{error} ({reason})", *error.args[1:])
@@ -204,7 +276,7 @@ class EqualSteps(Session):
                 raise error from None
             self.live, self.engine, self.ready = self._instantiate(), None, None
             self.made, self.iterations = 0, Iterations(self.master)
-            self._steps(count, recorder, careful=True)
+            self._steps(recorder, careful=True)
 
     def _cannot_shorten(self) -> str:
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
@@ -217,37 +289,38 @@ class EqualSteps(Session):
         stuck = [name for name, unit in self.system.units.items() if not unit.can_restore]
         return f"rolling back needs all units to restore their states, and {', '.join(stuck)} cannot" if stuck else ""
 
-    def take_up(self, saved: Mapping[str, Any]) -> None:
-        """Go back to a checkpoint and make the macro step after it again, which must end as it did."""
-        self.live.initialise()
+    def _put_back(self, saved: Mapping[str, Any]) -> None:
         self.engine = engine = self._make(saved["careful"])
-        self._resumed_from = path = saved["path"]
         self.made = saved["step"]
         # More than made + 1 while a run that began again with a safety net catches up with its rows.
         self.recorded = saved["position"]["taken"]
         self.between = 0 if engine.events is None else self.recorded - self.made - 1
         self.iterations.load(saved["iterations"])
         self.ranges.found = dict(saved["ranges"])
-        self.stepping, self.resumed_at = saved["stepping"], [*saved["resumed_at"], self.reached]
-        self.ready = np.empty((1, 1 + len(self.names)))
-        try:
-            self._load(engine, saved)
-            engine.advance(self.made, self.ready)
-            after = engine.signals()
-        except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as problem:
-            raise CheckpointError(f"'{path}' does not fit this system: {problem}.") from problem
-        require_replayed(saved["after"], after, self.live, path)
-        if self.writer is not None:  # there is one already, which needs the rows so far
-            self.writer.time = self.reached
+        self._load(engine.load, saved, self.reached)
 
-    def _load(self, engine: Engine, saved: Mapping[str, Any]) -> None:
-        try:
-            engine.load(saved["memory"], self.made)
-        except (UnitError, ConfigurationError) as problem:  # a unit that was given something else than it gave
-            raise CheckpointError(f"cannot resume from '{saved['path']}': {problem}") from problem
+    def _entries(self) -> dict[str, Any]:
+        assert self.engine is not None
+        return {
+            "step": self.made,
+            "iterations": self.iterations.memory(),
+            "ranges": dict(self.ranges.found),
+            "careful": self.engine.rollbacks is not None,
+            "memory": self.engine.memory(self.reached),
+        }
 
-    def _steps(self, count: int, recorder: Recorder, *, careful: bool = False) -> None:
-        """Initialise and make `count` macro steps, handing rows on block by block."""
+    def _once(self, recorder: Recorder | None) -> Signals:
+        assert self.engine is not None
+        row = np.empty((1, 1 + len(self.names)))
+        if recorder is None:
+            self.ready = row
+            self.engine.advance(self.made, row)
+        else:
+            self._advance(self.engine, recorder, row)
+        return self.engine.signals()
+
+    def _steps(self, recorder: Recorder, *, careful: bool = False) -> None:
+        """Initialise and make the macro steps, handing rows on block by block."""
         if self.ready is None:
             self.live.initialise()
             first = np.array([self.live.row(self.options.start, self.names)])
@@ -255,19 +328,23 @@ class EqualSteps(Session):
             if self._ended_at_once(self.options.start):
                 return
             self.engine = self._make(careful)
-        engine, progress = self.engine, self.options.progress
+        engine, progress, count = self.engine, self.options.progress, self.count
         assert engine is not None
         if (watch := getattr(progress, "watch", None)) is not None:
             watch(self)
         if self.ready is not None:
             self._take(engine, self.ready, recorder)
-        block = np.empty((min(BLOCK, count) if isinstance(engine, KernelEngine) else 1, 1 + len(self.names)))
+        compiled = isinstance(engine, KernelEngine)
+        block = np.empty((min(BLOCK, count) if compiled else 1, 1 + len(self.names)))
         try:
             while self.made < count and not (engine.diverged or engine.ended):
                 if self.writer is not None and self.writer.due():
-                    self._checkpoint(self.writer, engine, recorder, block[:1])
+                    self._checkpoint(self.writer, recorder)
                 else:
-                    self._advance(engine, recorder, block[: count - self.made])
+                    left = count - self.made
+                    direct = compiled and self.recorded == self.made + 1  # all rows are new
+                    room = recorder.room(min(LARGE_BLOCK, left)) if direct else None
+                    self._advance(engine, recorder, block[:left] if room is None else room)
                 if progress is not None:
                     progress(self.reached, self.options.start + count * self.master.step)
         except EndRequested as asked:
@@ -292,7 +369,6 @@ class EqualSteps(Session):
                 self._take(engine, rows, recorder)
 
     def rescue(self, recorder: Recorder) -> None:
-        """Record what the engine has made in a call that does not return; the process ends next."""
         if isinstance(self.engine, KernelEngine) and self._under_way is not None:
             self._record(recorder, self.made + 1, self._under_way[: self.engine.made_so_far])
         recorder.flush()
@@ -304,23 +380,6 @@ class EqualSteps(Session):
         self.made += engine.made
         self.between += len(filled) - engine.made
         self.iterations.add(*engine.sweeps())
-
-    def _checkpoint(self, writer: CheckpointWriter, engine: Engine, recorder: Recorder, row: Array) -> None:
-        """Take all that the run remembers, and the signals one macro step later."""
-        k, reached = self.made, self.reached
-        with self.interrupts.held():
-            entries = {
-                "step": k,
-                "position": asdict(recorder.position(writer.run)),
-                "iterations": self.iterations.memory(),
-                "ranges": dict(self.ranges.found),
-                "stepping": self.stepping,
-                "resumed_at": list(self.resumed_at),
-                "careful": engine.rollbacks is not None,
-                "memory": engine.memory(k),
-            }
-        self._advance(engine, recorder, row)
-        writer.take({**entries, "after": engine.signals()._asdict()}, reached, recorder.sync())
 
     def _make(self, careful: bool) -> Engine:
         if self.live.events:
@@ -359,7 +418,6 @@ class EqualSteps(Session):
         return MonitorReport(self.watch, seen, lambda k: self.live.time(k, 0.0), self.master.step)
 
     def release(self) -> None:
-        """Let go of the units, then close them; once."""
         if self._released is self.live:
             return
         self._released = self.live
@@ -370,7 +428,6 @@ class EqualSteps(Session):
             self.writer.wait()
 
     def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool, ended: bool = False) -> Result:
-        """As for all runs; `ended`: nothing is to go on."""
         info: dict[str, Any] = {"steps": self.made, "end": self.reached, "stepping_time": self.stepping}
         warned = list(warnings)
         if self.iterations.count:
@@ -395,13 +452,7 @@ class EqualSteps(Session):
             info |= {"held": held_steps(switches, self.made)} if self.master.checks else {}
         warned += self.ranges.warnings()
         warned += self.live.notices(self.reached)
-        if self.resumed_at:
-            info["resumed_at"] = self.resumed_at
-        recorder.keep = not ended and self.writer is not None and self.writer.wait() is not None
-        result = self._result(recorder, complete, warned, info)
-        if ended and self.writer is not None:
-            self.writer.remove()
-        return result
+        return self._result(recorder, complete, ended, warned, info)
 
 
 # ---- the macro step after a checkpoint, made again, must give the same signals bit by bit ----------------------------

@@ -100,7 +100,8 @@ def resumable(path: str | Path, system: System | None = None, master: Master | N
 def _require_fitting(saved: Mapping[str, Any], system: System, master: Master, options: RunOptions) -> None:
     """Refuse what is possible, but not in this run."""
     found = saved["path"]
-    if not saved["step"] * master.step < options.stop - options.start:
+    # Adaptive steps have a place of their own, which is looked at when they are put back.
+    if options.adaptive is None and not saved["step"] * master.step < options.stop - options.start:
         raise CheckpointError(
             f"'{found}' is damaged: macro step {saved['step']} is after the end; start the run again."
         )

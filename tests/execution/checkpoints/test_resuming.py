@@ -14,11 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from fmu_builder import build
 from hybrid import build_model
-from interrupted import Choosy, interrupt, require_equal, wait_for_checkpoints, whole
+from interrupted import Choosy, change, interrupt, require_equal, wait_for_checkpoints, whole
 from native_units import exported
 
 from cosimo import masters
-from cosimo.core.errors import CheckpointError, ConfigurationError, OutputError
+from cosimo.core.errors import CheckpointError, ConfigurationError, Interrupted, OutputError
 from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence
 from cosimo.core.system import System, Table
@@ -37,6 +37,7 @@ H = 1e-3
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cosimo.execution.session.BLOCK", 7)
+    monkeypatch.setattr("cosimo.execution.adaptive.steppers.BLOCK", 7)
 
 
 MASTERS: dict[str, Callable[[System], Master]] = {
@@ -186,7 +187,7 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK something else")
     with pytest.raises(CheckpointError, match="not a checkpoint of cosimo"):
         resume(path, system, master)
-    path.write_bytes(data.replace(b"checkpoint 3", b"checkpoint 9", 1))
+    path.write_bytes(data.replace(b"checkpoint 4", b"checkpoint 9", 1))
     with pytest.raises(CheckpointError, match="another version"):
         resume(path, system, master)
     path.unlink()  # killed between the two renames
@@ -241,6 +242,69 @@ def test_rows_of_another_run_are_refused_and_left_alone(tmp_path: Path) -> None:
     require_equal(read_result(tmp_path / "rows.csv"), whole(system, master, tmp_path / "whole.csv", stop=1.0))
 
 
+def switched() -> System:
+    """As `driven`, with an input that jumps, and refusals: what adaptive steps go back for."""
+    system = driven()
+    units = {**system.units, "choosy": PythonUnit(Choosy, since=0.2)}
+    inputs = {**system.inputs, "choosy.u": lambda t: 1.0 if t < 0.45 else -1.0}
+    return System(units, system.connections, inputs=inputs)
+
+
+@pytest.mark.parametrize("kind", ["kernel", "reference"])
+@pytest.mark.parametrize("hold", [0, 1])
+@pytest.mark.parametrize("adaptive", [Adaptive("energy", 0.1, shortest=2e-3), Adaptive("doubling", 1e-3)], ids=str)
+def test_adaptive_steps_go_on_to_the_same_bits(adaptive: Adaptive, hold: int, kind: Any, tmp_path: Path) -> None:
+    system = switched() if adaptive.kind == "doubling" else driven()
+    master = masters.gauss_seidel(system, 0.01, coupling=Hold(hold))
+    options: dict[str, Any] = {"stop": 0.8, "engine": EngineOptions(kind), "adaptive": adaptive, "record": "all"}
+    theirs = whole(system, master, tmp_path / "whole.arrows", **options)
+    assert adaptive.kind == "energy" or theirs.info["rejected"] > 0
+    cut = tmp_path / "cut.arrows"
+    for at in (0.3, 0.6):  # twice: the second time a run that was itself resumed
+        if at == 0.3:
+            interrupt(system, master, cut, at=at, **options)
+        else:
+            with pytest.raises(Interrupted, match="continues from t = "):
+                resume(cut, system, master, progress=_interrupt_after(at))
+    result = resume(cut, system, master)
+    assert len(result.info["resumed_at"]) == 2
+    require_equal(read_result(cut), theirs)
+
+
+def _interrupt_after(at: float) -> Callable[[float, float], None]:
+    def progress(now: float, _: float) -> None:
+        wait_for_checkpoints()
+        if now >= at:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("kind", ["energy", "doubling"])
+def test_adaptive_steps_of_isolated_units_go_on_too(kind: Any, tmp_path: Path) -> None:
+    system = exported(two_mass(), tmp_path, fmi=2)
+    master = masters.jacobi(system, H, coupling=Hold(1))
+    units = {name: Fmu(unit.path, name=name, isolate=True) for name, unit in system.units.items()}  # type: ignore[attr-defined]
+    apart = System(units, system.connections, name=system.name)
+    options: dict[str, Any] = {"stop": 0.05, "adaptive": Adaptive(kind, 1e-3)}
+    interrupt(apart, master, tmp_path / "cut.parquet", at=0.02, **options)
+    resume(tmp_path / "cut.parquet", apart, master)
+    require_equal(read_result(tmp_path / "cut.parquet"), whole(system, master, tmp_path / "whole.parquet", **options))
+
+
+@pytest.mark.parametrize("kind", ["kernel", "reference"])
+def test_a_damaged_adaptive_checkpoint_is_refused(kind: Any, tmp_path: Path) -> None:
+    system, path = driven(), tmp_path / "rows.csv"
+    master = masters.jacobi(system, 0.01)
+    interrupt(system, master, path, at=0.3, stop=0.6, engine=EngineOptions(kind), adaptive=Adaptive("energy", 0.1))
+    file = Path(f"{path}.checkpoint")
+    memory = read_checkpoint(file)["memory"]
+    wrong = {"kernel": memory["kernel"][:-8]} if kind == "kernel" else {"stepper": {**memory["stepper"], "jumps": []}}
+    change(file, memory={**memory, **wrong})
+    with pytest.raises(CheckpointError, match="does not fit this system"):
+        resume(path, system, master)
+
+
 class Drifting(Tank):
     """Its own `save` forgets a part of the state, which shows one step later."""
 
@@ -290,8 +354,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     output = ResultFile(tmp_path / "rows.csv")
     with pytest.raises(ConfigurationError, match="output file for the rows"):
         run(system, master, stop=1.0, checkpoint=Checkpoint())
-    with pytest.raises(ConfigurationError, match="an adaptive run cannot be resumed"):
-        run(system, master, stop=1.0, output=output, checkpoint=Checkpoint(), adaptive=Adaptive("energy"))
     with pytest.raises(ConfigurationError, match="0 or more seconds"):
         Checkpoint(every=-1.0)
     with pytest.raises(CheckpointError, match="there is no checkpoint"):

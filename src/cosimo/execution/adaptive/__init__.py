@@ -13,15 +13,13 @@ jump (`stepping.py`); afterwards, as at the start, they begin short.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, EndRequested
-from cosimo.core.guarding import rescue_with
 from cosimo.core.master import Master
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Repeat, Restore, Save, Step
@@ -30,17 +28,19 @@ from cosimo.core.timing import TimedCouple, timeline
 from cosimo.execution.adaptive.steppers import DoublingStepper, EnergyStepper, KernelStepper
 from cosimo.execution.adaptive.stepping import Plan, Stepper, Tolerances
 from cosimo.execution.adaptive.variable import choose_lengths
-from cosimo.execution.live import Live
+from cosimo.execution.checkpoints import CheckpointWriter
+from cosimo.execution.live import Live, Signals
+from cosimo.execution.monitoring import Iterations
 from cosimo.execution.options import Adaptive, RunOptions
 from cosimo.execution.power_bonds import power_bonds
-from cosimo.execution.recording import Recorder, open_recorder
+from cosimo.execution.recording import Recorder
 from cosimo.execution.session import Session, recorded_names
 
 STEP = "step"  # the recorded signal that holds the length of the macro step before each row; 0 at the start
 
 
-def run_adaptive(system: System, master: Master, options: RunOptions, warnings: Sequence[Warned]) -> Result:
-    """Run with one row per accepted macro step; `warnings` are those from before it begins."""
+def plan_of(system: System, master: Master, options: RunOptions) -> Plan:
+    """What the macro steps of a run go by; refuses what cannot be run with steps of different lengths, by name."""
     adaptive = options.adaptive
     assert adaptive is not None
     require_adaptable(system, master, adaptive)
@@ -48,43 +48,66 @@ def run_adaptive(system: System, master: Master, options: RunOptions, warnings: 
     order = adaptive.order or order_of(system, master)
     tolerances = Tolerances(adaptive.relative, adaptive.absolute)
     bonds = power_bonds(system, options.power_pairs)
-    plan = Plan(adaptive.kind, lengths, master.step, order, tolerances, bonds)
-    names = (*recorded_names(system, master, options), STEP)
-    with open_recorder(system, master, options, names, {"adaptive": adaptive.to_dict()}) as recorder:
-        session = AdaptiveSteps(system, master, options, plan, names)
-        rescue_with(partial(session.rescue, recorder))
-        try:
-            with session.keeping_rows(recorder), session.interrupts, np.errstate(over="ignore", invalid="ignore"):
-                session.run(recorder)
-        finally:
-            session.release()
-        return session.close(recorder, warnings, complete=True)
+    return Plan(adaptive.kind, lengths, master.step, order, tolerances, bonds)
 
 
 class AdaptiveSteps(Session):
-    """A run with macro steps of any length."""
+    """A run with macro steps of any length: one row per accepted macro step."""
 
-    def __init__(self, system: System, master: Master, options: RunOptions, plan: Plan, names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        system: System,
+        master: Master,
+        options: RunOptions,
+        plan: Plan,
+        writer: CheckpointWriter | None = None,
+    ) -> None:
         first = master.with_step(plan.lengths.first * plan.lengths.grid.quantum)
-        super().__init__(Live(system, first, options.start), names)
+        names = (*recorded_names(system, master, options), STEP)
+        super().__init__(Live(system, first, options.start), names, writer)
         self.options, self.plan, self.grid = options, plan, plan.lengths.grid
         self.stepper: Stepper | None = None
+        self._released = False
 
     def _completed(self) -> float:
         return self.grid.time(0 if self.stepper is None else self.stepper.tally.place)
 
-    def run(self, recorder: Recorder) -> None:
+    def _run(self, recorder: Recorder) -> None:
         """Initialise, and go on until the end is reached exactly."""
-        self.live.initialise()
-        self._row = np.array([*self.live.row(self.grid.start, self.names[:-1]), 0.0])
-        recorder.record(self._row[None, :])
-        if self._ended_at_once(self.grid.start):
-            return
-        self.stepper = self._make()
+        if self.stepper is None:
+            self.live.initialise()
+            self._row = np.array([*self.live.row(self.grid.start, self.names[:-1]), 0.0])
+            recorder.record(self._row[None, :])
+            if self._ended_at_once(self.grid.start):
+                return
+            self.stepper = self._make()
+        else:
+            self._take(self.stepper, recorder)
         try:
-            self._steps(self.stepper, recorder)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._steps(self.stepper, recorder)
         except EndRequested as asked:
             self._end(asked, recorder)
+
+    def _entries(self) -> dict[str, Any]:
+        assert self.stepper is not None
+        nothing = {"iterations": Iterations(self.live.master).memory(), "ranges": {}, "careful": False}
+        return {**nothing, "step": self.stepper.tally.accepted, "memory": self.stepper.memory(self._completed())}
+
+    def _put_back(self, saved: Mapping[str, Any]) -> None:
+        self.stepper = self._make()
+        self._load(self.stepper.load, saved, self.grid.start)
+        if not (self.stepper.tally.accepted == saved["step"] and 0 <= self.stepper.tally.place < self.grid.total):
+            raise ValueError("its macro steps are not those of this run")
+
+    def _once(self, recorder: Recorder | None) -> Signals:
+        assert self.stepper is not None
+        if recorder is None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.stepper.advance(once=True)
+        else:
+            self._advance(self.stepper, recorder, once=True)
+        return self.stepper.signals()
 
     def _make(self) -> Stepper:
         live, plan, names, engine = self.live, self.plan, self.names[:-1], self.options.engine
@@ -96,16 +119,22 @@ class AdaptiveSteps(Session):
     def _steps(self, stepper: Stepper, recorder: Recorder) -> None:
         progress = self.options.progress
         while stepper.tally.place < self.grid.total and stepper.ended is None:
-            try:
-                with self._calling():
-                    stepper.advance()
-            finally:
-                with self.interrupts.held():
-                    self._take(stepper, recorder)
+            if self.writer is not None and self.writer.due():
+                self._checkpoint(self.writer, recorder)
+            else:
+                self._advance(stepper, recorder)
             if progress is not None:
                 progress(self.reached, self.grid.stop)
         if stepper.ended is not None:
             self.ended_by = stepper.ended, self.reached
+
+    def _advance(self, stepper: Stepper, recorder: Recorder, *, once: bool = False) -> None:
+        try:
+            with self._calling():
+                stepper.advance(once=once)
+        finally:
+            with self.interrupts.held():
+                self._take(stepper, recorder)
 
     def _take(self, stepper: Stepper, recorder: Recorder) -> None:
         if len(stepper.rows):
@@ -113,22 +142,25 @@ class AdaptiveSteps(Session):
             self._row = np.array(stepper.rows[-1])
 
     def rescue(self, recorder: Recorder) -> None:
-        """Record what the kernel has made in a call that does not return; the process ends next."""
         if isinstance(self.stepper, KernelStepper):
             recorder.record(self.stepper.made_so_far())
         recorder.flush()
 
     def release(self) -> None:
-        """Let go of the units, then close them."""
+        if self._released:
+            return
+        self._released = True
         if self.stepper is not None:
             self.stepper.close()
-        self.live.close()
+        self.live.close(self.reached)
+        if self.writer is not None:
+            self.writer.wait()
 
     def _record_last(self, recorder: Recorder, row: Array) -> None:
         row[-1] = row[0] - self._row[0]
         recorder.record(row[None, :])
 
-    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool) -> Result:
+    def close(self, recorder: Recorder, warnings: Sequence[Warned], *, complete: bool, ended: bool = False) -> Result:
         quantum, tally = self.grid.quantum, None if self.stepper is None else self.stepper.tally
         accepted = 0 if tally is None else tally.accepted
         info: dict[str, Any] = {
@@ -146,7 +178,7 @@ class AdaptiveSteps(Session):
             info |= self.stepper.told()
             warned += self.stepper.warnings()
         warned += self.live.notices(self.reached)
-        return self._result(recorder, complete, warned, info)
+        return self._result(recorder, complete, ended, warned, info)
 
 
 def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> None:

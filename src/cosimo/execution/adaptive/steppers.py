@@ -39,7 +39,7 @@ from cosimo.execution.adaptive.stepping import (
 from cosimo.execution.adaptive.variable import VariableInterpreter, first_places
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.interpreter import Saved
-from cosimo.execution.live import Live
+from cosimo.execution.live import Live, Signals
 from cosimo.execution.lowering import Quanta, VariableLowering
 from cosimo.execution.options import EngineOptions
 
@@ -131,6 +131,13 @@ class DoublingStepper(PlainStepper):
         self._sizes = np.abs(np.array(live.outputs()))
         self._stuck = 0
         self._seen: tuple[Array, Seen]  # of the last attempt
+
+    def _memory(self) -> dict[str, Any]:
+        return {**super()._memory(), "sizes": self._sizes, "stuck": self._stuck}
+
+    def _load(self, memory: dict[str, Any]) -> None:
+        super()._load(memory)
+        self._sizes, self._stuck = np.array(memory["sizes"]), int(memory["stuck"])
 
     def _advance(self) -> tuple[list[int], list[list[float]]]:
         saved, refused, exponent = self.interpreter.save(self.place), 0, self.plan.exponent
@@ -287,12 +294,13 @@ class KernelStepper(Stepper):
         self._begin(live, lowering)
         self._engine = KernelEngine(live, names, replace(options, parallel=False), lowering=lowering)
         self._rows = np.empty((BLOCK, len(names) + 2))
+        self._pair = 2 if plan.kind == "doubling" else 1
 
     def _begin(self, live: Live, lowering: AdaptiveLowering) -> None:
         plan, lengths = self.plan, self.plan.lengths
         outside = None
+        self._jumps = jumps = Jumps(live.system, lengths.grid, live.sample)
         if given := self._signals.given:
-            jumps = Jumps(live.system, lengths.grid, live.sample)
 
             def now(place: int) -> list[float]:
                 time = lengths.grid.time(place)
@@ -338,10 +346,10 @@ class KernelStepper(Stepper):
                 inputs = lowering.inputs_of(name) if through else []
                 self._program.asked(number, lowering.y[name], early, width, inputs)
 
-    def advance(self) -> None:
+    def advance(self, *, once: bool = False) -> None:
         self.rows = ()
         try:
-            self._engine.advance(0, self._rows)
+            self._engine.advance(0, self._rows[: self._pair] if once else self._rows)
         except (StepDiscarded, NonFiniteError, EndRequested):
             if not self._engine.retry():  # with a shorter step
                 raise
@@ -349,6 +357,19 @@ class KernelStepper(Stepper):
             self._take()
         if self._engine.too_short:
             raise self._too_short(self._judged(*self._program.judged))
+        if once and not len(self.rows):  # what was just refused
+            self.advance(once=True)
+
+    def signals(self) -> Signals:
+        return self._engine.signals()
+
+    def memory(self, at: float) -> dict[str, Any]:
+        return {**self._engine.memory(at), "jumps": self._jumps.memory()}
+
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        self._engine.load(memory, at)
+        self._jumps.load(memory["jumps"])
+        self._take()
 
     def _take(self) -> None:
         self.rows, self.ended = self._rows[: self._engine.made], self._engine.ended

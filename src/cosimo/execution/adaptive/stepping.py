@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -19,7 +19,7 @@ from cosimo.core.errors import StepTooShort
 from cosimo.core.result import Warned
 from cosimo.core.system import Constant, Source, System, Table
 from cosimo.execution.adaptive.variable import Lengths, TimeGrid, VariableInterpreter
-from cosimo.execution.live import Live
+from cosimo.execution.live import Live, Signals
 from cosimo.execution.power_bonds import Bond
 
 SAFETY, INTEGRAL, PROPORTIONAL = 0.9, 0.3, 0.4
@@ -108,8 +108,23 @@ class Stepper(ABC):
         self.tally = Tally(0, 0, (plan.lengths.grid.total, 0), 0, 0, 0, 0, NOTHING, [(0.0, 0.0) for _ in plan.bonds])
 
     @abstractmethod
-    def advance(self) -> None:
-        """Go on by at least one accepted macro step; what was made also counts when it raises."""
+    def advance(self, *, once: bool = False) -> None:
+        """Go on by at least one accepted macro step, with `once` by no more than are chosen together.
+
+        What was made also counts when it raises.
+        """
+
+    @abstractmethod
+    def signals(self) -> Signals:
+        """All signals between units as they are now."""
+
+    @abstractmethod
+    def memory(self, at: float) -> dict[str, Any]:
+        """All that the run remembers after an accepted macro step, at time `at`, units included, as plain data."""
+
+    @abstractmethod
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        """Go on at time `at` from what `memory` gave."""
 
     def close(self) -> None:  # noqa: B027  the plain interpreter holds nothing
         """Let go of the units, before they are closed themselves."""
@@ -170,7 +185,7 @@ class PlainStepper(Stepper):
         """Where the next macro step begins."""
         return self.tally.place
 
-    def advance(self) -> None:
+    def advance(self, *, once: bool = False) -> None:
         self.rows = ()
         lengths, rows = self._advance()
         tally = self.tally
@@ -179,6 +194,29 @@ class PlainStepper(Stepper):
         tally.extremes = min(tally.extremes[0], *lengths), max(tally.extremes[1], *lengths)
         self.rows = rows
         self.ended = next(iter(self.interpreter.ends), None)
+
+    def signals(self) -> Signals:
+        return self.interpreter.signals()
+
+    def memory(self, at: float) -> dict[str, Any]:
+        live = self.interpreter.live
+        return {"live": self.interpreter.memory(), "units": live.states(at), "stepper": self._memory()}
+
+    def load(self, memory: dict[str, Any], at: float) -> None:
+        self.interpreter.load(memory["live"])
+        self.interpreter.live.load_states(memory["units"], at)
+        self._load(memory["stepper"])
+
+    def _memory(self) -> dict[str, Any]:
+        tally = {**asdict(self.tally), "first_forced": list(self.tally.first_forced)}
+        control = {"wanted": self.wanted, "before": self._before, "since": self._since, "tally": tally}
+        return {**control, "exchange": self._exchange.memory(), "jumps": self.jumps.memory()}
+
+    def _load(self, memory: dict[str, Any]) -> None:
+        self.wanted, self._before, self._since = int(memory["wanted"]), float(memory["before"]), int(memory["since"])
+        self.tally = Tally(**{**memory["tally"], "first_forced": Judged(*memory["tally"]["first_forced"])})
+        self._exchange.load(memory["exchange"])
+        self.jumps.load(memory["jumps"])
 
     @abstractmethod
     def _advance(self) -> tuple[list[int], list[list[float]]]:
@@ -273,6 +311,14 @@ class Exchange(Exchanged):
         """The macro step counts: the next one begins here."""
         self._old, self._sizes = seen.new, seen.sizes
 
+    def memory(self) -> list[Array]:
+        """The samples at the start of the next macro step, and the largest sizes so far."""
+        return [self._old.copy(), self._sizes.copy()]
+
+    def load(self, memory: list[Array]) -> None:
+        """Go on from there."""
+        self._old, self._sizes = memory
+
     def first(self, interpreter: VariableInterpreter) -> Array:
         """The inputs as they were at the start of the step."""
         values: Array = np.concatenate([interpreter.c[name][0] for name in interpreter.system.units])[self._target]
@@ -326,6 +372,14 @@ class Jumps:
                 self._signals.append(partial(_value, sample, target, source, grid))
         self._found = sorted({place for place in self._found if 0 < place < grid.total})
         self._total = grid.total
+
+    def memory(self) -> list[int]:
+        """How far it has looked, and what it has found: where it looks next depends on both."""
+        return [self._clear, *self._found]
+
+    def load(self, memory: list[int]) -> None:
+        """Go on from there."""
+        self._clear, *self._found = map(int, memory)
 
     def next(self, place: int, ahead: int) -> int | None:
         """The first jump after `place`, if it lies at most `ahead` quanta away."""

@@ -150,6 +150,15 @@ class VariableInterpreter(Interpreter):
         self.read_at.update(saved.read_at)
         self.stamps[:] = saved.stamps
 
+    def memory(self) -> dict[str, Any]:
+        places = {"stamps": [list(places) for places in self.stamps], "read_at": dict(self.read_at)}
+        return {**super().memory(), **places}
+
+    def load(self, memory: dict[str, Any]) -> None:
+        super().load(memory)
+        self.stamps[:] = [tuple(map(int, places)) for places in memory["stamps"]]
+        self.read_at.update({name: int(memory["read_at"][name]) for name in self.read_at})
+
     # ---- samples at their true times -----------------------------------------------------------------------------
 
     def _read(self, operation: TimedRead) -> Action:

@@ -6,7 +6,7 @@ the same signals, bit by bit; only then does the run go on.
 
 Files are written at once or not at all, recognised, and read without running anything that is in them.
 
-"cosimo checkpoint 3\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
+"cosimo checkpoint 4\\n" | plain data (core/plain.py) | SHA-256 of all before (32 bytes)
 
 A new file is written beside the old one, brought to the disk, and put in its place; the old one stays as `.earlier`.
 A kill at any moment leaves at least one whole file.
@@ -31,7 +31,7 @@ from cosimo.core.plain import DamagedError, from_bytes, to_bytes
 from cosimo.core.storage import RESULT_SUFFIXES, bring_to_disk, replacing, writing
 
 MAGIC = b"cosimo checkpoint "
-HEAD = MAGIC + b"3\n"
+HEAD = MAGIC + b"4\n"
 DIGEST = hashlib.sha256().digest_size
 SUFFIX, EARLIER, NEW = ".checkpoint", ".earlier", ".new"
 """After the name of the output file; of the one before; of the one that is being written."""
