@@ -37,7 +37,8 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         ("what", "ns per macro step", "× bare loop"),
         note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
         f"time of a run of one step) is subtracted. {TURNS} "
-        f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows. Without monitors: `EngineOptions(monitors=False)`. "
+        f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows. "
+        "Without monitors: `EngineOptions(monitors=False)`. "
         f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
     )
     with tempfile.TemporaryDirectory() as folder:
