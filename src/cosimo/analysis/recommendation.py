@@ -323,8 +323,11 @@ def judge_point(
     price = master_cost(model, master, cost)
     if model.valid:
         model = model.checked(master.step)
-        # Where units are others in the parts of a macro step that they are stepped by, only a run tells.
-        if model.valid and model.checked(min(master.durations.values())) is not model:
+        # Where units are others in the parts of a macro step that they are stepped by, only a run tells: so they are
+        # where their solvers' errors depend on the step.
+        part = min(master.durations.values())
+        exact = model.base is not None and model.base.exact
+        if model.valid and (model.checked(part) is not model or (part < master.step * (1 - 1e-9) and not exact)):
             model = model.distrusted()
     if not model.valid:
         pilot = model.pilots.of(master)

@@ -284,9 +284,14 @@ class Compensation:
     def worst_change(self) -> Change | None:
         """The change of the model under which the co-simulation is worst off; None where there is nothing to change.
 
-        First what is unstable beyond its target, then what is unstable with it, then by excess growth.
+        First what is unstable beyond its target, then what is unstable with it, then by excess growth beyond rounding,
+        then by growth.
         """
-        return max(self.sensitivity, key=lambda c: (not (c.stable or c.follows), not c.stable, c.excess), default=None)
+
+        def badness(c: Change) -> tuple[bool, bool, float, float]:
+            return not (c.stable or c.follows), not c.stable, round(c.excess, 9), c.radius
+
+        return max(self.sensitivity, key=badness, default=None)
 
     def __str__(self) -> str:
         return as_text(self.document)
