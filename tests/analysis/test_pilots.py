@@ -456,50 +456,6 @@ def test_a_larger_size_makes_the_same_doubt_a_smaller_share() -> None:
     assert found.rows is truth.rows
 
 
-def test_what_rows_add_to_the_size_is_a_share_of_the_run() -> None:
-    """A run that is still ten times what it tends to adds a tenth of what it has between communication points."""
-    truth = Truth(np.array([[0.0], [1.0]]), np.array([1.0]), np.array([0.1]))
-    found = over_all(truth, np.array([[15.0], [10.0]]), np.array([[0.0], [10.0]]))
-    assert found.sizes.tolist() == [1.5]
-
-
-class Late:
-    """ẍ + 1.5 ẋ + 4 x = u, by 20 micro steps; its output is valid only after the first step."""
-
-    inputs, outputs = {"u": 0.0}, ("y",)
-
-    def __init__(self, first: float) -> None:
-        self.u, self.x, self.v, self.y = 0.0, 1.0, 0.0, first
-
-    def step(self, time: float, duration: float) -> None:
-        for _ in range(20):
-            self.v += duration / 20 * (self.u - 4.0 * self.x - 1.5 * self.v)
-            self.x += duration / 20 * self.v
-        self.y = self.x
-
-
-@pytest.mark.parametrize("order", [("late", "lag"), ("lag", "late")])
-def test_an_output_that_is_huge_until_the_first_step_gives_no_false_share(order: tuple[str, str]) -> None:
-    """Errors are no shares of 1e6; and where its partner sees that value, nothing is claimed that is not so."""
-
-    def coupled(first: float) -> System:
-        units = {
-            "late": PythonUnit(Late, first=first),
-            "lag": co.StateSpace(-1.0, 1.0, 1.0, inputs=["u"], outputs=["y"]),
-        }
-        return System(units, [("late.y", "lag.u"), co.Connection("lag.y", "late.u", gain=-1.0)])
-
-    system, plain = coupled(1e6), coupled(1.0)
-    fine = run(plain, co.masters.gauss_seidel(plain, step=1e-3), stop=10.0)
-    verdict = co.analyse(system, co.masters.gauss_seidel(system, step=0.1, order=order), horizon=10.0, details=False)
-    rows = run(system, co.masters.gauss_seidel(system, step=0.1, order=order), stop=10.0)
-    shown = verdict.error.outputs if verdict.error is not None else {}
-    assert bool(shown) is (order[0] == "late")
-    for name, share in shown.items():
-        off = np.abs(rows[name] - fine[name][::100])[1:].max() / np.abs(fine[name]).max()
-        assert share == pytest.approx(off, rel=0.1)
-
-
 class Kicked:
     """ẋ = (u − x) / T, exactly."""
 

@@ -25,7 +25,6 @@ from cosimo.analysis.truth import (
     count_steps,
     default_horizon,
     exact_truth,
-    largest,
     output_errors,
     output_sizes,
     undivided,
@@ -327,13 +326,6 @@ def test_sizes_are_looked_for_at_two_thousand_moments(monkeypatch: pytest.Monkey
     assert expected != pytest.approx(every_half, rel=1e-9)
     monkeypatch.setattr(locally, "LARGE", 1)
     assert output_sizes(of(fast), start=0.0, horizon=0.9) == pytest.approx([expected], rel=1e-9)
-
-
-def test_a_first_value_alone_is_no_size() -> None:
-    """Where it is more than twice all that follows, unless nothing but rounding follows."""
-    rows = np.array([[2.1, -2.0, 1.0, 3.0], [-1.0, 1.0, 1e-13, 0.0], [0.5, 0.0, 0.0, 0.0]])
-    assert largest(rows).tolist() == [1.0, 2.0, 1.0, 3.0]
-    assert largest(rows[:1]).tolist() == [2.1, 2.0, 1.0, 3.0]
 
 
 @pytest.mark.parametrize(("difference", "rests"), [(0.0, True), (1.5e-12, True), (3e-12, False), (1.0, False)])

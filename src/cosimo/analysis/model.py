@@ -45,7 +45,6 @@ from cosimo.analysis.truth import (
     default_horizon,
     exact_truth,
     large_errors,
-    largest,
     output_errors,
     output_sizes,
     undivided,
@@ -494,7 +493,7 @@ class Model:
             return undivided(system, step=master.step, start=self.start, steps=steps)
 
         def sized(found: Array) -> Truth:
-            return Truth(found, np.maximum(largest(found), self._sizes * (self._sizes > 0)))
+            return Truth(found, np.maximum(np.abs(found).max(axis=0), self._sizes * (self._sizes > 0)))
 
         if local.own:
             return sized(flow(local))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.pilot_runs import Job, Ran, Workers, make_run
-from cosimo.analysis.truth import OutputErrors, Truth, count_steps, largest, output_errors
+from cosimo.analysis.truth import OutputErrors, Truth, count_steps, output_errors
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
@@ -317,7 +317,7 @@ class Pilots:
                 f"pilot runs are inconclusive{why}; give a smaller --step-size or a larger --budget."
             )
         finest, rows = self._finest[_key(master)]
-        sizes, parts = largest(rows), round(master.step / finest)
+        sizes, parts = np.abs(rows).max(axis=0), round(master.step / finest)
         seen: dict[int, bool | None] = {}
 
         def look(every: int) -> None:
@@ -579,7 +579,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     """
     last = levels[-1]
     after = last - levels[-2]
-    size = largest(last)
+    size = np.abs(last).max(axis=0)
     scale = np.where(size > 0, size, 1.0)
     change = np.abs(after / scale).max(axis=0, initial=0.0)
     if len(levels) < 3:
@@ -598,7 +598,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
         return Truth(last, size, np.maximum(np.where(moved > ORDERS[1] * change, moved, change), floor)), order
     added = 1 / (factor - 1)
     rows = last + after * added
-    size = largest(rows)
+    size = np.abs(rows).max(axis=0)
     # Changes that are not small beside the values do not show the order yet: it may as well be 1.
     tends = max(1, round(math.log2(factor))) if float(np.abs(before).max(initial=0.0)) <= FAR else 1
     doubt = change * max(max(off, 0.1) * added, abs(added - 1 / (2**tends - 1)))
@@ -626,13 +626,10 @@ def noise(changes: Sequence[Array]) -> Array:
 def over_all(truth: Truth, rows: Array, points: Array) -> Truth:
     """The same solution, larger by what all `rows` of a run are larger than at the `points` of communication.
 
-    The rows themselves are no measure: a run may still be far larger than what it tends to. What they add counts as a
-    share of the run then.
+    The rows themselves are no measure: a run may still be far larger than what it tends to.
     """
     assert truth.own is not None
-    at = largest(points)
-    added = np.maximum(np.abs(rows).max(axis=0, initial=0.0) - at, 0.0)
-    sizes = truth.sizes + added * np.minimum(1.0, np.where(at > 0, truth.sizes / np.where(at > 0, at, 1.0), 1.0))
+    sizes = truth.sizes + np.maximum(np.abs(rows).max(axis=0, initial=0.0) - np.abs(points).max(axis=0), 0.0)
     return Truth(truth.rows, sizes, truth.own * np.where(sizes > 0, truth.sizes, 1.0) / np.where(sizes > 0, sizes, 1.0))
 
 

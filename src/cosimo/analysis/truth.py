@@ -60,8 +60,6 @@ MOST_STEPS = 2_000_000
 """Macro steps that an error is followed over at most."""
 GRID = 2000
 """Moments, beside the communication points, at which the largest true value of an output is looked for."""
-ALONE = 2.0
-"""A first value that is so many times all later ones is none of the solution."""
 STILL = 1e-12
 """An output whose true value stays below this share of what its terms could add up to is taken to be at rest."""
 SHORTEST, LONGEST = 1e-3, 10.0
@@ -170,22 +168,6 @@ class Truth:
     def own_error(self) -> float:
         """The largest of them; 0 for the exact solution."""
         return 0.0 if self.own is None else float(self.own.max(initial=0.0))
-
-
-def largest(rows: Array) -> Array:
-    """The size of every output (p,): its largest value over rows (N + 1, p), of units whose equations are not known.
-
-    Outputs of some units are valid only after the first step. A first value that is more than twice all later ones does
-    not count: errors would be small shares of it. If it was true, and faded at once, they are overestimated.
-
-    >>> largest(np.array([[1e6, 1.0], [2.0, -3.0], [-1.0, 0.5]]))
-    array([2., 3.])
-    """
-    sizes = np.abs(rows)
-    later = sizes[1:].max(axis=0, initial=0.0)
-    alone = (sizes[0] > ALONE * later) & (later > STILL * sizes[0])
-    found: Array = np.where(alone, later, np.maximum(sizes[0], later))
-    return found
 
 
 def output_errors(
@@ -512,8 +494,7 @@ def exact_truth(local: LocalSystem, *, step: float, start: float, horizon: float
         raise ConfigurationError(_beyond(local.linear.name, horizon))
     if sizes is None:
         sizes = output_sizes(local, start=start, horizon=horizon)
-    seen = largest(rows) if local.identified else np.abs(rows).max(axis=0)
-    return Truth(rows, np.where(sizes > 0, np.maximum(sizes, seen), 0.0))
+    return Truth(rows, np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0))
 
 
 def _beyond(name: str, horizon: float) -> str:
@@ -539,8 +520,7 @@ def output_sizes(local: LocalSystem, *, start: float, horizon: float) -> Array:
     x = np.concatenate([unit.initial_state for unit in local.linear.units.values()])
     with np.errstate(over="ignore", invalid="ignore"):
         rows = joined.rows(x, drive.samples(start, part, count * parts + 1))[::parts]
-        seen = rows[:, :p] + local.offsets
-        sizes: Array = largest(seen) if local.identified else np.abs(seen).max(axis=0)
+        sizes: Array = np.abs(rows[:, :p] + local.offsets).max(axis=0)
         if not np.isfinite(sizes).all():
             return sizes
         moved = np.abs(rows[:, p:]).max(axis=0, initial=0.0)
