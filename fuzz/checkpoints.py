@@ -104,7 +104,7 @@ def _take_up(found: Any) -> None:
     """As `execute` does, up to where the rows would be opened."""
     from cosimo.execution.session import EqualSteps, watch_of
 
-    session = EqualSteps(found.system, found.master, found.options, watch_of(found.system, found.options))
+    session = EqualSteps(found.system, found.master, found.options, 1, watch_of(found.system, found.options))
     try:
         session.take_up(found.saved)
     finally:

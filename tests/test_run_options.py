@@ -67,7 +67,6 @@ def test_what_makes_no_sense_in_a_checkpoint_is_refused(entry: dict[str, object]
         ({"stop": float("nan")}, "must be a number greater than the start time"),
         ({"engine": EngineOptions(monitors=False), "power_pairs": [("a", "b")]}, "need the monitors"),
         ({"adaptive": Adaptive(), "stop_on_divergence": True}, "no divergence monitor"),
-        ({"adaptive": Adaptive(), "checkpoint": Checkpoint()}, "cannot be resumed"),
         ({"adaptive": Adaptive(), "engine": EngineOptions(threads=2)}, "one after the other"),
         ({"adaptive": Adaptive(), "engine": EngineOptions(allow_non_finite=True)}, "needs finite values"),
     ],

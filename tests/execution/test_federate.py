@@ -13,7 +13,7 @@ from tests.processes import COSIMO, run
 
 import cosimo as co
 from cosimo.core.errors import ConfigurationError, UnknownNameError
-from cosimo.execution.federate import Federate, Membership
+from cosimo.execution.federate import Membership, SystemFederate
 from cosimo.units.remote import Hosts
 
 OTHER = """
@@ -87,7 +87,7 @@ def test_values_arrive_one_period_after_they_were_published(tmp_path: Path) -> N
 def test_what_does_not_fit_is_refused(given: dict[str, object], kind: type[Exception], said: str) -> None:
     unit = co.StateSpace(-1.0, 1.0, 1.0, inputs=["u"], outputs=["y"], start={"u": 0.5})
     with pytest.raises(kind, match=said):
-        Federate(
+        SystemFederate(
             Membership(Hosts("127.0.0.1:1"), "plant", **given),  # type: ignore[arg-type]
             co.System({"lag": unit}),
             0.125,

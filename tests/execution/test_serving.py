@@ -116,6 +116,7 @@ def test_rows_on_two_hosts_are_those_of_one_machine(site: Site) -> None:
         assert (site.folder / "there.csv").read_bytes() == (site.folder / "here.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_its_worker_was_killed(site: Site) -> None:
     worker, stop = site.worker("b"), 3.0
     there, here = site.scenario({"two": "b"}, stop), site.scenario({}, stop)

@@ -326,8 +326,8 @@ def judge_point(
         # Where units are others in the parts of a macro step that they are stepped by, only a run tells: so they are
         # where their solvers' errors depend on the step.
         part = min(master.durations.values())
-        exact = model.base is not None and model.base.exact
-        if model.valid and (model.checked(part) is not model or (part < master.step * (1 - 1e-9) and not exact)):
+        divided = part < master.step * (1 - 1e-9)
+        if model.valid and (model.checked(part) is not model or (divided and not model.local.exact)):
             model = model.distrusted()
     if not model.valid:
         pilot = model.pilots.of(master)
@@ -456,7 +456,7 @@ def compensated_points(
     same master without.
     """
     system, grows = model.system, model.grows
-    if model.large is not None or not system.links or all(unit.can_restore for unit in system.units.values()):
+    if not system.links or all(unit.can_restore for unit in system.units.values()) or model.large is not None:
         return []
     enough, hopeful = replace(wanted, robustness=0.0), math.inf
     dearest = min((point.cost for point in plain if point.meets(enough, grows=grows)), default=math.inf)

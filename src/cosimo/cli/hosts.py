@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cosimo.cli.application import app
+from cosimo.cli.console_output import say
 from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import ALL, Json, StartTime, StopTime, SystemName, Texts, many, option, pairs, time_option
 from cosimo.cli.run import Recording, run_and_report
@@ -29,6 +30,7 @@ def worker(
     cache: Annotated[Path | None, option("Folder in which FMUs are kept by their content.")] = None,
     patience: Annotated[float, time_option("Time without a sign of life after which a run counts as lost.")] = 10.0,
     once: Annotated[bool, option("End after the first run.")] = False,
+    json_: Json = False,
 ) -> None:
     """Serve FMUs to runs on other hosts, whose scenario says host = "NAME"; until interrupted.
 
@@ -49,6 +51,8 @@ def worker(
     apart = None if isolation.trust_units else isolation.refine(Isolation())
     hosts = Hosts(broker=broker, core=core, token_file=token_file, patience=patience)
     serve(Serving(hosts, name, apart=apart, folder=cache, once=once, say=_say))
+    if json_:
+        say({"name": name, "broker": broker})
 
 
 @app.command()
@@ -76,7 +80,7 @@ def federate(
 
     Whether the federation can be trusted is a question to 'cosimo analyse federation.json'.
     """
-    from cosimo.execution.federate import Federate, Membership
+    from cosimo.execution.federate import Membership, SystemFederate
     from cosimo.execution.options import EngineOptions, RunOptions
     from cosimo.execution.running import execute
     from cosimo.units.remote import Hosts, require_helics
@@ -97,20 +101,18 @@ def federate(
         offset=offset,
         waits=wait_for_current_time,
     )
-    member = Federate(how, scenario.system, scenario.master.step, start)
+    member = SystemFederate(how, scenario.system, scenario.master.step, start)
     output = recording.build(scenario, system)
     # The plain engine: the compiled one takes external inputs of many macro steps at once.
     engine = EngineOptions(kind="reference")
     options = RunOptions(engine=engine, start=start, stop=stop, record="all", output=output, progress=member)
     member.join()
     try:
+        times = (start, stop, scenario.master.step)
         run_and_report(
             lambda _: execute(member.system, scenario.master, options),
-            (start, stop, scenario.master.step),
-            options.path,
-            json_,
-            metadata=scenario.provenance,
-        )
+            times, options.path, json_, metadata=scenario.provenance,
+        )  # fmt: skip
     finally:
         member.leave()
 

@@ -34,7 +34,7 @@ The letters F, G, H and the vector z are those of glumac2018, Eqs. 20-29.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -142,7 +142,7 @@ class Repeat:
 Operation = Couple | SampleOutputs | Step | Read | Save | Restore | Repeat
 
 LETTERS: Mapping[type, str] = {Couple: "F", SampleOutputs: "W", Step: "G", Read: "H", Save: "S", Restore: "R"}
-_WORDS: Mapping[str, Callable[[str], Operation]] = {
+_WORDS: Mapping[str, type[Couple | SampleOutputs | Read | Save | Restore]] = {
     "couple": Couple, "sample": SampleOutputs, "read": Read, "save": Save, "restore": Restore,
 }  # fmt: skip
 
@@ -215,7 +215,7 @@ def _encode(operation: Operation) -> dict[str, Any]:
         return {"repeat": [_encode(inner) for inner in operation.body], "times": times}
     if isinstance(operation, Step):
         return {"step": operation.unit, "fraction": str(operation.fraction)}
-    return {type(operation).__name__.lower(): operation.unit}
+    return {next(word for word, kind in _WORDS.items() if isinstance(operation, kind)): operation.unit}
 
 
 def _decode(data: Any) -> Operation:

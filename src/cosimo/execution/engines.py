@@ -284,7 +284,7 @@ class EventEngine(ReferenceEngine):
                 break
 
     def filled(self, rows: Array) -> Array:
-        return np.array(self._filled).reshape(-1, 1 + len(self._names))
+        return np.array(self._filled if self.made else []).reshape(-1, 1 + len(self._names))
 
     def _macro_step(self, k: int) -> None:
         now, end = self._interpreter.time(k, 0.0), self._interpreter.time(k, 1.0)
@@ -490,11 +490,13 @@ class KernelEngine(Engine):
     def advance(self, first: int, rows: Array) -> None:
         self.made = 0
         given = self._lowering.given(first, len(rows))
+        run, count, called = self._program.run, len(given), False
         try:
             with self._naming():
-                outcome = self._program.run(first, len(given), given, rows)
+                called = True  # between here and the call no signal is handled: what was made is that of this call
+                outcome = run(first, count, given, rows)
         finally:
-            self.made = self._program.made
+            self.made = self._program.made if called else 0
         if outcome == STOPPED:
             raise KeyboardInterrupt
         self.diverged = outcome == DIVERGED

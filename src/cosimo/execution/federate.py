@@ -40,7 +40,7 @@ class Membership:
     waits: bool = False
 
 
-class Federate:
+class SystemFederate:
     """The run's side of the federation; given to a run as its `progress`, with `system` in place of the original."""
 
     def __init__(self, how: Membership, system: System, step: float, start: float) -> None:

@@ -34,7 +34,7 @@ from cosimo.units.archives import ArchiveLimits, remedy
 from cosimo.units.fmi.fmu import Experiment, Fmu, FmuOptions
 from cosimo.units.fmi.isolation import Isolation, available
 from cosimo.units.fmi.model_exchange import Solver
-from cosimo.units.remote import HEAD, Hosts, Link, Message, Seal
+from cosimo.units.remote import HEAD, HelicsLink, Hosts, Message, Seal
 
 PHASES = {remote.SET: "set", remote.STEP: "doStep", remote.READ: "get", remote.SAVE: "save", remote.RESTORE: "restore"}
 
@@ -130,7 +130,7 @@ class _Worker:
         self._lock = threading.RLock()
         self._over = threading.Event()
         self.served = False
-        self.link = Link(how.hosts, f"{remote.worker_prefix(how.name)}{secrets.token_hex(6)}", self._take)
+        self.link = HelicsLink(how.hosts, f"{remote.worker_prefix(how.name)}{secrets.token_hex(6)}", self._take)
         how.say(f"worker '{how.name}' has joined the broker at {how.hosts.broker}")
 
     def __enter__(self) -> _Worker:

@@ -46,9 +46,8 @@ from cosimo.execution.options import RunOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder
 
-BLOCK, LARGE_BLOCK = 4096, 65536
-"""Rows per call of the engine: enough that the call costs little, few enough to stay in the processor's cache; more
-where they are written to where they stay."""
+BLOCK = 4096
+"""Rows per call of the engine: enough that the call costs nothing, few enough to stay in the processor's cache."""
 
 
 class Session(ABC):
@@ -343,7 +342,7 @@ class EqualSteps(Session):
                 else:
                     left = count - self.made
                     direct = compiled and self.recorded == self.made + 1  # all rows are new
-                    room = recorder.room(min(LARGE_BLOCK, left)) if direct else None
+                    room = recorder.room(min(BLOCK, left)) if direct else None
                     self._advance(engine, recorder, block[:left] if room is None else room)
                 if progress is not None:
                     progress(self.reached, self.options.start + count * self.master.step)
@@ -359,6 +358,7 @@ class EqualSteps(Session):
 
     def _advance(self, engine: Engine, recorder: Recorder, rows: Array) -> None:
         """As many macro steps as there are rows, or fewer."""
+        engine.made = 0  # an interrupt may come before it is called, with the rows of the last call still there
         self._under_way = rows
         try:
             with self._calling():

@@ -19,16 +19,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, CosimoError
+from cosimo.core.master import Master
 from cosimo.core.storage import writing
+from cosimo.core.system import System
 from cosimo.masters import MasterOptions
 from cosimo.masters.words import options_of
 from cosimo.studio import page_state
 from cosimo.studio.page_state import State
 
 if TYPE_CHECKING:
-    from cosimo.core.master import Master
-    from cosimo.core.system import System
     from cosimo.formats.scenario import Scenario
 
 SHOWN = 2
@@ -176,6 +177,7 @@ class FrozenPage:
         return f"<page of {len(self.html) / 1e6:.2g} MB; a notebook shows it, write(path) writes it>"
 
 
+@checked
 def explore(
     system: System | Scenario | str | Path,
     master: Master | None = None,
@@ -198,6 +200,8 @@ def explore(
 
     named = isinstance(system, str | Path)
     scenario = load(system) if isinstance(system, str | Path) else system
+    if not isinstance(scenario, System | Scenario):
+        raise ConfigurationError("explore shows a system, a scenario, or what 'load' takes; give one of these first.")
     scenario = scenario if isinstance(scenario, Scenario) else Scenario.of(scenario, stop=stop)
     step, options = (None, None) if master is None else (master.step, options_of(master, scenario.system))
     if master is not None and (options is None or master.mixers):  # its inputs are compensated for one step

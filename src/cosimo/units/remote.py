@@ -170,7 +170,7 @@ class Pulse:
         return now - self._answered[name]
 
 
-class Link:
+class HelicsLink:
     """A federate that sends commands, and hands those that come to `deliver`, in a thread of its own.
 
     `seen` tells how long ago another one was known to be there.
@@ -372,7 +372,7 @@ class _Host:
         self.left = False
 
 
-class Connection:
+class HostConnection:
     """The master among the federates: sessions with workers, and the answers that have come."""
 
     def __init__(self, hosts: Hosts) -> None:
@@ -382,7 +382,7 @@ class Connection:
         try:
             name = f"cosimo.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
             self._inbox: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
-            self.link = Link(hosts, name, lambda source, data: self._inbox.put((source, data)))
+            self.link = HelicsLink(hosts, name, lambda source, data: self._inbox.put((source, data)))
         except BaseException:
             self._stop_broker()
             raise
@@ -547,15 +547,15 @@ def worker_prefix(name: str) -> str:
     return f"cosimo-worker.{name}." if name else "cosimo-worker."
 
 
-_open: dict[tuple[int, Hosts], Connection] = {}
+_open: dict[tuple[int, Hosts], HostConnection] = {}
 """The connections of each process: one lasts until the process ends, for one run after the other."""
 
 
-def connection(hosts: Hosts) -> Connection:
+def connection(hosts: Hosts) -> HostConnection:
     """The connection of this process."""
     key = (os.getpid(), hosts)
     if key not in _open:
-        _open[key] = Connection(hosts)
+        _open[key] = HostConnection(hosts)
         atexit.register(_open[key].close)
     return _open[key]
 
