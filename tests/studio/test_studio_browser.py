@@ -53,6 +53,7 @@ def foreign(page: Page, address: str) -> list[str]:
     return [line for line in page.trouble if not any(place in line for place in own)]
 
 
+@pytest.mark.slow
 def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "pair.toml").write_text('problem = "two-mass"\nstep-size = 0.001\nstop-time = 20\n')
     with studio("pair.toml") as found:
@@ -63,6 +64,7 @@ def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp
         # A connection tells its details; the thickest is the one that contributes most.
         page.wait("document.querySelector('#graph path.worst')?.style.strokeWidth > '1.5px'")
         page.ask("document.querySelector('#graph path.worst').dispatchEvent(new Event('click'))")
+        page.wait("document.getElementById('wire').textContent.includes('falls by')")
         told = text(page, "wire")
         assert all(word in told for word in ("gain", "delay", "0.5 macro steps", "defect", "falls by")), told
         page.wait("document.getElementById('front').spec?.points.length > 20")
