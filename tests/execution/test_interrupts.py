@@ -14,6 +14,7 @@ from cosimo import _kernel, masters
 from cosimo.core.errors import Interrupted
 from cosimo.core.guarding import Interrupts, guarded
 from cosimo.core.system import System
+from cosimo.execution.lowering import Lowering
 from cosimo.execution.recording import Recorder
 from cosimo.execution.running import run
 from cosimo.units import StateSpace
@@ -121,3 +122,22 @@ def test_rows_being_written_are_neither_lost_nor_doubled() -> None:
     result = info.value.result
     assert result is not None
     assert len(result) == result.info["steps"] + 1 == 8193
+
+
+def test_an_interrupt_before_the_engine_is_called_records_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the last call are still in the block then, and the program still says how many it made."""
+    given, calls = Lowering.given, [0]
+
+    def disturbed(self: Lowering, first: int, count: int) -> Any:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return given(self, first, count)
+
+    monkeypatch.setattr(Lowering, "given", disturbed)
+    system = System({"decay": StateSpace(-1.0, [[]], 1.0, initial=1.0)})
+    with pytest.raises(Interrupted) as info:
+        run(system, masters.jacobi(system, 0.1), stop=1e5)
+    assert info.value.result is not None
+    assert len(info.value.result) == 8193
+    assert (info.value.result.time[1:] > info.value.result.time[:-1]).all()

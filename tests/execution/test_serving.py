@@ -145,7 +145,8 @@ def test_another_token_is_refused(site: Site) -> None:
 
 
 def test_messages_cannot_be_forged_repeated_or_moved() -> None:
-    one, two, other = Seal(b"k" * 32, 7), Seal(b"k" * 32, 7), Seal(b"k" * 32, 8)
+    one, two, other = Seal(b"k" * 32, 7), Seal(b"k" * 32, 7, worker=True), Seal(b"k" * 32, 8, worker=True)
+    assert one.open(one.seal(PLAIN, 3, b"x")) is None  # sent back to its sender
     message = one.seal(PLAIN, 3, b"content")
     assert other.open(message) is None
     assert two.open(message[:-1] + bytes([message[-1] ^ 1])) is None

@@ -174,7 +174,7 @@ class _Worker:
             session.take(message)
 
     def _greet(self, federate: str, number: int, data: bytes) -> None:
-        message = Seal(self._token, number).open(data)
+        message = Seal(self._token, number, worker=True).open(data)
         reason = "it has another token; give both sides the same one" if message is None else ""
         if message is not None and (message.content in self._greeted or number in self._sessions):
             return  # repeated by somebody
@@ -189,9 +189,9 @@ class _Worker:
         self._greeted.add(message.content)
         said = to_bytes(remote.greeting())
         key = remote.session_key(self._token, message.content, said)
-        self._sessions[number] = _Session(self, federate, Seal(key, number))
+        self._sessions[number] = _Session(self, federate, Seal(key, number, worker=True))
         self.served = True
-        self.link.send(federate, Seal(self._token, number).seal(remote.WELCOME, 0, said))
+        self.link.send(federate, Seal(self._token, number, worker=True).seal(remote.WELCOME, 0, said))
 
     def _look_for_lost_runs(self) -> None:
         with self._lock:

@@ -287,27 +287,30 @@ class Message(NamedTuple):
 class Seal:
     """Makes and checks the messages of one session: counters only grow, and codes need the key.
 
-    >>> one, two = Seal(b"k" * 32, 7), Seal(b"k" * 32, 7)
+    The code also covers who sends, the master or the `worker`: nobody is taken in by messages of its own.
+
+    >>> one, two = Seal(b"k" * 32, 7), Seal(b"k" * 32, 7, worker=True)
     >>> two.open(one.seal(PLAIN, 3, b"x"))
     Message(kind=4, unit=3, content=b'x')
     """
 
-    def __init__(self, key: bytes, session: int) -> None:
+    def __init__(self, key: bytes, session: int, *, worker: bool = False) -> None:
         self.key, self.session = key, session
+        self._own, self._other = (b"w", b"m") if worker else (b"m", b"w")
         self._sent = self._received = 0
 
     def seal(self, kind: int, unit: int, content: bytes) -> bytes:
         """The message as bytes."""
         self._sent += 1
         body = HEAD.pack(kind, self.session, self._sent, unit) + content
-        return body + code(self.key, body)
+        return body + code(self.key, self._own + body)
 
     def open(self, data: bytes) -> Message | None:
         """The message, or None where it is forged, repeated or of another session."""
         if len(data) < HEAD.size + CODE:
             return None
         kind, session, counter, unit = HEAD.unpack_from(data)
-        right = hmac.compare_digest(code(self.key, data[:-CODE]), data[-CODE:])
+        right = hmac.compare_digest(code(self.key, self._other + data[:-CODE]), data[-CODE:])
         if not right or session != self.session or counter <= self._received:
             return None
         self._received = counter
