@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -414,12 +415,14 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
         local=SimpleNamespace(linear=SYSTEM, growth_by_conversion=0.0),
         at=lambda _: SYSTEM,
         conversion_misleads=lambda _: False,
+        linear=lambda _: spectrum.linear,
         spectrum=lambda _: spectrum,
         states=2,
         predict=lambda _: OutputErrors({"a.y": 0.1}, 1.0),
     )
     master = jacobi(SYSTEM, 0.1)
     model.checked = lambda _: model
+    model.stability = partial(Model.stability, model)
     found = judge_point(model, master, Cost())
     assert (found.stable, found.robustness) == ((False, 0.0) if known else (True, 0.5))
     misled: Any = SimpleNamespace(**{**vars(model), "conversion_misleads": lambda _: True})

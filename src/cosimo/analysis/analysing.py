@@ -23,7 +23,7 @@ from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, step_by_order, usual_points
-from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
 from cosimo.analysis.truth import OutputErrors
 from cosimo.analysis.verdict import Moment, Verdict
@@ -168,16 +168,14 @@ class _Analysis:
         """What Φ says of stability and error: enough to be compared with pilot runs."""
         model, master = self.model, self.master
         linear = model.linear(master)
-        here, factor = self._here, sweep_factor(linear)
-        converging = converges(master, factor)
-        stable = here.stays_bounded(identified=not model.known)
+        here, (stable, converging, factor) = self._here, model.stability(master)
         self._left_open(stable, here.radius, converging, iterates=factor is not None)
-        if stable is False:
+        if stable is False and converging is not False:
             self._blame_solvers(here.radius)
         return replace(
             verdict,
             evidence="proved" if model.known else "none",
-            stable=stable if converging or factor is None else converging,
+            stable=stable,
             error=self.attempt("error", lambda: model.predict(master)),
             spectral_radius=here.radius,
             exact_spectral_radius=self._picture.exact_radius,

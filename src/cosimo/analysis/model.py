@@ -34,7 +34,7 @@ from cosimo.analysis.linearisation import (
     unit_report,
 )
 from cosimo.analysis.pilots import USUAL, Budget, Pilots, Report, limit
-from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, sweep_jacobian
+from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, Stability, converges, sweep_factor, sweep_jacobian
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
@@ -395,6 +395,16 @@ class Model:
             self._spectrum = Spectrum(linear, like=self._spectrum)
         return self._spectrum
 
+    def stability(self, master: Master) -> Stability:
+        """Whether a master stays bounded: what every verb means by "stable" where the model can be believed.
+
+        An iteration that diverges is not stable, whatever Φ of its fixed point says: no run reaches that point.
+        """
+        factor = sweep_factor(self.linear(master))
+        converging = converges(master, factor)
+        stable = self.spectrum(master).stays_bounded(identified=not self.known)
+        return Stability(stable if converging or factor is None else converging, converging, factor)
+
     @cached_property
     def rests(self) -> bool:
         """Whether nothing moves: from the given start, with the given inputs, every output stays 0."""
@@ -407,7 +417,16 @@ class Model:
         return output_sizes(self.local, start=self.start, horizon=self.horizon)
 
     def predict(self, master: Master) -> OutputErrors:
-        """The error of a master, without running it: that of the coupling and of the units' own solvers."""
+        """The error of a master, without running it: that of the coupling and of the units' own solvers.
+
+        Infinite where an iteration diverges: Φ is then that of a fixed point which no run reaches.
+        """
+        errors = self._predict(master)
+        if converges(master, sweep_factor(self.linear(master))) is False:
+            return replace(errors, outputs=dict.fromkeys(errors.outputs, math.inf), typical=math.inf)
+        return errors
+
+    def _predict(self, master: Master) -> OutputErrors:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
                 return worst_start_errors(self.linear(master), self.start, self.horizon)

@@ -333,7 +333,7 @@ def judge_point(
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
     spectrum = model.spectrum(master)
-    stable = spectrum.stays_bounded(identified=not model.known)
+    stable = model.stability(master).stable
     errors = errors or model.predict(master)
     margin = math.nan
     # Changed rates are other steps: where conversion to these misleads, nothing is known.

@@ -219,6 +219,8 @@ class Verdict:
                 if self.stable is False
                 else "The exact solution grows; a run that does not is wrong."
             )
+        elif self.converges is False:
+            pass  # neither the system nor the delay of the coupling is the cause
         elif self.stable is False and (why := self.reasons.get("stable")):
             yield f"The system itself does not grow: {why}."
         elif self.stable is False and self.foreign is not None:

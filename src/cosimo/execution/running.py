@@ -189,7 +189,7 @@ def require_divisible(system: System, master: Master) -> None:
     wrong = "compensates its inputs" if master.mixers else ""
     for inlet in (inlet for inlets in system.inlets.values() for inlet in inlets):
         coupling = master.coupling_of(inlet.target)
-        if (inlet.link or inlet.source) and not coupling.interpolates:
+        if (inlet.link or inlet.source) and not coupling.follows_step_lengths:
             wrong = f"has the coupling {coupling} at {inlet.target}"
     if wrong:
         raise ConfigurationError(
