@@ -582,3 +582,23 @@ def test_a_unit_that_cannot_be_loaded_is_no_coupling_to_judge(tmp_path: Path) ->
     system = System({"a": Fmu(path)})
     with pytest.raises(ConfigurationError, match=r"unit 'a' .*lag2.fmu' cannot be loaded"):
         analyse(system, jacobi(system, 0.1), horizon=1.0)
+
+
+class Sink(Heater):
+    inputs, outputs = ("power",), ()
+
+
+def test_units_without_outputs_are_said_to_have_none() -> None:
+    system = System({"heater": PythonUnit(Sink)}, [], inputs={"heater.power": 1.0})
+    verdict = analyse(system, jacobi(system, 0.1), horizon=1.0)
+    assert verdict.trust == "not assessed"
+    assert verdict.reasons["evidence"] == "no unit has outputs, so there is nothing to compare"
+
+
+def test_people_are_shown_the_beginning_of_a_long_schedule() -> None:
+    system = problems.chain(n=60)
+    verdict = analyse(system, jacobi(system, 1e-3), horizon=0.01, details=False)
+    assert " F52 …" in " ".join(str(verdict).split())
+    assert "H60" not in str(verdict)
+    assert verdict.fields()["schedule"] == str(jacobi(system, 1e-3))
+    assert verdict.schedule.endswith("H60")

@@ -350,6 +350,8 @@ class _Analysis:
             )
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
+        elif not any(unit.outputs for unit in self.system.units.values()):
+            why = "no unit has outputs, so there is nothing to compare"
         elif pilot.errors is not None and not pilot.errors.outputs:
             inlets = (inlet for row in self.model.system.inlets.values() for inlet in row)
             free = next((inlet.target for inlet in inlets if inlet.link is None), None)

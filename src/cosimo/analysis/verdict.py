@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from textwrap import shorten
 from typing import Any
 
 from cosimo.analysis.connections import ConnectionEffect
@@ -33,6 +34,8 @@ BRIEF = (
 """The fields of the short form."""
 SHOWN_MODES = 12
 SHOWN_OUTPUTS = 12
+LONG_SCHEDULE = 200
+"""Characters of a schedule that people are shown; JSON has all of it."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +367,7 @@ class Verdict:
         yield Figure("defect", "connection defect" if defect is not None else "", defect, f"{defect or 0:.4g}", "k = 2")
         order = self.order if self.order is not None and math.isfinite(self.order) else None
         yield Figure("convergence_order", "convergence order" if order else "", order, f"{order or 0:.2f}")
-        yield Figure("schedule", "schedule", self.schedule, self.schedule)
+        yield Figure("schedule", "schedule", self.schedule, shorten(self.schedule, LONG_SCHEDULE, placeholder=" …"))
         factor = self.sweep_factor
         swept = "converges" if (factor or 0.0) < 1 else "plain substitution diverges"
         yield Figure(
