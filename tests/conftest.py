@@ -22,10 +22,12 @@ from hypothesis import HealthCheck, settings
 
 from thinning import ALL, examples
 
-# A shell that starts a program in the background has it ignore Ctrl-C, and so would every program that tests start;
-# those that interrupt a run would then wait for it in vain.
+# A shell that starts a program in the background has it ignore Ctrl-C, nohup has it ignore the end of its terminal, and
+# so would every program that tests start; those that interrupt a run would then wait for it in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long examples take says something about the machine only. In `make test` they are always the same.
 slow_machine = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}

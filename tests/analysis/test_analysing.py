@@ -332,6 +332,7 @@ def test_the_connection_that_hurts_most():
     assert ages["heaters.t → control.t"] == -0.5
 
 
+@pytest.mark.slow
 def test_delays_of_fmus_count_as_those_of_their_equations(tmp_path: Path):
     """The units' own solvers are off at this step: what a delay does is compared with the error that is shown."""
     known = problems.two_mass()

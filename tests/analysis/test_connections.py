@@ -61,6 +61,7 @@ def test_units_far_from_the_output_take_longer_steps() -> None:
     assert weights == sorted(weights, reverse=True)
 
 
+@pytest.mark.slow
 def test_fmus_have_the_plan_of_their_equations(tmp_path: Path) -> None:
     """Long steps at which a unit fails are no part of the search; pilot runs measure what was found."""
     known = two_mass()

@@ -206,6 +206,7 @@ def largest_outputs(
     return [float(max(outputs[(cycle - 1) * length : cycle * length]) / outputs[0]) for cycle in cycles]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1)], ids=str)
 def test_a_growing_sequence_grows_when_it_is_run_although_no_equal_steps_do(coupling: Hold) -> None:
     """Lightly damped masses are pumped by steps that change in their rhythm: the run itself shows the rate."""

@@ -176,6 +176,7 @@ def heated(moments: Array) -> Array:
     return np.array(rows)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", [0.003, 0.004, 0.005, 0.006, 0.008, 0.01])
 def test_an_error_of_switched_units_is_the_true_one_or_none(step: float) -> None:
     """Some of these steps, halved twice, switch at the same moments twice by chance."""

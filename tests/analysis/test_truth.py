@@ -282,6 +282,7 @@ def test_large_systems_have_the_same_truth(monkeypatch: pytest.MonkeyPatch) -> N
     assert sparse.sizes == pytest.approx(dense.sizes, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_large_systems_are_driven_by_inputs_that_vary(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = System(pair().units, pair().connections, inputs={"b.u2": lambda time: math.sin(7 * time)})
     dense = exact_truth(of(moved), step=0.3, start=0.5, horizon=3.0)

@@ -186,6 +186,7 @@ def test_iterative_and_multirate_options() -> None:
     assert multirate["steps"] == 25
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -233,7 +233,7 @@ class Studio:
     async def close(self) -> None:
         """End the processes; rows of runs are kept as after Ctrl-C."""
         for viewer in list(self.viewers):
-            with suppress(RuntimeError):
+            with suppress(WebSocketDisconnect, RuntimeError):
                 await viewer.socket.close(1001)
         for run in self.runs.values():
             run.stop()
