@@ -25,7 +25,7 @@ import numpy.typing as npt
 from cosimo.algebra.operations import Operations, Rows, Walk, flattened, needed_at_start
 from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
-from cosimo.core.timing import TimedOperation
+from cosimo.core.timing import TimedOperation, TimedStep
 
 NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
 
@@ -35,16 +35,62 @@ Indices = npt.NDArray[np.intp]
 class SparseStep(Walk):
     """The macro step, or `sequence` of its operations, applied to columns of z, and solved for what led to them."""
 
-    def __init__(self, operations: Operations, sequence: Iterable[TimedOperation] | None = None) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        sequence: Iterable[TimedOperation] | None = None,
+        *,
+        like: SparseStep | None = None,
+    ) -> None:
+        """`like`: the whole macro step of the same master at another step, which differs in steps of units alone."""
         self._operations, self.layout = operations, operations.layout
         self.size = self.layout.size
+        if like is not None and sequence is None and like._operations.timeline is operations.timeline:
+            values = like._with_steps_of(operations)
+            if values is not None:
+                self._take_over(like, values)
+                return
         self._count = self.size
-        self._rows, self._columns, self._values = list[int](), list[int](), list[float]()
+        self._rows, self._columns = list[int](), list[int]()
+        self._values: Any = list[float]()
+        self._begun: dict[int, list[int]] = {}
         self.triangular = True
         # The place of every number of z in [z, w] as it is now.
         self._places = list(range(self.size))
         self.apply(operations.timeline.operations if sequence is None else sequence, {})
         self._now: Indices = np.array(self._places, dtype=np.intp)
+
+    @cached_property
+    def _step_places(self) -> list[tuple[Array, Indices, Indices]]:
+        """Of steps that are alike: their matrices, and which numbers of these stand at which of the equations."""
+        found = []
+        for steps, matrices in self._operations.steps_alike():
+            entries, ones = matrices != 0, matrices == 1
+            entries &= ~((entries.sum(axis=2) == 1) & ones.any(axis=2))[:, :, None]  # what is copied is not written
+            taken, put = list[Indices](), list[Indices]()
+            for number, operation in enumerate(steps):
+                places = np.flatnonzero(entries[number]) + number * entries[number].size
+                for begin in self._begun.get(id(operation), ()):
+                    taken.append(places)
+                    put.append(begin + np.arange(len(places)))
+            none = np.zeros(0, dtype=np.intp)
+            found.append((matrices, np.concatenate([none, *taken]), np.concatenate([none, *put])))
+        return found
+
+    def _with_steps_of(self, operations: Operations) -> Array | None:
+        """The numbers with steps of units that have the same zeros and ones; None where they have others."""
+        values = np.array(self._values)
+        for (matrices, taken, put), (_, others) in zip(self._step_places, operations.steps_alike(), strict=True):
+            same = others.shape == matrices.shape and ((others != 0) == (matrices != 0)).all()
+            if not same or ((others == 1) != (matrices == 1)).any():
+                return None
+            values[put] = others.ravel()[taken]
+        return values
+
+    def _take_over(self, like: SparseStep, values: Array) -> None:
+        self._count, self._rows, self._columns, self._values = like._count, like._rows, like._columns, values
+        self._begun, self._step_places, self.triangular = like._begun, like._step_places, like.triangular
+        self._places, self._now, self.carried = like._places, like._now, like.carried
 
     def _slots(self, blocks: Iterable[Any]) -> list[int]:
         return [i for place in map(self.layout.__getitem__, blocks) for i in range(place.start, place.stop)]
@@ -58,6 +104,8 @@ class SparseStep(Walk):
         if not update.sources:
             return
         places, written = [self._places[source] for source in self._slots(update.sources)], list[int]()
+        if isinstance(operation, TimedStep):
+            self._begun.setdefault(id(operation), []).append(len(self._values))
         for row in update.matrix.tolist():  # a few numbers each: faster so than as arrays
             entries = [(place, value) for place, value in zip(places, row, strict=True) if value]
             if len(entries) == 1 and entries[0][1] == 1.0:

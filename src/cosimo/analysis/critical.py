@@ -39,9 +39,9 @@ growth that vanishes with a power of h: motion that is neither damped nor fed, u
 sought, relative."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
-CROSSING, SECTIONS = 1e-12, 32
-"""How near a crossing is sought, relative, and into how many parts each round divides: maps of many steps at once cost
-little more than of one."""
+CROSSING, SECTIONS, CLOSER = 1e-12, 16, 7
+"""How near a crossing is sought, relative; into how many parts each round divides, maps of many steps at once costing
+little more than of one; and up to which power of ten of the way it looks near an estimate."""
 SLOWLY, OCTAVES = 0.1, 10
 """Turn of the fastest mode, in one step, at which the search in a large system begins, and octaves from there on."""
 BRIEFLY, AT_LENGTH, PROOF = 256, 4096, 1e7
@@ -107,13 +107,26 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
             low, high = (middle, high) if stable else (low, middle)
         return CriticalStep(low, searched)
 
-    low, high = float(grid[decaying[-1]]), float(grid[first])
-    while high / low > 1 + CROSSING:
-        within = np.geomspace(low, high, SECTIONS + 1)
-        beyond = search.without(search.sizes(within[1:-1]), neutral) >= 1
-        place = int(beyond.argmax()) if beyond.any() else SECTIONS - 1
-        low, high = float(within[place]), float(within[place + 1])
-    return CriticalStep(low, searched)
+    last = int(decaying[-1])
+    steps, radii = grid[[last, first]], np.array([below[last], search.without(values[first : first + 1], neutral)[0]])
+    while steps[1] / steps[0] > 1 + CROSSING:
+        steps = _between(steps, radii)
+        radii = np.concatenate([radii[:1], search.without(search.sizes(steps[1:-1]), neutral), radii[1:]])
+        place = int((radii[1:] >= 1).argmax())  # the last is
+        steps, radii = steps[place : place + 2], radii[place : place + 2]
+    return CriticalStep(float(steps[0]), searched)
+
+
+def _between(steps: Array, radii: Array) -> Array:
+    """Where a crossing is looked for between two steps: evenly, and ever closer to where log ρ, taken as straight, is
+    0, so that three or four rounds find a simple crossing and no round divides by less than `SECTIONS`."""
+    low, high = np.log(steps)
+    below, beyond = np.log(np.maximum(radii, 1e-300))
+    share = below / (below - beyond) if np.isfinite(below - beyond) and beyond > below else 0.5
+    near = 10.0 ** -np.arange(1.0, CLOSER)
+    shares = np.unique(np.clip([*np.linspace(0.0, 1.0, SECTIONS + 1), share, *(share - near), *(share + near)], 0, 1))
+    inner = np.unique(np.exp(low + shares[1:-1] * (high - low)))
+    return np.array([steps[0], *inner[(inner > steps[0]) & (inner < steps[1])], steps[1]])
 
 
 class EigenvalueSizes:

@@ -20,8 +20,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.analysis.equations import tolerances, with_equations
-from cosimo.analysis.identification import Identified, Means, OperatingPoint
-from cosimo.analysis.identification.test_rig import Rig, TrialFailed
+from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.limits import INSTANT, SAME, apart, find_base, responses
 from cosimo.analysis.linearisation import (
@@ -59,7 +58,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
 from cosimo.execution.options import Adaptive
-from cosimo.units.fmi.first_trial import decided_isolation
+from cosimo.units.fmi import first_trials
 
 STEPS = 1000
 """Parts of the horizon that units are identified at unless a step is known."""
@@ -150,7 +149,7 @@ class Model:
         self.system, self.start, self._asked = system, start, horizon
         self.known = all(unit.linear() is not None for unit in system.units.values())
         self.step = self._first_step(step)
-        with decided_isolation(system.units, start, dict.fromkeys(system.units, self.step)):
+        with first_trials(system.units, start, dict.fromkeys(system.units, self.step)):
             if identify and asked.means is None:
                 self.system = system = with_equations(system, start, horizon or STEPS * self.step)
             self.known = all(unit.linear() is not None for unit in system.units.values())
@@ -604,6 +603,8 @@ def _inputs(system: System, name: str, rows: Array, start: float, step: float) -
 
 
 def _departure(identified: Identified, inputs: Array, start: float, step: float) -> float:
+    from cosimo.analysis.identification.test_rig import OperatingPoint, Rig, TrialFailed
+
     unit, m = identified.source, identified.D.shape[1]
     first = dict(zip(unit.inputs, inputs[0].tolist(), strict=True))
     deviations = np.zeros((len(inputs), unit.input_degree + 1, m))

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
@@ -412,8 +413,8 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
         shortest, longest = step_range(fastest, model.horizon)
         # Where nothing moves but very slowly, the range is that one step.
         rungs = round_steps(shortest, longest) or [longest]
-        exact = model.rests or (model.base is not None and model.base.exact)
-        quick: Predict = model.predict if exact else model.predict_coupling
+        whole = model.rests or (model.base is not None and model.base.exact)
+        quick: Predict = model.predict if whole else model.predict_coupling
     else:
         first = present or gauss_seidel(model.system, model.step)
         pilot = model.pilots.of(first)
@@ -421,24 +422,26 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
         if truth is None or pilot.errors is None:
             return []
         rungs = [first.step / 2**halving for halving in range(HALVINGS + 1)]
-        quick = partial(model.pilots.against, truth=truth)
+        whole, quick = False, partial(model.pilots.against, truth=truth)
     found: list[Point] = []
-    tried, helpful = 0, math.inf
-    for master, error in _search(model, rungs, cost, quick, wanted.error):
-        good = [point for point in found if point.meets(wanted, grows=model.valid and model.grows)]
-        if good and master_cost(model, master, cost) > ABOUT * min(point.cost for point in good):
-            break
-        if tried >= CONFIRMATIONS and not good:
+    tried, helpful, grows = 0, math.inf, model.valid and model.grows
+
+    def dearest() -> float:
+        """What a candidate may cost to be of interest beside those that are good enough."""
+        return ABOUT * min((point.cost for point in found if point.meets(wanted, grows=grows)), default=math.inf)
+
+    for master, errors in _search(model, rungs, cost, quick, wanted.error, dearest):
+        if tried >= CONFIRMATIONS and dearest() == math.inf:
             break
         if master.step > helpful:
             continue
         tried += 1
         try:
-            point = judge_point(model, master, cost)
+            point = judge_point(model, master, cost, errors=errors if whole else None)
         except _FAILS:
             continue
         found.append(point)
-        if point.error > 2 * error and point.error > wanted.error:
+        if point.error > 2 * errors.worst and point.error > wanted.error:
             # The units' own solvers set the limit: only a step that makes these good enough helps.
             helpful = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
     if model.valid:
@@ -490,40 +493,39 @@ _FAILS = (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError)
 
 
 def _search(
-    model: Model, rungs: Sequence[float], cost: Cost, quick: Predict, target: float
-) -> Iterator[tuple[Master, float]]:
-    """Masters that seem good enough, with their errors, cheapest first and then best first."""
-    ready: list[tuple[float, float, int, Master]] = []
-    promising: dict[str, float] = {}
-    least: dict[str, float] = {}
+    model: Model, rungs: Sequence[float], cost: Cost, quick: Predict, target: float, dearest: Callable[[], float]
+) -> Iterator[tuple[Master, OutputErrors]]:
+    """Masters that seem good enough, with their errors, cheapest first and then best first, up to the `dearest`.
+
+    Errors are looked at in the order of the costs: of what costs more than one that is good enough, none is computed.
+    """
+    kinds = list(usual_masters(model.system, rungs[0]))
+    hopeful = dict.fromkeys(range(len(kinds)), math.inf)
     stable = _SeemsStable(model, rungs)
-    for rung, following in zip(rungs, [*rungs[1:], 0.0], strict=True):
-        masters = list(usual_masters(model.system, rung))
+    prices = [rungs[0] * master_cost(model, master, cost) for master in kinds]  # of one macro step
+    candidates = sorted((round(prices[number] / rung, 9), number, rung) for number in hopeful for rung in rungs)
+    for price, group in groupby(candidates, key=lambda candidate: candidate[0]):
+        if price > dearest() * (1 + 1e-9):
+            return
+        tried = [(number, kinds[number].with_step(rung)) for _, number, rung in group if rung <= hopeful[number]]
         if not model.valid:
-            hopeful = [m for m in masters if rung <= promising.get(f"{m} {m.coupling}", math.inf)]
-            model.pilots.ahead((master, 1) for master in hopeful)
-        for number, master in enumerate(masters):
-            kind, price = f"{master} {master.coupling}", master_cost(model, master, cost)
-            least[kind] = price * rung
-            if rung > promising.get(kind, math.inf) or not stable(kind, master):
+            model.pilots.ahead((master, 1) for _, master in tried)
+        ready: list[tuple[float, int, Master, OutputErrors]] = []
+        for number, master in tried:
+            if not stable(number, master):
                 continue
             try:
-                error = quick(master).worst
+                errors = quick(master)
             except _FAILS:
                 continue
-            if error < MARGIN * target:
-                ready.append((round(price, 9), error, number, master))
-                promising[kind] = 0.0
+            if (error := errors.worst) < MARGIN * target:
+                ready.append((error, number, master, errors))
             elif error < 1:
                 # An error of second order at best: no use in trying before it can be small enough.
-                promising[kind] = HOPEFUL * rung * math.sqrt(target / error)
-        ready.sort(key=lambda entry: entry[:3])
-        # What costs no more than the cheapest candidates of all further rungs cannot be beaten by them.
-        cheapest = min(least.values(), default=0.0) / following if following else math.inf
-        while ready and ready[0][0] <= cheapest * (1 + 1e-9):
-            _, error, _, master = ready.pop(0)
-            promising[f"{master} {master.coupling}"] = rung  # to be tried again, finer
-            yield master, error
+                hopeful[number] = HOPEFUL * master.step * math.sqrt(target / error)
+        for _, _, master, errors in sorted(ready, key=lambda entry: entry[:2]):
+            if price <= dearest() * (1 + 1e-9):
+                yield master, errors
 
 
 class _SeemsStable:
@@ -531,9 +533,9 @@ class _SeemsStable:
 
     def __init__(self, model: Model, rungs: Sequence[float]) -> None:
         self._model, self._rungs = model, np.array(rungs)
-        self._stable: dict[str, dict[float, bool]] = {}
+        self._stable: dict[int, dict[float, bool]] = {}
 
-    def __call__(self, kind: str, master: Master) -> bool:
+    def __call__(self, kind: int, master: Master) -> bool:
         if not self._model.valid or self._model.grows:
             return True
         if kind not in self._stable:
