@@ -59,6 +59,7 @@ MEASUREMENTS = (
     sweep.workers,
     sweep.fmpy,
     peers.compared,
+    peers.packed,
 )
 
 
