@@ -105,6 +105,7 @@ def test_solver_errors_count_where_weights_do_not_know_them() -> None:
     assert plan.unit_steps < 0.8 * plan.common_steps
 
 
+@pytest.mark.slow
 def test_fmus_have_the_errors_of_their_equations(tmp_path: Path) -> None:
     """Long steps at which a unit fails are no part of the search; pilot runs measure what was found."""
     known = two_mass()
