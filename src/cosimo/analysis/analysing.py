@@ -428,7 +428,8 @@ class _Analysis:
             longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
             searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
         untried = ""
-        if searched and (step := step_by_order(self.master.step, present.error, verdict.order, wanted)):
+        known = model.pilots.finest_error(self.master) if searched and verdict.order else None
+        if known is not None and (step := step_by_order(*known, verdict.order, wanted)):
             untried = (
                 f"by the order at which its error falls, the present master needs steps of about {step_text(step)}: "
                 f"try --step-size {step:g}"
