@@ -367,22 +367,23 @@ class Pilots:
                 return CriticalStep(low * step, searched, (low * step, high * step), self.start + self.reach)
             look(fresh[0])
 
-    def finest_error(self, master: Master) -> tuple[float, float] | None:
-        """Step and error of the finest pilot run of `master` whose error is known as well as that of `master` itself.
+    def errors_by_step(self, master: Master) -> dict[float, float]:
+        """Of every pilot run of `master`, by its step: the error of the worst output at most.
 
-        Whoever says what shorter steps will do starts from there. None where outputs did not settle, or where units
-        step internally by more than that: shorter macro steps then change something else, or nothing.
+        Whoever says what shorter steps will do starts from there. Empty where outputs did not settle, and without runs
+        at steps that units internally exceed: shorter macro steps then change something else, or nothing.
         """
         pilot, found = self.of(master), dict[float, float]()
-        if pilot.truth is None or pilot.errors is None or pilot.errors.unsettled or pilot.faint or master.mixers:
-            return None
+        truth = pilot.truth
+        if truth is None or truth.own is None or pilot.errors is None or pilot.errors.unsettled or master.mixers:
+            return {}
+        own, inside = dict(zip(self.system.outputs, truth.own, strict=True)), max(self.internal.values(), default=0.0)
         for (key, step, parts), (rows, diverged, _) in self._rows.items():
-            if (key, step) == (_key(master), master.step) and diverged is None:
-                every = output_errors(self.system, master, rows, pilot.truth, self.reach, "measured", start=self.start)
-                if not settled(self.system.outputs, every, pilot.truth, MOST).unsettled:
-                    found[step / parts] = every.worst
-        finest = min(found, default=math.inf)
-        return (finest, found[finest]) if max(self.internal.values(), default=0.0) < finest < math.inf else None
+            if (key, step) == (_key(master), master.step) and diverged is None and step / parts > inside:
+                every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
+                bounds = (error + own[name] for name, error in every.outputs.items())
+                found[step / parts] = float(max(bounds, default=0.0))
+        return found
 
     def stepping(self, master: Master) -> float:
         """Seconds that stepping the units of this master took; 0 where it was not run to its end."""
