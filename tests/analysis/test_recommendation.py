@@ -26,6 +26,7 @@ from cosimo.analysis.recommendation import (
     master_cost,
     recommend,
     round_steps,
+    untried_step,
     usual_masters,
     usual_points,
 )
@@ -720,3 +721,18 @@ def test_runs_that_tell_nothing_give_no_candidates() -> None:
     system = System({"a": PythonUnit(Broken)}, inputs={"a.u": 1.0})
     model = Model(system, step=0.2, horizon=4.0, identify=False)
     assert usual_points(model, Wanted(), Cost(), jacobi(system, 0.2)) == []
+
+
+@pytest.mark.parametrize(
+    ("errors", "order", "step"),
+    [
+        ({0.1: 0.5, 0.05: 0.2, 0.025: 0.1}, 1.0, "2 ms"),  # from the last error, not from that at 0.1 s
+        ({0.1: 0.5, 0.05: 0.008, 0.025: 0.004}, 1.0, "50 ms"),
+        ({0.1: 0.5, 0.05: 0.008, 0.025: 0.02}, 1.0, "10 ms"),  # a step by chance is none: shorter ones miss the target
+        ({0.1: 0.5, 0.05: 0.2, 0.025: 0.1}, None, ""),
+        ({}, 1.0, ""),
+    ],
+)
+def test_a_step_is_suggested_from_the_finest_run(errors: dict[float, float], order: float | None, step: str) -> None:
+    said = untried_step(errors, order, Wanted())
+    assert (f"steps of {step}:" in said or f"steps of about {step}:" in said) if step else said == ""

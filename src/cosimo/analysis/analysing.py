@@ -22,7 +22,7 @@ from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, step_by_order, usual_points
+from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, untried_step, usual_points
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
 from cosimo.analysis.truth import OutputErrors
@@ -429,12 +429,8 @@ class _Analysis:
         if not (searched or model.valid):
             longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
             searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
-        untried = ""
-        if searched and (step := step_by_order(self.master.step, present.error, verdict.order, wanted)):
-            untried = (
-                f"by the order at which its error falls, the present master needs steps of about {step_text(step)}: "
-                f"try --step-size {step:g}"
-            )
+        errors = model.pilots.errors_by_step(self.master) if searched else {}
+        untried = untried_step(errors, verdict.order, wanted)
         grows = verdict.exact_stable is False
         return recommend(points, present, wanted, grows=grows, searched=searched, untried=untried)
 
