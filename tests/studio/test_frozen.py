@@ -41,7 +41,8 @@ def test_every_master_has_the_figures_of_analyse_at_every_step(page: Any) -> Non
     entry = next(one for one in entries if (one["master"]["name"], one["coupling"]) == ("strang", "hold1"))
     frame = [message["frame"] for message in entry["messages"] if message["kind"] == "frame"][60]
     given = {"system": "dc-motor", "step": frame["step"], "stop": 0.1, "target": 0.02, "master": entry["master"]}
-    assert frame == json.loads(json.dumps(page_state.frame(State.read(given))))
+    again = json.loads(json.dumps(page_state.frame(State.read(given))))
+    assert {**frame, "command": ""} == {**again, "command": ""}
     verdict = next(message["verdict"] for message in entries[0]["messages"] if message["kind"] == "verdict")
     system = co.problems.dc_motor()
     said = co.analyse(system, co.masters.gauss_seidel(system, 1e-3), horizon=0.1, target=0.02)

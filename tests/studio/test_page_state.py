@@ -41,7 +41,7 @@ def setting(number: int) -> State:
 @pytest.mark.parametrize("number", range(20))
 def test_figures_are_those_of_the_command_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     state = setting(number)
-    frame = page_state.answer({"kind": "frame", "state": state.plain()})
+    frame = page_state.answer({"kind": "frame", "state": state.plain()})["frame"]
     app(["analyse", *shlex.split(state.words), "--json"], standalone_mode=False)
     said = json.loads(capsys.readouterr().out)
     same = ("trust", "headline", "stable", "evidence", "spectral_radius", "growth_rate")
@@ -151,7 +151,7 @@ def test_units_are_identified_at_the_step_of_the_slider(tmp_path: Path) -> None:
     (tmp_path / "pair.toml").write_text(f"step-size = 1e-3\nstop-time = 5.0\n{wires}\n{units}")
     # The sign was wrong: what was known of the file as it was is forgotten.
     state = {"system": str(tmp_path / "pair.toml")}
-    wrong = page_state.answer({"kind": "frame", "state": state})["errors"]
+    wrong = page_state.answer({"kind": "frame", "state": state})["frame"]["errors"]
     page_state.answer({"kind": "connect", "state": state, "source": "one.f", "target": "two.f", "sign": True})
     assert 'to = "two.f", gain = -1.0 }' in (tmp_path / "pair.toml").read_text()
     for step in (1e-3, 2e-3):

@@ -141,7 +141,7 @@ class Linearisation:
         briefly: bool = False,
         allowed: float = math.inf,
     ) -> None:
-        self._allowance = Allowance(allowed)
+        self._allowed, self._allowance = allowed, Allowance(allowed)
         self.system, self.situation, self._means, self._briefly = system, situation, means, briefly
         self._found: dict[float, dict[str, Outcome]] = {}
         self._systems: dict[float, LocalSystem] = {}
@@ -172,6 +172,10 @@ class Linearisation:
                 found[name] = outcome
             self._systems[step] = _assemble(self.system, found, self.situation, step)
         return self._systems[step]
+
+    def renew(self) -> None:
+        """Allow all of the time again: for whoever asks of one step after the other, for as long as somebody looks."""
+        self._allowance = Allowance(self._allowed)
 
     def again(self, situation: Situation) -> Linearisation:
         """The same in another situation, briefly."""
