@@ -61,6 +61,7 @@ MEASUREMENTS = (
     sweep.fmpy,
     studio.latency,
     studio.frames,
+    studio.newcomer,
     studio.memory,
     peers.compared,
 )

@@ -115,21 +115,6 @@ def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp
     assert page.trouble == []
 
 
-def test_mistakes_are_said_on_the_page(page: Page, studio: Callable[..., Any]) -> None:
-    with studio("two-mass", "--step-size", "4ms") as found:
-        visit(page, found.address)
-        for control, value, why in (
-            ("step-exact", "-1", "not a positive number"),
-            ("step-exact", "1000", "longer than the horizon"),
-            ("target", "abc", "not a positive number"),
-        ):
-            script = f"i.value = '{value}'; i.dispatchEvent(new Event('change'));"
-            page.ask(f"(() => {{ const i = document.getElementById('{control}'); {script} }})()")
-            page.wait(f"document.getElementById('trouble').textContent.includes('{why}')")
-            assert not page.ask("document.getElementById('trouble').hidden")
-        assert page.ask("document.getElementById('apply').disabled")
-
-
 def test_fmus_are_chosen_on_the_page(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
     elsewhere, usual = tmp_path / "elsewhere", SuggestedExperiment(step=1e-3, stop=3.0)
     files = export_system(co.problems.quarter_truck(), elsewhere, fmi=2, experiment=usual).values()
@@ -267,7 +252,7 @@ class Engine:
 """
 
 
-def test_a_parameter_of_a_unit_is_turned(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_parameter_is_turned_and_mistakes_are_said(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text(ENGINE)
     unit = '{ kind = "python", class = "engine.py:Engine", parameters = { power = 2.0 } }'
     (tmp_path / "pair.toml").write_text(
@@ -279,3 +264,12 @@ def test_a_parameter_of_a_unit_is_turned(page: Page, studio: Callable[..., Any],
         assert page.ask(f"{field}.value") == "2"
         page.ask(f"(() => {{ const i = {field}; i.value = '3'; i.dispatchEvent(new Event('change')); }})()")
         page.wait("document.getElementById('command').textContent.includes('--set a.power=3')")
+        for control, value, why in (
+            ("step-exact", "-1", "not a positive number"),
+            ("step-exact", "1000", "longer than the horizon"),
+            ("target", "abc", "not a positive number"),
+        ):
+            script = f"i.value = '{value}'; i.dispatchEvent(new Event('change'));"
+            page.ask(f"(() => {{ const i = document.getElementById('{control}'); {script} }})()")
+            page.wait(f"document.getElementById('trouble').textContent.includes('{why}')")
+            assert not page.ask("document.getElementById('trouble').hidden")
