@@ -23,6 +23,7 @@ from benchmarks import (
     prediction,
     runs,
     solvers,
+    studio,
     sweep,
     tuning,
 )
@@ -58,6 +59,10 @@ MEASUREMENTS = (
     tuning.gpu,
     sweep.workers,
     sweep.fmpy,
+    studio.latency,
+    studio.frames,
+    studio.newcomer,
+    studio.memory,
     peers.compared,
     peers.packed,
 )

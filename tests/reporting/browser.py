@@ -72,7 +72,8 @@ class Page:
             if found := self.ask(script):
                 return found
             time.sleep(0.03)
-        raise AssertionError(f"never true: {script}; {self.trouble}")
+        shown = self.ask("document.body?.innerText.slice(0, 600)")
+        raise AssertionError(f"never true: {script}; the page says {shown!r}; {self.trouble}")
 
 
 @contextmanager

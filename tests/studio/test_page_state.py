@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import cosimo as co
+from cosimo.analysis.identification.test_rig import Allowance
 from cosimo.cli import app
 from cosimo.core.errors import ConfigurationError
 from cosimo.formats.export import SuggestedExperiment, export_system
+from cosimo.formats.writing import scaffold
 from cosimo.studio import page_state
 from cosimo.studio.page_state import State
 
@@ -41,7 +43,7 @@ def setting(number: int) -> State:
 @pytest.mark.parametrize("number", range(20))
 def test_figures_are_those_of_the_command_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     state = setting(number)
-    frame = page_state.answer({"kind": "frame", "state": state.plain()})
+    frame = page_state.answer({"kind": "frame", "state": state.plain()})["frame"]
     app(["analyse", *shlex.split(state.words), "--json"], standalone_mode=False)
     said = json.loads(capsys.readouterr().out)
     same = ("trust", "headline", "stable", "evidence", "spectral_radius", "growth_rate")
@@ -151,7 +153,7 @@ def test_units_are_identified_at_the_step_of_the_slider(tmp_path: Path) -> None:
     (tmp_path / "pair.toml").write_text(f"step-size = 1e-3\nstop-time = 5.0\n{wires}\n{units}")
     # The sign was wrong: what was known of the file as it was is forgotten.
     state = {"system": str(tmp_path / "pair.toml")}
-    wrong = page_state.answer({"kind": "frame", "state": state})["errors"]
+    wrong = page_state.answer({"kind": "frame", "state": state})["frame"]["errors"]
     page_state.answer({"kind": "connect", "state": state, "source": "one.f", "target": "two.f", "sign": True})
     assert 'to = "two.f", gain = -1.0 }' in (tmp_path / "pair.toml").read_text()
     for step in (1e-3, 2e-3):
@@ -160,6 +162,15 @@ def test_units_are_identified_at_the_step_of_the_slider(tmp_path: Path) -> None:
         frame = page_state.frame(State.read({"system": str(tmp_path / "pair.toml"), "step": step}))
         for name, error in known["errors"].items():
             assert frame["errors"][name] == pytest.approx(error, rel=0.02)
+
+
+def test_every_position_has_the_whole_time_for_identification(tmp_path: Path) -> None:
+    export_system(co.problems.quarter_truck(), tmp_path, fmi=2, experiment=SuggestedExperiment(step=1e-3, stop=0.5))
+    fmus = [str(path) for path in sorted(tmp_path.glob("*.fmu"))]
+    (tmp_path / "system.toml").write_text(scaffold(tmp_path / "system.toml", fmus).text)
+    state = State(str(tmp_path / "system.toml"))
+    page_state.model_of(state).linearisation._allowance = Allowance(0.0)  # spent by the positions before
+    assert page_state.frame(state.at(2e-3))["errors"]
 
 
 def test_where_no_model_is_believed_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,21 +115,6 @@ def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp
     assert page.trouble == []
 
 
-def test_mistakes_are_said_on_the_page(page: Page, studio: Callable[..., Any]) -> None:
-    with studio("two-mass", "--step-size", "4ms") as found:
-        visit(page, found.address)
-        for control, value, why in (
-            ("step-exact", "-1", "not a positive number"),
-            ("step-exact", "1000", "longer than the horizon"),
-            ("target", "abc", "not a positive number"),
-        ):
-            script = f"i.value = '{value}'; i.dispatchEvent(new Event('change'));"
-            page.ask(f"(() => {{ const i = document.getElementById('{control}'); {script} }})()")
-            page.wait(f"document.getElementById('trouble').textContent.includes('{why}')")
-            assert not page.ask("document.getElementById('trouble').hidden")
-        assert page.ask("document.getElementById('apply').disabled")
-
-
 def test_fmus_are_chosen_on_the_page(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
     elsewhere, usual = tmp_path / "elsewhere", SuggestedExperiment(step=1e-3, stop=3.0)
     files = export_system(co.problems.quarter_truck(), elsewhere, fmi=2, experiment=usual).values()
@@ -192,7 +177,7 @@ def test_two_fmus_become_a_run_that_can_be_trusted(
     page: Page, studio: Callable[..., Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Drop, wires, drag until red, take, apply, run, compare, freeze, link; `SCREENSHOTS=folder` keeps pictures."""
-    elsewhere, usual = tmp_path_factory.mktemp("elsewhere"), SuggestedExperiment(step=1e-3, stop=10.0)
+    elsewhere, usual = tmp_path_factory.mktemp("elsewhere"), SuggestedExperiment(step=1e-3, stop=5.0)
     fmus = export_system(co.problems.two_mass(), elsewhere, fmi=2, experiment=usual)
     full, evidence = "document.documentElement.dataset.full", "document.getElementById('evidence').textContent"
     confirmed = f"{full} && {evidence}.startsWith('Confirmed')"
@@ -206,8 +191,8 @@ def test_two_fmus_become_a_run_that_can_be_trusted(
         # The force between two masses acts on both, with opposite signs: the page says so, and a click writes it.
         page.ask("[...document.querySelectorAll('#proposals button')].at(-1).click()")
         page.wait("document.getElementById('proposals').textContent.includes('with gain −1 is written')")
-        page.wait("document.getElementById('headline').textContent.startsWith('Do not trust: two.v is off by 2')")
         page.wait(confirmed)
+        assert text(page, "headline").startswith("Do not trust: two.")
         assert "gain = -1.0" in (tmp_path / "system.toml").read_text()
         kept(page, "3-wired")
         dragged(page, "0.55")
@@ -245,9 +230,15 @@ def test_two_fmus_become_a_run_that_can_be_trusted(
     (frozen,) = tmp_path.glob("*.html")
     visit(page, frozen.as_uri())
     assert text(page, "headline").startswith("Trust: ")
-    turn(page, "Number(s.max)")
+    turn(page, "Number(s.max) * 0.75")
     page.wait("document.getElementById('headline').textContent.includes('unstable')")
     kept(page, "9-frozen")
+    # It holds every master; where the units cannot be identified, it says so.
+    chosen = "m.value = 'strang'; m.dispatchEvent(new Event('change'));"
+    page.ask(f"(() => {{ const m = document.getElementById('master'); {chosen} }})()")
+    page.wait("document.getElementById('command').textContent.includes('--master strang')")
+    turn(page, "Number(s.max)")
+    page.wait("document.getElementById('headline').textContent === 'Not assessed'")
     assert page.trouble == []
 
 
@@ -261,7 +252,7 @@ class Engine:
 """
 
 
-def test_a_parameter_of_a_unit_is_turned(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_parameter_is_turned_and_mistakes_are_said(page: Page, studio: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text(ENGINE)
     unit = '{ kind = "python", class = "engine.py:Engine", parameters = { power = 2.0 } }'
     (tmp_path / "pair.toml").write_text(
@@ -273,3 +264,12 @@ def test_a_parameter_of_a_unit_is_turned(page: Page, studio: Callable[..., Any],
         assert page.ask(f"{field}.value") == "2"
         page.ask(f"(() => {{ const i = {field}; i.value = '3'; i.dispatchEvent(new Event('change')); }})()")
         page.wait("document.getElementById('command').textContent.includes('--set a.power=3')")
+        for control, value, why in (
+            ("step-exact", "-1", "not a positive number"),
+            ("step-exact", "1000", "longer than the horizon"),
+            ("target", "abc", "not a positive number"),
+        ):
+            script = f"i.value = '{value}'; i.dispatchEvent(new Event('change'));"
+            page.ask(f"(() => {{ const i = document.getElementById('{control}'); {script} }})()")
+            page.wait(f"document.getElementById('trouble').textContent.includes('{why}')")
+            assert not page.ask("document.getElementById('trouble').hidden")

@@ -142,7 +142,7 @@ class Linearisation:
         briefly: bool = False,
         allowed: float = math.inf,
     ) -> None:
-        self._allowed = allowed
+        self._allowed = self._left = allowed
         self.system, self.situation, self._means, self._briefly = system, situation, means, briefly
         self._found: dict[float, dict[str, Outcome]] = {}
         self._systems: dict[float, LocalSystem] = {}
@@ -156,10 +156,10 @@ class Linearisation:
         if step not in self._found:
             from cosimo.analysis.identification.test_rig import Allowance
 
-            begin, allowance = time.perf_counter(), Allowance(self._allowed)
+            begin, allowance = time.perf_counter(), Allowance(self._left)
             self._found[step] = {name: self._identify(name, step, allowance) for name in self.system.units}
             self.seconds += time.perf_counter() - begin
-            self._allowed -= allowance.spent
+            self._left -= allowance.spent
         return self._found[step]
 
     def at(self, step: float) -> LocalSystem:
@@ -174,6 +174,10 @@ class Linearisation:
                 found[name] = outcome
             self._systems[step] = _assemble(self.system, found, self.situation, step)
         return self._systems[step]
+
+    def renew(self) -> None:
+        """Allow all of the time again: for whoever asks of one step after the other, for as long as somebody looks."""
+        self._left = self._allowed
 
     def again(self, situation: Situation) -> Linearisation:
         """The same in another situation, briefly."""

@@ -175,6 +175,7 @@ class Model:
         self._converted: dict[float, Truth] = {}
         self._linear: tuple[Master, LinearSystem] | None = None
         self._kinds: dict[tuple[str, str], LinearSystem] = {}
+        self._courses: tuple[Master, tuple[Array, Truth]] | None = None
         self._spectrum: Spectrum | None = None
 
     # ---- identification ------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ class Model:
         if not self.base.exact or all(apart(found, there[name]) <= SAME for name, found in self.local.units.items()):
             return self
         other = copy(self)
-        other.base, other._linear, other._kinds = replace(self.local, exact=False), None, {}
+        other.base, other._linear, other._kinds, other._courses = replace(self.local, exact=False), None, {}, None
         return other
 
     def linear(self, master: Master) -> LinearSystem:
@@ -438,12 +439,18 @@ class Model:
             return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks, start=self.start)
 
     def courses(self, master: Master) -> tuple[Array, Truth]:
-        """All outputs at the communication points: as a run of the master will have them, and as they truly are."""
-        exact, local = self.base is not None and self.base.exact, self.local_at(master.step)
-        steps = count_steps(self.horizon, master.step)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = cosimulated(local, master, start=self.start, steps=steps, linear=self.linear(master))
-            return rows, self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
+        """All outputs at the communication points: as a run of the master will have them, and as they truly are.
+
+        Those of the last master are kept: errors and charts are read off them.
+        """
+        if self._courses is None or self._courses[0] is not master:
+            exact, local = self.base is not None and self.base.exact, self.local_at(master.step)
+            steps = count_steps(self.horizon, master.step)
+            with np.errstate(over="ignore", invalid="ignore"):
+                rows = cosimulated(local, master, start=self.start, steps=steps, linear=self.linear(master))
+                truth = self.truth(master.step) if exact else self._solvers_truth(local, master, rows)
+            self._courses = master, (rows, truth)
+        return self._courses[1]
 
     def predict_coupling(self, master: Master, linear: LinearSystem | None = None) -> OutputErrors:
         """The error of the coupling alone, with models converted to the master's step: quick, for searches.

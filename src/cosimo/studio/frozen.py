@@ -89,8 +89,7 @@ def freeze(state: State, outputs: Sequence[str] = ()) -> str:
     shown = [name for name in outputs if name in about["outputs"]] or about["outputs"][:SHOWN]
     own = [*_positions(state, about, shown), *_verdict(state)]
     entries = [{"coupling": _general(about["master"]), "master": about["master"], "messages": own}]
-    # Units that are identified are tried again at every step, which takes minutes: their page has one master.
-    for master in _masters(about) if about["known"] else ():
+    for master in _masters(about) if about["live"] else ():  # units are identified once at a step, for all masters
         try:
             messages = list(_positions(replace(state, master=master), about, shown, truth=False))
         except CosimoError:  # this master cannot be had for these units
@@ -132,8 +131,8 @@ def _positions(state: State, about: Message, outputs: Sequence[str], *, truth: b
         yield {"kind": "curve", **page_state.curve(state.at(about["step"]), about["steps"])}
     for step in about["steps"] if about["live"] else [about["step"]]:
         there = state.at(step)
-        yield {"kind": "text", **page_state.text(there)}
         if not about["live"]:
+            yield {"kind": "text", **page_state.text(there)}
             continue
         try:
             yield {"kind": "frame", "frame": finite(page_state.frame(there))}

@@ -249,7 +249,9 @@ def _model(loaded: tuple[str, str, str, int], start: float, horizon: float | Non
 def model_of(state: State) -> Model:
     """What is known of the system in this state."""
     scenario = state.scenario
-    return _model(state._loaded, scenario.start, scenario.horizon)
+    model = _model(state._loaded, scenario.start, scenario.horizon)
+    model.linearisation.renew()  # of every position of the slider
+    return model
 
 
 def describe(state: State) -> dict[str, Any]:
@@ -398,6 +400,8 @@ def frame(state: State) -> dict[str, Any]:
     else:
         said, errors, stable, radius = _predicted(scenario, model, master)
     outputs = dict(errors.outputs) if errors is not None else {}
+    with suppress(ConfigurationError):  # no words for this master: `text` says so
+        said |= text(state)
     return {
         **said,
         "step": master.step,
@@ -554,6 +558,14 @@ def course(state: State, outputs: Sequence[str], *, truth: bool = True) -> dict[
     return {"step": master.step, "outputs": found}
 
 
+def position(state: State, outputs: Sequence[str]) -> dict[str, Any]:
+    """All that follows the slider; trajectories are null where there are none."""
+    found: dict[str, Any] = {"frame": frame(state), "course": None}
+    with suppress(CosimoError, ArithmeticError, ValueError):
+        found["course"] = course(state, outputs)
+    return found
+
+
 def _chart(time: Array, values: Array) -> list[list[float | None]]:
     places = decimate(values, COURSE)
     return [_listed(time[places]), _listed(values[places])]
@@ -632,9 +644,7 @@ def answer(request: Mapping[str, Any]) -> Any:
         case "curve":
             return curve(state, request["steps"])
         case "frame":
-            return frame(state)
-        case "course":
-            return course(state, request["outputs"])
+            return position(state, request.get("outputs", ()))
         case "front":
             return front(state, float(request["at"]))
         case "wires":

@@ -42,8 +42,10 @@ MOST_CONNECTIONS = 64
 LARGEST_FMU = 1 << 31
 """Bytes of a file that is dropped onto the page, as of an archive (`ArchiveLimits`)."""
 FMU_NAME = re.compile(r"[\w-][\w .+-]*\.fmu", re.IGNORECASE)
-MOST_KEPT = 5_000
-"""Answers that are kept: turning the slider back computes nothing."""
+MOST_KEPT = 1_000
+"""Answers that are kept, of some tens of kB: turning the slider back, or a master, computes nothing."""
+CURVE = 12
+"""Steps of the growth curve in one request: 60 ms of computing for 100 states."""
 REST = 0.4
 """Seconds that the controls must rest before the full verdict is computed."""
 BEAT = 0.25
@@ -103,6 +105,7 @@ class Studio:
         self.evaluator = Evaluator(folder, option_words(self.isolation))
         self.runs: dict[int, Run] = {}
         self.viewers: set[Viewer] = set()
+        self.proposals: Message | None = None
         self._known: OrderedDict[str, Any] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         prefix = f"/{self.token}"
@@ -151,9 +154,8 @@ class Studio:
         if wrong := [name for name in names if FMU_NAME.fullmatch(name) is None]:
             raise ConfigurationError(f"'{wrong[0]}' is not the name of an FMU in the folder; drop FMUs onto the page.")
         made = await self.evaluator.ask({"kind": "couple", "files": names})
-        self.state = State(made["system"], fixed=self.isolation)
-        for viewer in list(self.viewers):
-            await viewer.send(kind="opened", state=self.state.plain(), proposals=made)
+        self.state, self.proposals = State(made["system"], fixed=self.isolation), made
+        await self._tell_all(Viewer.open)
 
     async def _live(self, socket: WebSocket) -> None:
         await socket.accept()
@@ -174,10 +176,18 @@ class Studio:
             )
         return replace(state, fixed=self.state.fixed)
 
+    @property
+    def stamp(self) -> int:
+        """When the file of the system was written last, by the page or by an editor; 0 where there is none."""
+        try:
+            return (self.folder / self.state.system).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     async def ask(self, kind: str, state: State, **more: Any) -> Any:
-        """What a state evaluates to; what was answered before is not asked again."""
+        """What a state evaluates to; what was answered before, of the file as it is, is not asked again."""
         request = {"kind": kind, "state": state.plain(), **more}
-        key = json.dumps(request, sort_keys=True)
+        key = f"{self.stamp} {json.dumps(request, sort_keys=True)}"
         if key not in self._known:
             self.keep(key, await self.evaluator.ask(request))
         self._known.move_to_end(key)
@@ -191,13 +201,13 @@ class Studio:
 
     async def verdict(self, state: State) -> Any:
         """What `cosimo analyse --json` says."""
-        words = await self.ask("words", state)
-        key = f"cosimo analyse {words}"
+        words = f"analyse {await self.ask('words', state)}"
+        key = f"{self.stamp} {words}"  # of the file as it was when the command began
         if key not in self._known:
-            found = await command(key.removeprefix("cosimo "), self.folder)
-            if "error" not in found:
-                self.keep(key, found)
-            return found
+            found = await command(words, self.folder)
+            if "error" in found:
+                return found
+            self.keep(key, found)
         return self._known[key]
 
     async def run(self, state: State) -> Run:
@@ -215,9 +225,22 @@ class Studio:
         task.add_done_callback(self._tasks.discard)
 
     async def change(self, kind: str, state: State, **more: Any) -> Any:
-        """Write something into the file of the state; what was answered of the file as it was is forgotten."""
+        """Write something into the file of the state; every page shows the file as it is now."""
         found = await self.evaluator.ask({"kind": kind, "state": state.plain(), **more})
-        self._known.clear()
+        await self._tell_all(Viewer.refresh)
+        return found
+
+    async def _tell_all(self, tell: Callable[[Viewer], Awaitable[None]]) -> None:
+        for viewer in list(self.viewers):
+            with suppress(WebSocketDisconnect, RuntimeError):  # closed meanwhile
+                await tell(viewer)
+
+    async def connect(self, state: State, ends: Message) -> Any:
+        """Write a connection, or its other sign; a page that is opened later says of a proposal what became of it."""
+        found = await self.change("connect", state, **ends)
+        for one in (self.proposals or {}).get("connections", ()) if ends["sign"] else ():
+            if (one["source"], one["target"]) == (ends["source"], ends["target"]):
+                one |= {"check_sign": False, "reason": "written with gain −1"}
         return found
 
     async def freeze(self, state: State, outputs: list[str]) -> str:
@@ -232,9 +255,7 @@ class Studio:
 
     async def close(self) -> None:
         """End the processes; rows of runs are kept as after Ctrl-C."""
-        for viewer in list(self.viewers):
-            with suppress(WebSocketDisconnect, RuntimeError):
-                await viewer.socket.close(1001)
+        await self._tell_all(lambda viewer: viewer.socket.close(1001))
         for run in self.runs.values():
             run.stop()
         if self._tasks:
@@ -255,12 +276,16 @@ class Viewer:
         self._seen: dict[tuple[int, str], int] = {}
         self._watched: list[str] = []
         self._span: tuple[float, float] | None = None
+        self._stamp = studio.stamp
+        self._told: set[tuple[Any, ...]] = set()
+        self._told_under: Any = None
 
     async def serve(self) -> None:
         """Until the page is closed."""
         tasks = [asyncio.create_task(part) for part in (self._listen(), self._work(), self._stream())]
         try:
-            await self.send(kind="hello", state=self.studio.state.plain(), folder=self.studio.folder.name)
+            told = {"folder": self.studio.folder.name, "proposals": self.studio.proposals}
+            await self.send(kind="hello", state=self.studio.state.plain(), **told)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -275,6 +300,17 @@ class Viewer:
         """One message to the page."""
         async with self._sending:
             await self.socket.send_text(json.dumps(message))
+
+    async def open(self) -> None:
+        """Tell the page that the studio shows another system."""
+        self._stamp = self.studio.stamp
+        await self.send(kind="opened", state=self.studio.state.plain(), proposals=self.studio.proposals)
+
+    async def refresh(self) -> None:
+        """Tell the page to ask again, where the file of the system is another than it has seen."""
+        if (stamp := self.studio.stamp) != self._stamp:
+            self._stamp = stamp
+            await self.send(kind="changed")
 
     async def _listen(self) -> None:
         while True:
@@ -313,7 +349,7 @@ class Viewer:
         elif kind == "connect":
             ends: Message = {name: str(message[name]) for name in ("source", "target")}
             ends["sign"] = bool(message.get("sign"))
-            await self.send(kind="connected", **ends, **await self.studio.change("connect", state, **ends))
+            await self.send(kind="connected", **ends, **await self.studio.connect(state, ends))
         elif kind == "take":
             taken = await self.studio.ask("recommended", state, options=str(message["options"]))
             await self.send(kind="taken", state=taken)
@@ -340,47 +376,75 @@ class Viewer:
             self.changed.clear()
             assert self.wanted is not None
             wanted = self.wanted
-            verdict: asyncio.Task[None] | None = None
             try:
                 description = await self._at_once(wanted)
-                if description is not None and not await self._moves():
-                    verdict = asyncio.create_task(self._judge(wanted))
-                    wires = await self.studio.ask("wires", wanted["state"])
-                    await self.send(kind="wires", key=wanted["key"], step=wanted["state"].step, wires=wires)
-                    await self._fill(wanted, description)
-                    await asyncio.wait({verdict, changed := asyncio.create_task(self.changed.wait())},
-                                       return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
-                    changed.cancel()
             except CosimoError as error:
                 await self.send(kind="error", text=str(error), key=wanted["key"])
-            finally:
-                if verdict is not None:
-                    verdict.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await verdict
+                continue
+            if description is not None:
+                await self._at_rest(wanted, description)
+
+    async def _at_rest(self, wanted: Message, description: Message) -> None:
+        """All else of a state, until the controls move: the other positions of the slider, and the full verdict.
+
+        Where the equations are known, a position takes milliseconds and nobody waits for it; units are identified when
+        the controls rest.
+        """
+        verdict, changed = asyncio.create_task(self._judge(wanted)), asyncio.create_task(self.changed.wait())
+        try:
+            try:
+                if description["known"] or not await self._moves():
+                    await self._fill(wanted, description)
+            except CosimoError as error:
+                await self.send(kind="error", text=str(error), key=wanted["key"])
+            await asyncio.wait({verdict, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (verdict, changed):
+                task.cancel()
+                with suppress(asyncio.CancelledError, CosimoError):
+                    await task
 
     async def _at_once(self, wanted: Message) -> Message | None:
         """What the page shows of a state first; None where the controls have moved on meanwhile."""
-        state, key = wanted["state"], wanted["key"]
-        description: Message = await self.studio.ask("describe", state)
-        await self.send(kind="description", key=key, **description)
+        state = wanted["state"]
+        description: Message = await self.studio.ask("describe", replace(state, step=None))
+        await self._tell(wanted, "description", **description)
         if self.changed.is_set():
             return None
         if description["live"]:
-            await self.send(kind="frame", key=key, frame=await self.studio.ask("frame", state))
-            if self.changed.is_set():
-                return None
-            curve = await self.studio.ask("curve", state.at(description["step"]), steps=description["steps"])
-            await self.send(kind="curve", key=key, **curve)
-            await self._course(wanted, state)
-        await self.send(kind="text", key=key, **await self.studio.ask("text", state))
+            await self._position(wanted, state, state.step or description["step"])
+        await self._tell(wanted, "text", **await self.studio.ask("text", state))
         return None if self.changed.is_set() else description
 
-    async def _course(self, wanted: Message, state: State) -> None:
+    async def _position(self, wanted: Message, state: State, step: float) -> None:
+        """One position of the slider: its verdict, and the trajectories of the outputs that the page shows."""
         outputs = [str(name) for name in wanted.get("outputs", [])]
-        if outputs:
-            found = await self.studio.ask("course", state, outputs=outputs)
-            await self.send(kind="course", key=wanted["key"], **found)
+        try:
+            found = await self.studio.ask("frame", state, outputs=outputs)
+        except ConfigurationError as error:  # this position alone
+            await self._tell(wanted, "gap", step=step, text=str(error))
+        else:
+            await self._tell(wanted, "frame", *outputs, **found)
+
+    async def _curve(self, wanted: Message, steps: list[float]) -> None:
+        """Growth over all steps, in parts, so that whoever moves the slider meanwhile waits for one of them at most."""
+        parts: list[Message] = []
+        for begin in range(0, len(steps), CURVE):
+            if self.changed.is_set():
+                return
+            part = {"steps": steps[begin : begin + CURVE]}
+            parts.append(await self.studio.ask("curve", replace(wanted["state"], step=None), **part))
+        joined = {name: [one for part in parts for one in part[name]] for name in ("steps", "growth", "stable")}
+        await self._tell(wanted, "curve", **joined, own=parts[0]["own"])
+
+    async def _tell(self, wanted: Message, kind: str, *about: str, **told: Any) -> None:
+        """Send an answer, unless the page has it: it keeps all that came under one key."""
+        if self._told_under != wanted["key"]:
+            self._told_under, self._told = wanted["key"], set()
+        what = (kind, told.get("frame", told).get("step"), *about)
+        if what not in self._told:
+            self._told.add(what)
+            await self.send(kind=kind, key=wanted["key"], **told)
 
     async def _moves(self) -> bool:
         with suppress(TimeoutError):
@@ -388,6 +452,7 @@ class Viewer:
         return self.changed.is_set()
 
     async def _judge(self, wanted: Message) -> None:
+        await asyncio.sleep(REST)
         await self.send(kind="judging", key=wanted["key"], step=wanted["state"].step)
         found = await self.studio.verdict(wanted["state"])
         told = {"verdict": finite(found), "shares": contributions(found)}
@@ -395,28 +460,23 @@ class Viewer:
 
     async def _fill(self, wanted: Message, description: Message) -> None:
         """The other positions of the slider, nearest first, so that moving it shows what is there already."""
+        state = wanted["state"]
+        wires = await self.studio.ask("wires", state)
+        await self.send(kind="wires", key=wanted["key"], step=state.step, wires=wires)
         if not description["live"]:
             return
-        state = wanted["state"]
+        await self._curve(wanted, description["steps"])
         here = math.log(state.step or description["step"])
         nearest = sorted(description["steps"], key=lambda step: abs(math.log(step) - here))
-        for part in ("frame", "course"):
-            for step in nearest:
-                if self.changed.is_set():
-                    return
-                try:
-                    if part == "frame":
-                        found = await self.studio.ask("frame", state.at(step))
-                        await self.send(kind="frame", key=wanted["key"], frame=found)
-                    else:
-                        await self._course(wanted, state.at(step))
-                except ConfigurationError as error:  # this position alone
-                    await self.send(kind="gap", key=wanted["key"], step=step, text=str(error))
+        for step in nearest:
+            if self.changed.is_set():
+                return
+            await self._position(wanted, state.at(step), step)
         for step in description["rungs"]:
             if self.changed.is_set():
                 return
             points = await self.studio.ask("front", replace(state, step=None, master=None, target=None), at=step)
-            await self.send(kind="front", key=wanted["key"], points=points)
+            await self._tell(wanted, "front", step=step, points=points)
         await self.send(kind="filled", key=wanted["key"])
 
     # ---- runs ----------------------------------------------------------------------------------------------------
@@ -424,6 +484,7 @@ class Viewer:
     async def _stream(self) -> None:
         before: list[Message] = []
         while True:
+            await self.refresh()
             told = [run.fields() for run in self.studio.runs.values()]
             if told != before:
                 await self.send(kind="runs", runs=told)

@@ -4,10 +4,11 @@ import { plot, rail, repaint } from "./plot.js";
 const $ = (id) => document.getElementById(id);
 const MARKS = { good: "✓", care: "!", bad: "✗", open: "?" };
 const TRAIL = 24;
+const COLOURS = ["accent", "care", "good", "bad", "muted"];
 
 const view = {
   state: null, description: null, key: 0, frames: new Map(), courses: new Map(), texts: new Map(), gaps: new Map(), curve: null, verdict: null, verdictStep: null,
-  outputs: [], trail: [], front: [], wires: [], shares: {}, chosen: null, span: null, runs: [], samples: new Map(), watched: [], socket: null, judging: false,
+  outputs: [], trail: [], front: [], wires: [], shares: {}, chosen: null, span: null, runs: [], samples: new Map(), watched: [], hidden: new Set(), socket: null, judging: false,
 };
 const frozen = await unpack($("frozen")?.textContent);
 
@@ -26,6 +27,8 @@ const seconds = (value) => {
   const [size, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e-3, "ms"] : value >= 1e-6 ? [1e-6, "µs"] : [1e-9, "ns"];
   return `${Number((value / size).toPrecision(4))} ${unit}`;
 };
+// The setting as text: a frame has it inside.
+const saying = (step) => (view.frames.get(step)?.command ? view.frames.get(step) : view.texts.get(step));
 const here = () => view.state.step ?? view.description?.step ?? null;
 
 function change(changes, { keep = false } = {}) {
@@ -48,6 +51,7 @@ function forget() {
 }
 
 function look() {
+  Object.assign(document.documentElement.dataset, { shown: "", full: "" });  // until it is painted
   if (frozen) { replay(); return; }
   send({ kind: "look", key: view.key, state: view.state, outputs: view.outputs });
 }
@@ -83,6 +87,7 @@ const RECEIVE = {
   hello(message) {
     const linked = fromLink();
     view.state = linked ?? message.state;
+    if (message.proposals) propose(message.proposals);
     look();
   },
   description(message) {
@@ -91,13 +96,13 @@ const RECEIVE = {
     if (first && !view.outputs.length) { view.outputs = message.outputs.slice(0, 2); look(); }
     build();
   },
-  frame({ frame }) { view.frames.set(frame.step, frame); },
+  frame({ frame, course }) { view.frames.set(frame.step, frame); if (course) view.courses.set(course.step, course.outputs); },
   gap({ step, text }) { view.gaps.set(step, text); },
   curve(message) { view.curve = message; },
   course(message) { view.courses.set(message.step, message.outputs); },
   text(message) { view.texts.set(message.step, message); },
   front({ points }) { view.front.push(...points); },
-  wires({ wires, step }) { view.wires = wires; view.wiresStep = step; },
+  wires({ wires, step }) { view.wires = wires; view.wiresStep = step ?? view.description.step; },
   judging() { view.judging = true; },
   verdict({ verdict, step, shares }) {
     view.judging = false; view.shares = shares ?? {}; view.verdictStep = step ?? view.description.step;
@@ -106,11 +111,12 @@ const RECEIVE = {
   filled() { document.documentElement.dataset.filled = String(view.key); },
   error({ text }) { trouble(text); },
   taken({ state }) { view.state = {}; change(state); },
-  applied({ file, kept }) { $("applied").textContent = `${file} is written; the previous file is ${kept}.`; forget(); look(); },
+  applied({ file, kept }) { $("applied").textContent = `${file} is written; the previous file is ${kept}.`; },
+  changed() { forget(); look(); },
   connected({ source, target, sign, file, kept }) {
     const said = `${source} → ${target}${sign ? " with gain −1" : ""} is written to ${file}; the previous file is ${kept}.`;
     for (const row of sign ? $("proposals").children : []) if (row.textContent.startsWith(`${source} → ${target}:`)) row.textContent = said;
-    $("applied").textContent = said; view.description = null; forget(); look();
+    $("applied").textContent = said;
   },
   frozen({ file }) { $("applied").textContent = `${file} is written; it works without a server.`; },
   opened({ state, proposals }) {
@@ -198,8 +204,7 @@ function build() {
   const about = view.description, said = view.state.master ?? about.master;
   document.title = `${about.name} – cosimo studio`;
   $("name").textContent = about.name;
-  const graph = `${about.name}${about.graph.length}`;
-  if ($("graph").dataset.of !== graph) { view.chosen = null; $("graph").innerHTML = about.graph || `<p class="muted">${about.units.length} units: too many to draw.</p>`; $("graph").dataset.of = graph; links(); }
+  if (view.drawn !== about.graph) { view.drawn = about.graph; view.chosen = null; $("graph").innerHTML = about.graph || `<p class="muted">${about.units.length} units: too many to draw.</p>`; links(); }
   options($("master"), about.masters, said.name);
   const general = (said.couplings ?? []).filter((word) => !word.includes("=")).at(-1) ?? "hold0";
   options($("coupling-all"), about.couplings, general);
@@ -212,7 +217,6 @@ function build() {
   openInputs(about.open ?? []);
   $("apply").disabled = !about.file;
   $("apply").title = about.file ? "" : "A built-in problem has no file";
-  $("step").max = about.steps.length - 1;
   if (!$("outputs").childElementCount) chips();
 }
 
@@ -298,7 +302,7 @@ function listen() {
   $("step").oninput = () => {
     if (view.description) change({ step: view.description.steps[Number($("step").value)] }, { keep: true });
   };
-  $("step-exact").onchange = () => { const step = read($("step-exact")); if (step !== null) change({ step }, { keep: view.description.steps.includes(step) }); };
+  $("step-exact").onchange = () => { const step = read($("step-exact")); if (step !== null) change({ step }, { keep: true }); };
   $("target").onchange = () => { const share = read($("target")); if (share !== null) change({ target: Number((share / 100).toPrecision(12)) }); };
   $("stop").onchange = () => { const stop = read($("stop")); if (stop !== null) change({ stop }); };
   $("master").onchange = () => master({ name: $("master").value });
@@ -358,9 +362,16 @@ function paint() {
   requestAnimationFrame(() => { pending = false; show(); });
 }
 
+// The slider also has the step at hand, where that was typed in or comes from a link.
+function grid(about, step) {
+  if (!about.steps.includes(step)) about.steps = [...about.steps, step].sort((a, b) => a - b);
+  if (Number($("step").max) !== about.steps.length - 1) $("step").max = about.steps.length - 1;
+}
+
 function show() {
   const about = view.description;
   if (!about) return;
+  grid(about, here());
   const step = here(), frame = view.frames.get(step), full = view.verdict && view.verdictStep === step ? view.verdict : null;
   drawRail(about);
   drawErrors(about, frame);
@@ -377,11 +388,11 @@ function show() {
   critical(full);
   wire(full);
   drawFront(about, frame);
-  const text = view.texts.get(step);
+  const text = saying(step);
   if (text) { say("command", text.command); say("lines", text.lines); say("run-command", text.command.replace("cosimo analyse", "cosimo run")); }
   if (full && view.spoken !== full) { view.spoken = full; $("spoken").textContent = `${said}: ${full.headline}. ${$("advice-text").textContent}`; }
   document.documentElement.dataset.ready = "yes";
-  document.documentElement.dataset.shown = frame || full ? String(step) : "";
+  document.documentElement.dataset.shown = frame || full || view.gaps.has(step) ? String(step) : "";
   document.documentElement.dataset.full = full ? String(step) : "";
 }
 
@@ -417,7 +428,8 @@ function drawRail(about) {
   const stable = stability(about);
   rail($("rail"), stable, place);
   const first = stable.indexOf(false);
-  const grey = stable.some((one) => one == null) && view.gaps.size ? " Grey: not known." : "";
+  const blank = about.live ? about.steps.filter((one, place) => stable[place] == null) : [];
+  const grey = blank.some((step) => !view.gaps.has(step)) ? " Grey: being computed." : blank.length ? " Grey: not known." : "";
   say("rail-text", limit > 0 ? `Largest stable step: ${seconds(limit)} (marked). Shaded: unstable.${grey}`
     : first >= 0 ? `Shaded: unstable.${grey}` : stable.some((one) => one === true) ? `No step on this slider is known to be unstable.${grey}` : "");
 }
@@ -450,7 +462,7 @@ function drawErrors(about, frame) {
   const known = about.steps.map((step) => view.frames.get(step)?.error ?? null), top = 100;
   plot($("errors"), {
     x: { label: "communication step / s", log: true, range: [about.steps[0], about.steps.at(-1)] },
-    y: { label: "error", log: true, range: [Math.min(about.target / 10, ...known.filter((one) => one > 1e-12)), top] },
+    y: { label: "relative error", log: true, range: [Math.min(about.target / 10, ...known.filter((one) => one > 1e-12)), top] },
     lines: [{ x: about.steps, y: known, colour: "accent" }], bands: shaded(about),
     marks: [{ at: about.target, axis: "y", dash: [5, 4] }],
     points: frame ? [{ x: frame.step, y: Math.min(frame.error ?? top, top), colour: frame.stable ? "accent" : "bad", size: 5 }] : [],
@@ -547,7 +559,7 @@ function drawFront(about, frame) {
   const known = view.front.map((one) => ({ x: one.cost, y: one.error, colour: one.error <= about.target ? "good" : "muted", size: 3, alpha: 0.75, of: one }));
   const here = frame && frame.error > 0 ? [{ x: frame.cost, y: Math.min(frame.error, 10), colour: frame.stable ? "accent" : "bad", size: 6 }] : [];
   plot($("front"), {
-    x: { label: "cost: unit steps per simulated second", log: true }, y: { label: "error", log: true },
+    x: { label: "cost: unit steps per simulated second", log: true }, y: { label: "relative error", log: true },
     points: [...known, ...here, ...view.front.filter((one) => one.options === view.marked?.options).map((one) => ({ x: one.cost, y: one.error, colour: "ink", shape: "cross", size: 7 }))], marks: [{ at: about.target, axis: "y", dash: [5, 4] }],
     label: frame ? `error over cost of ${known.length} masters; here error ${frame.error ?? "unbounded"} at cost ${frame.cost}` : "error over cost",
   });
@@ -575,7 +587,12 @@ function showRuns() {
     const state = [run.state, run.said, ...run.warnings].filter(Boolean).join("; "), going = ["running", "paused"].includes(run.state);
     const reached = `${Number(run.reached.toPrecision(6))}${run.stop && going ? ` of ${run.stop}` : ""} s`, speed = run.speed === null ? "" : String(Number(run.speed.toPrecision(3)));
     const units = Object.entries(run.unit_times ?? {}).map(([name, seconds]) => `${name} ${Number(seconds.toPrecision(2))} s`).join(", ") || (run.state === "done" ? "too short to tell" : "");
-    for (const text of [run.number, run.file, state, run.rows.toLocaleString("en"), reached, speed, units]) row.insertCell().textContent = text;
+    const shown = Object.assign(document.createElement("input"), { type: "checkbox", checked: !view.hidden.has(run.number), onchange: () => { if (!view.hidden.delete(run.number)) view.hidden.add(run.number); drawRuns(); } });
+    const label = Object.assign(document.createElement("label"), { className: "swatch", title: "Show it in the chart" });
+    label.style.setProperty("--own", `var(--${COLOURS[(run.number - 1) % COLOURS.length]})`);
+    label.append(shown, ` ${run.number}`);
+    row.insertCell().append(label);
+    for (const text of [run.file, state, run.rows.toLocaleString("en"), reached, speed, units]) row.insertCell().textContent = text;
     const last = row.insertCell();
     if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: run.state === "paused" ? "Go on" : "Pause", onclick: () => send({ kind: "pause", run: run.number, wanted: run.state !== "paused" }) }));
     if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: "Stop", onclick: () => send({ kind: "stop", run: run.number }) }));
@@ -640,18 +657,18 @@ function drawRuns() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    const colours = ["accent", "care", "good", "bad", "muted"];
+    const runs = view.runs.filter((run) => !view.hidden.has(run.number));
     canvases($("run-charts"), view.watched, "course").forEach((canvas, place) => {
-      const name = view.watched[place], lines = view.runs.flatMap((run, number) => {
+      const name = view.watched[place], lines = runs.flatMap((run) => {
         const found = view.samples.get(`${run.number} ${name}`);
-        return found ? [{ x: found.x, y: found.y, colour: colours[number % colours.length], width: 1.4 }] : [];
+        return found ? [{ x: found.x, y: found.y, colour: COLOURS[(run.number - 1) % COLOURS.length], width: 1.4 }] : [];
       });
-      const predicted = view.courses.get(here())?.[name], now = view.texts.get(here())?.command.replace("cosimo analyse ", "");
-      if (predicted && view.runs.some((run) => run.words === now)) lines.push({ x: predicted.predicted[0], y: predicted.predicted[1], colour: "ink", width: 1, dash: [3, 3] });
+      const predicted = view.courses.get(here())?.[name], now = saying(here())?.command.replace("cosimo analyse ", "");
+      if (predicted && runs.some((run) => run.words === now)) lines.push({ x: predicted.predicted[0], y: predicted.predicted[1], colour: "ink", width: 1, dash: [3, 3] });
       if (predicted) lines.unshift({ x: predicted.true[0], y: predicted.true[1], colour: "muted", width: 5, alpha: 0.4 });
-      const marks = view.runs.flatMap((run) => run.marks.map((one) => ({ at: one.time, dash: [2, 3], colour: "bad" })));
+      const marks = runs.flatMap((run) => run.marks.map((one) => ({ at: one.time, dash: [2, 3], colour: "bad" })));
       if (canvas.zoom === undefined) { canvas.zoom = true; zoomable(canvas); }
-      if (lines.length) plot(canvas, { x: { label: view.span ? "time / s, a part of it: double-click for all" : "time / s", range: view.span ?? undefined }, y: { label: name }, lines, marks, label: `${name} of ${view.runs.length} runs` });
+      plot(canvas, { x: { label: view.span ? "time / s, a part of it: double-click for all" : "time / s", range: view.span ?? undefined }, y: { label: name }, lines, marks, label: `${name} of ${runs.length} runs` });
       canvas.dataset.points = String(lines.reduce((sum, line) => sum + line.x.length, 0));
     });
   });
