@@ -25,7 +25,7 @@ from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, untried_step, usual_points
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import OutputErrors, Truth, offset_notes
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -149,6 +149,8 @@ class _Analysis:
             verdict = self._details(verdict)
         if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
+        if verdict.error is not None and (truth := self._truth()) is not None:
+            self.notes += offset_notes(self.system, verdict.error, truth, self.asked.target)
         if self.asked.at or self.asked.along is not None:
             moments, wrong = follow(model, master, self.asked.at, self.asked.along)
             self.notes += wrong
@@ -161,6 +163,12 @@ class _Analysis:
             unit_steps=model.linearisation.unit_steps,
             seconds=model.linearisation.seconds,
         )
+
+    def _truth(self) -> Truth | None:
+        """The true solution that errors were taken against, where it is there already."""
+        if not self.model.known:
+            return self.model.pilots.of(self.master).truth if self.asked.pilots else None
+        return None if self.model.large is not None or self.model.rests else self.model.truth(self.master.step)
 
     # ---- from the linear picture ---------------------------------------------------------------------------------
 
