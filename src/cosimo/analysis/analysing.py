@@ -22,7 +22,15 @@ from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, untried_step, usual_points
+from cosimo.analysis.recommendation import (
+    Point,
+    Wanted,
+    master_cost,
+    measured_rungs,
+    recommend,
+    untried_step,
+    usual_points,
+)
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
 from cosimo.analysis.truth import OutputErrors, Truth, offset_notes
@@ -44,6 +52,11 @@ ALONE = 1e-3
 """By how much less a unit may grow alone than in the coupling to be called the cause."""
 NEGLIGIBLE = 0.1
 """Part of the target below which it does not matter by what factor two errors differ."""
+
+NOTHING_TRIED = (
+    "no other master was tried, as runs of the present one were not seen to converge at {}; give a smaller --step-size "
+    "or a larger --budget"
+)
 
 T = TypeVar("T")
 
@@ -431,12 +444,14 @@ class _Analysis:
         price = master_cost(model, self.master, cost)
         present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
         points = usual_points(model, wanted, cost, self.master)
-        searched = "within the budget of pilot runs" if model.pilots.exhausted else ""
-        if not (searched or model.valid):
-            longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
-            searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
-        errors = model.pilots.errors_by_step(self.master) if searched else {}
-        untried = untried_step(errors, verdict.order, wanted)
+        searched, untried = "within the budget of pilot runs" if model.pilots.exhausted else "", ""
+        if not model.valid:
+            rungs, truth = measured_rungs(model, self.master)
+            tried = f"steps from {step_text(rungs[-1])} to {step_text(rungs[0])}"
+            searched = searched or f"at {tried} (shorter ones were not tried)"
+            untried = untried_step(model.pilots.errors_by_step(self.master), verdict.order, wanted)
+            if truth is None:
+                searched, untried = "", NOTHING_TRIED.format(tried)
         grows = verdict.exact_stable is False
         return recommend(points, present, wanted, grows=grows, searched=searched, untried=untried)
 
