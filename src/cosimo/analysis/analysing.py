@@ -384,7 +384,8 @@ class _Analysis:
         linear = self.model.valid and verdict.spectral_radius is not None
         if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
             error = verdict.error or pilot.errors
-            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors)
+            reach = self.model.pilots.reach
+            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors, pilot_horizon=reach)
         if self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
