@@ -21,7 +21,7 @@ from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, Verdict, analyse, critical_step, pilot_runs
 from cosimo.analysis.connections import Delayed
-from cosimo.analysis.pilots import Budget
+from cosimo.analysis.pilots import Budget, Pilots
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
@@ -214,6 +214,18 @@ def test_a_unit_whose_output_never_moves_is_ordinary():
     errors = np.abs(rows - exact).max(axis=0) / np.abs(exact).max(axis=0)
     assert list(found.measured_error.outputs.values()) == pytest.approx(errors, rel=0.1, abs=1e-9)
     assert found.measured_error.kind == "measured"
+
+
+def test_a_prediction_beyond_the_pilot_runs_is_trusted_with_care(monkeypatch: pytest.MonkeyPatch):
+    """What the units do after 4 s nobody has seen."""
+    system, asked = room(), {"horizon": 10.0, "target": 0.05, "budget": Budget(seconds=math.inf), "details": False}
+    whole = analyse(system, jacobi(system, 0.02), **asked)
+    assert (whole.evidence, whole.trust, whole.pilot_horizon) == ("confirmed", "yes", 10.0)
+    monkeypatch.setattr(Pilots, "_fit", lambda self, master: setattr(self, "reach", 4.0))
+    found = analyse(system, jacobi(system, 0.02), **asked)
+    assert (found.evidence, found.trust, found.pilot_horizon) == ("confirmed", "with care", 4.0)
+    assert found.headline.endswith("until 10 s; pilot runs confirm that until 4 s only")
+    assert found.error.horizon == 10.0
 
 
 def test_without_pilot_runs_identified_models_prove_nothing():

@@ -24,6 +24,7 @@ from cosimo.analysis.recommendation import (
     choose,
     judge_point,
     master_cost,
+    measured_rungs,
     recommend,
     round_steps,
     untried_step,
@@ -721,6 +722,27 @@ def test_runs_that_tell_nothing_give_no_candidates() -> None:
     system = System({"a": PythonUnit(Broken)}, inputs={"a.u": 1.0})
     model = Model(system, step=0.2, horizon=4.0, identify=False)
     assert usual_points(model, Wanted(), Cost(), jacobi(system, 0.2)) == []
+
+
+@pytest.mark.parametrize(("from_step", "longest"), [(0.5, 0.5), (0.2, 0.0625), (0.01, 0.0078125), (0.001, None)])
+def test_candidates_are_compared_with_runs_that_converge(from_step: float, longest: float | None) -> None:
+    """Where those of the present master do not, at steps 8 and 64 times shorter."""
+    asked: list[float] = []
+
+    def of(master: Any) -> Any:
+        asked.append(master.step)
+        good = master.step <= from_step
+        return SimpleNamespace(truth=str(master.step) if good else None, errors=1 if good else None)
+
+    model: Any = SimpleNamespace(pilots=SimpleNamespace(of=of))
+    rungs, truth = measured_rungs(model, jacobi(SYSTEM, 0.5))
+    assert asked == [step for step in (0.5, 0.0625, 0.0078125) if longest is None or step >= longest]
+    assert truth == (None if longest is None else str(longest))
+    assert rungs == [0.5 / 2**k for k in range(7) if 0.5 / 2**k <= (longest or 0.5)]
+
+
+def test_where_nothing_was_tried_nothing_is_said_of_what_was_found() -> None:
+    assert recommend([], None, Wanted(), untried="no other master was tried").text == "no other master was tried."
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,18 @@ from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, untried_step, usual_points
+from cosimo.analysis.recommendation import (
+    Point,
+    Wanted,
+    master_cost,
+    measured_rungs,
+    recommend,
+    untried_step,
+    usual_points,
+)
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import OutputErrors, Truth, offset_notes
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -44,6 +52,11 @@ ALONE = 1e-3
 """By how much less a unit may grow alone than in the coupling to be called the cause."""
 NEGLIGIBLE = 0.1
 """Part of the target below which it does not matter by what factor two errors differ."""
+
+NOTHING_TRIED = (
+    "no other master was tried, as runs of the present one were not seen to converge at {}; give a smaller --step-size "
+    "or a larger --budget"
+)
 
 T = TypeVar("T")
 
@@ -149,6 +162,8 @@ class _Analysis:
             verdict = self._details(verdict)
         if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
+        if verdict.error is not None and (truth := self._truth()) is not None:
+            self.notes += offset_notes(self.system, verdict.error, truth, self.asked.target)
         if self.asked.at or self.asked.along is not None:
             moments, wrong = follow(model, master, self.asked.at, self.asked.along)
             self.notes += wrong
@@ -161,6 +176,12 @@ class _Analysis:
             unit_steps=model.linearisation.unit_steps,
             seconds=model.linearisation.seconds,
         )
+
+    def _truth(self) -> Truth | None:
+        """The true solution that errors were taken against, where it is there already."""
+        if not self.model.known:
+            return self.model.pilots.of(self.master).truth if self.asked.pilots else None
+        return None if self.model.large is not None or self.model.rests else self.model.truth(self.master.step)
 
     # ---- from the linear picture ---------------------------------------------------------------------------------
 
@@ -365,7 +386,8 @@ class _Analysis:
         linear = self.model.valid and verdict.spectral_radius is not None
         if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
             error = verdict.error or pilot.errors
-            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors)
+            reach = self.model.pilots.reach
+            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors, pilot_horizon=reach)
         if self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
@@ -425,12 +447,14 @@ class _Analysis:
         price = master_cost(model, self.master, cost)
         present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
         points = usual_points(model, wanted, cost, self.master)
-        searched = "within the budget of pilot runs" if model.pilots.exhausted else ""
-        if not (searched or model.valid):
-            longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
-            searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
-        errors = model.pilots.errors_by_step(self.master) if searched else {}
-        untried = untried_step(errors, verdict.order, wanted)
+        searched, untried = "within the budget of pilot runs" if model.pilots.exhausted else "", ""
+        if not model.valid:
+            rungs, truth = measured_rungs(model, self.master)
+            tried = f"steps from {step_text(rungs[-1])} to {step_text(rungs[0])}"
+            searched = searched or f"at {tried} (shorter ones were not tried)"
+            untried = untried_step(model.pilots.errors_by_step(self.master), verdict.order, wanted)
+            if truth is None:
+                searched, untried = "", NOTHING_TRIED.format(tried)
         grows = verdict.exact_stable is False
         return recommend(points, present, wanted, grows=grows, searched=searched, untried=untried)
 

@@ -29,7 +29,7 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
 from cosimo.analysis.stability import is_stable
-from cosimo.analysis.truth import OutputErrors, step_range
+from cosimo.analysis.truth import OutputErrors, Truth, step_range
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text, step_text
 from cosimo.core.master import Master
@@ -237,7 +237,7 @@ def recommend(
     """The recommendation: keep the present master, or change to the best of the `points`.
 
     A system at the edge of stability has no robust master; one that is accurate is still better than none. Where none
-    is good enough, `searched` says where it was looked for, and `untried` what might do.
+    is good enough, `searched` says where it was looked for, and `untried` what might do; alone it says why none was.
     """
     best = choose(points, wanted, grows=grows) or choose(points, replace(wanted, robustness=0.0), grows=grows)
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
@@ -245,6 +245,8 @@ def recommend(
             return _recommendation(f"keep {present.name}: {present.within}.", present, present, keep=True)
         text = f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{_models(best)}"
         return _recommendation(text, best, present)
+    if best is None and not searched and untried:
+        return _recommendation(f"{untried}.", None, present)
     if best is None:
         where = f" {searched}" if searched else ""
         hint = untried or "the units' own solvers, or outputs that jump, may set this limit"
@@ -433,12 +435,9 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
         whole = model.rests or (model.base is not None and model.base.exact)
         quick: Predict = model.predict if whole else model.predict_coupling
     else:
-        first = present or gauss_seidel(model.system, model.step)
-        pilot = model.pilots.of(first)
-        truth = pilot.truth
-        if truth is None or pilot.errors is None:
+        rungs, truth = measured_rungs(model, present or gauss_seidel(model.system, model.step))
+        if truth is None:
             return []
-        rungs = [first.step / 2**halving for halving in range(HALVINGS + 1)]
         whole, quick = False, partial(model.pilots.against, truth=truth)
     found: list[Point] = []
     tried, helpful, grows = 0, math.inf, model.valid and model.grows
@@ -464,6 +463,21 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
     if model.valid:
         found += compensated_points(model, wanted, cost, rungs, found)
     return found
+
+
+def measured_rungs(model: Model, present: Master) -> tuple[list[float], Truth | None]:
+    """The halves of the step of `present` at which candidates are run, and what their runs are compared with.
+
+    That is the solution which its pilot runs tend to; where they do not converge, those at steps 8 and 64 times shorter
+    may. None where no runs do: then there is nothing to compare candidates with.
+    """
+    steps = [present.step / 2**halving for halving in range(HALVINGS + 1)]
+    for halvings in range(0, HALVINGS + 1, 3):
+        finer = replace(present, mixers={}).with_step(steps[halvings]) if halvings else present
+        pilot = model.pilots.of(finer)
+        if pilot.truth is not None and pilot.errors is not None:
+            return steps[halvings:], pilot.truth
+    return steps, None
 
 
 def compensated_points(

@@ -62,6 +62,8 @@ GRID = 2000
 """Moments, beside the communication points, at which the largest true value of an output is looked for."""
 STILL = 1e-12
 """An output whose true value stays below this share of what its terms could add up to is taken to be at rest."""
+OFFSET = 0.2
+"""Range of an output, as a share of its largest value, below which its error says little of how it moves."""
 SHORTEST, LONGEST = 1e-3, 10.0
 """The range of steps that is searched, in units of 1/|λ| of the fastest mode of the coupled system."""
 SEARCHED_STEPS = 200_000
@@ -213,6 +215,19 @@ def _shares(system: System, rows: Array, wanted: Array, sizes: Array, horizon: f
             return OutputErrors(dict.fromkeys(names, math.inf), horizon, kind, math.inf)
     typical = float(np.sqrt(np.mean(shares**2))) if shares.size else 0.0
     return OutputErrors(dict(zip(names, shares.max(axis=0, initial=0.0).tolist(), strict=True)), horizon, kind, typical)
+
+
+def offset_notes(system: System, errors: OutputErrors, truth: Truth, target: float) -> Iterator[str]:
+    """Of outputs that move little beside their largest value (kelvin, absolute pressure): the error beside that motion.
+
+    An error is a share of the largest value; where the output moves by less than `OFFSET` of it, and the error is more
+    than the target of what it moves by, readers are told both.
+    """
+    for name, values, size in zip(system.outputs, truth.rows.T, truth.sizes, strict=True):
+        error, moved = errors.outputs.get(name, 0.0), float(np.ptp(values)) / size if size > 0 else 0.0
+        if STILL < moved < OFFSET and target * moved < error < DIVERGED:
+            between = f"{name} stays between {values.min():.6g} and {values.max():.6g}"
+            yield f"{between}: {percent(error)} of its largest value is {percent(error / moved)} of that range"
 
 
 def worst_start_errors(linear: LinearSystem, start: float, horizon: float) -> OutputErrors:

@@ -28,7 +28,7 @@ from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 BRIEF = (
     "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "start_time",
     "horizon", "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
-    "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step",
+    "evidence", "pilot_runs", "pilot_horizon", "spectral_radius", "exact_stable", "converges", "critical_step",
     "critical_step_between", "recommendation", "reasons",
 )  # fmt: skip
 """The fields of the short form."""
@@ -71,7 +71,7 @@ class Verdict:
     convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` by which factor an iteration changes
     the error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output
     over `horizon` seconds from `start` on, `measured_error` the error measured in pilot runs, where there is a
-    prediction too.
+    prediction too, and `pilot_horizon` the seconds until which they confirm it.
     `limits` are critical steps of the usual masters, `connections` what the delay of each connection does, `along`
     verdicts at times of a run. `changing_steps` is what is known of all sequences of adaptive steps.
     """
@@ -87,6 +87,7 @@ class Verdict:
     stable: bool | None = None
     error: OutputErrors | None = None
     measured_error: OutputErrors | None = None
+    pilot_horizon: float | None = None
     spectral_radius: float | None = None
     exact_spectral_radius: float | None = None
     exact_stable: bool | None = None
@@ -128,6 +129,7 @@ class Verdict:
                 reason,
                 self.horizon,
                 steps is not None and steps.outcome == "grows",
+                self.pilot_horizon,
             )
         )
 
@@ -305,6 +307,7 @@ class Verdict:
             measured.worst if measured else None,
             measured.words if measured else "",
         )
+        yield Figure("pilot_horizon", "", self.pilot_horizon)
         yield Figure("evidence", "evidence", self.evidence, self.evidence, self._evidence_note())
         advice = self.recommendation
         yield Figure("recommendation", "", advice.fields() if advice is not None else None)
@@ -548,6 +551,7 @@ def _read(fields: Mapping[str, Any]) -> Verdict:
         critical_step=_read_limit(fields),
         recommendation=None if advice is None else _read_advice(advice),
         pilot_runs=fields["pilot_runs"],
+        pilot_horizon=None if (reach := fields.get("pilot_horizon")) is None else float(reach),
         reasons={str(name): str(text) for name, text in dict(fields["reasons"]).items()},
     )
 
