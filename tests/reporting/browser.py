@@ -66,8 +66,8 @@ class Page:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def wait(self, script: str) -> Any:
-        end = time.monotonic() + PATIENCE
+    def wait(self, script: str, patience: float = PATIENCE) -> Any:
+        end = time.monotonic() + patience
         while time.monotonic() < end:
             if found := self.ask(script):
                 return found

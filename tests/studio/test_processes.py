@@ -96,3 +96,37 @@ def test_a_unit_that_hangs_is_ended_and_said(tmp_path: Path, monkeypatch: pytest
     said, about = asyncio.run(ask())
     assert "within 2 s" in said
     assert about["units"] == ["a"]
+
+
+DEAF = """
+import pathlib, signal, time
+class Deaf:
+    inputs, outputs = {"u": 1.0}, ("y",)
+    def __init__(self):
+        self.y = 0.0
+    def step(self, now, duration):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        pathlib.Path("deaf").touch()
+        time.sleep(1e6)
+"""
+
+
+def test_a_run_that_hears_nothing_is_ended_when_it_is_asked_twice(tmp_path: Path) -> None:
+    (tmp_path / "deaf.py").write_text(DEAF)
+    (tmp_path / "deaf.toml").write_text(
+        'step-size = 0.1\nstop-time = 1\n[units]\na = { kind = "python", class = "deaf.py:Deaf" }\n'
+    )
+
+    async def go() -> processes.Run:
+        run = processes.Run("deaf.toml", tmp_path, tmp_path / "deaf-run-1.parquet")
+        going = asyncio.create_task(run.go())
+        while not (tmp_path / "deaf").exists():
+            await asyncio.sleep(0.05)
+        run.stop()
+        assert (run.state, run.fields()["stopping"]) == ("running", True)
+        run.stop()
+        await asyncio.wait_for(going, 120.0)
+        return run
+
+    run = asyncio.run(go())
+    assert (run.state, run.said) == ("failed", "it was ended")

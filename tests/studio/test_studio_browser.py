@@ -105,7 +105,7 @@ def test_a_newcomer_mends_a_coupling(page: Page, studio: Callable[..., Any], tmp
         # Frozen, the slider still works, without the studio.
         page.wait("document.documentElement.dataset.filled")
         click(page, "freeze")
-        page.wait("document.getElementById('applied').textContent.includes('without a server')")
+        page.wait("document.getElementById('applied').textContent.includes('without a server')", patience=900.0)
     (frozen,) = tmp_path.glob("*.html")
     visit(page, frozen.as_uri())
     assert text(page, "headline").startswith("Trust: ")
@@ -220,7 +220,7 @@ def test_two_fmus_become_a_run_that_can_be_trusted(
         )  # two runs, truth, prediction
         kept(page, "7-compared")
         click(page, "freeze")
-        page.wait("document.getElementById('applied').textContent.includes('without a server')")
+        page.wait("document.getElementById('applied').textContent.includes('without a server')", patience=900.0)
         link, command = page.ask("location.href"), text(page, "command")
         visit(page, link)
         assert text(page, "command") == command

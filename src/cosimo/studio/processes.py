@@ -263,7 +263,7 @@ class Run:
 
     def __init__(self, words: str, folder: Path, path: Path, stop: float | None = None) -> None:
         self.number, self.words, self.folder, self.path, self.stop_time = next(self.numbers), words, folder, path, stop
-        self.state, self.said = "running", ""
+        self.state, self.said, self.stopping = "running", "", False
         self.document: dict[str, Any] = {}
         self.marks: list[dict[str, Any]] = []
         self.signals = Envelopes()
@@ -284,7 +284,8 @@ class Run:
         spent = self.document.get("wall_time") or self._clock.seconds
         return {
             "number": self.number, "command": self.command, "words": self.words, "file": self.path.name,
-            "state": self.state, "said": self.said, "rows": self.signals.rows, "names": list(self.signals.names),
+            "state": self.state, "said": self.said, "stopping": self.stopping,
+            "rows": self.signals.rows, "names": list(self.signals.names),
             "warnings": self.document.get("warnings", []), "marks": self.marks, "reached": reached,
             "stop": self.stop_time, "speed": (reached - begin) / spent if spent > 0 else None,
             **{name: self.document.get(name) for name in kept},
@@ -325,7 +326,8 @@ class Run:
         self._clock.hold()
         with suppress(ValueError):
             self.document = json.loads(out)
-        self.said = "" if code == 0 else (complaint.strip().splitlines() or [f"exit code {code}"])[-1]
+        silent = "it was ended" if self.stopping else f"exit code {code}"
+        self.said = "" if code == 0 else (complaint.strip().splitlines() or [silent])[-1]
         if self.path.exists():
             from cosimo.formats.results import read_document
 
@@ -338,9 +340,13 @@ class Run:
         self.state = "done" if code == 0 else "stopped" if code == 130 else "failed"
 
     def stop(self) -> None:
-        """As Ctrl-C does: the rows so far are kept."""
+        """As Ctrl-C does: the rows so far are kept. Asked a second time, end it: a unit that hangs hears nothing."""
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGINT)
+            if self.stopping and hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.send_signal(signal.SIGINT)
+            self.stopping = True
             self.pause(False)
 
     def pause(self, wanted: bool) -> None:

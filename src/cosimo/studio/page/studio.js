@@ -595,7 +595,7 @@ function showRuns() {
     for (const text of [run.file, state, run.rows.toLocaleString("en"), reached, speed, units]) row.insertCell().textContent = text;
     const last = row.insertCell();
     if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: run.state === "paused" ? "Go on" : "Pause", onclick: () => send({ kind: "pause", run: run.number, wanted: run.state !== "paused" }) }));
-    if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: "Stop", onclick: () => send({ kind: "stop", run: run.number }) }));
+    if (going) last.append(Object.assign(document.createElement("button"), { type: "button", textContent: run.stopping ? "End it now" : "Stop", title: run.stopping ? "It does not stop: end its process" : "Keeps the rows so far", onclick: () => send({ kind: "stop", run: run.number }) }));
   }
   $("run-list").replaceChildren(...(view.runs.length ? [table] : []));
   $("run-figure").hidden = !view.runs.length;
