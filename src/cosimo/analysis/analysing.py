@@ -22,7 +22,17 @@ from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, step_by_order, usual_points
+from cosimo.analysis.recommendation import (
+    FEW,
+    HALVINGS,
+    Point,
+    Wanted,
+    master_cost,
+    recommend,
+    searched_steps,
+    step_by_order,
+    usual_points,
+)
 from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
 from cosimo.analysis.stability import is_stable, solver_growth
 from cosimo.analysis.truth import OutputErrors
@@ -36,8 +46,6 @@ from cosimo.execution.options import Adaptive
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
 
-FEW = 60
-"""States up to which other masters, their critical steps and single connections are looked at."""
 AGREE = 1.25
 """Factor within which a predicted and a measured error agree."""
 ALONE = 1e-3
@@ -211,11 +219,13 @@ class _Analysis:
             defect=self.attempt("defect", lambda: consistency(linear, k=2, norm=2)),
         )
         if model.large is not None:
-            self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
+            shown = (
+                f"only {len(verdict.modes)} of the slowest are shown" if verdict.modes else "none could be told apart"
+            )
+            self.reasons.setdefault("modes", f"of so large a system {shown}")
         if sum(len(unit.initial_state) for unit in linear.system.units.values()) > FEW:
             left = f"left out: more than {FEW} states"
-            advice = f"{left}; cosimo tune tries the usual masters"
-            self.reasons |= {"limits": left, "connections": left, "recommendation": advice}
+            self.reasons |= {"limits": left, "connections": left}
             return replace(verdict, critical_step=self.attempt("critical_step", self._critical))
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
@@ -429,8 +439,13 @@ class _Analysis:
         if not (searched or model.valid):
             longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
             searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
+        elif model.valid and not searched:
+            steps, complete = searched_steps(model)
+            searched = "" if complete else f"at steps from {step_text(steps[-1])} on (shorter ones were not tried)"
         untried = ""
-        if searched and (step := step_by_order(self.master.step, present.error, verdict.order, wanted)):
+        if searched and model.valid and model.states > FEW:
+            untried = f"a system of {model.states} states takes long there: try a shorter --step-size"
+        elif searched and (step := step_by_order(self.master.step, present.error, verdict.order, wanted)):
             untried = (
                 f"by the order at which its error falls, the present master needs steps of about {step_text(step)}: "
                 f"try --step-size {step:g}"
