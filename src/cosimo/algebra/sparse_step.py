@@ -11,6 +11,9 @@ with is what it begins with, two equations more in the same set. One macro step 
 
     (Φ − σ I)⁻¹ r:      [ K    −E     ] [w]   [0]
                         [ P_w  P_z − σ] [z] = [r]
+
+Where operations follow each other a few times only, as those of Jacobi do however many units there are, K = I − N with
+N^k = 0 for a small k, and Φ = P_w (I + N + N² + …) E + P_z is as sparse as they are: it is multiplied then.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import AlgebraicLoopError
 from cosimo.core.timing import TimedOperation, TimedStep
 
+DEEP, FILLED = 12, 4
+"""Operations in a row, and how many times the numbers of all operations, up to which Φ itself is formed."""
 NO_FIXED_POINT = "the iteration has no unique fixed point; change the step size or the master."
 
 Indices = npt.NDArray[np.intp]
@@ -149,8 +154,33 @@ class SparseStep(Walk):
         K = self._equations[0]
         return _factorise(K, triangular=self.triangular).solve if K.shape[0] else lambda right, trans="N": right
 
+    @cached_property
+    def product(self) -> Any:
+        """Φ itself where it is sparse, else None."""
+        import scipy.sparse as sp
+
+        if not self.triangular or not self._count > self.size:
+            return None
+        K, E = self._equations
+        most, written = FILLED * (K.nnz + E.nnz), self._now >= self.size
+        N, term = (sp.eye_array(K.shape[0]) - K).tocsr(), E.tocsr()
+        N.eliminate_zeros()
+        total = term
+        for _ in range(DEEP):
+            term = N @ term
+            if not term.nnz:
+                slots = np.arange(self.size)
+                P_w = _picking(slots[written], self._now[written] - self.size, (self.size, K.shape[0]))
+                return P_w @ total + _picking(slots[~written], self._now[~written], (self.size, self.size))
+            total = total + term
+            if total.nnz > most:
+                break
+        return None
+
     def step(self, z: Array) -> Array:
         """One macro step of z (size,) or of columns of it."""
+        if self.product is not None:
+            return np.asarray(self.product @ z)
         if np.iscomplexobj(z):
             return np.asarray(self.step(z.real) + 1j * self.step(z.imag))
         found: Array = np.concatenate([z, self._solve(self._equations[1] @ z)])[self._now]
@@ -162,6 +192,8 @@ class SparseStep(Walk):
 
     def transposed(self, z: Array) -> Array:
         """Φᵀ z."""
+        if self.product is not None:
+            return np.asarray(self.product.T @ z)
         back = np.bincount(self._now, weights=z, minlength=self._count)
         found: Array = back[: self.size] + self._E_back @ self._solve(back[self.size :], trans="T")
         return found
@@ -187,7 +219,10 @@ class Restricted:
     def __init__(self, whole: SparseStep, places: Indices) -> None:
         import scipy.sparse as sp
 
-        self._whole, self.size = whole, len(places)
+        self._whole, self.size, self._own = whole, len(places), None
+        if whole.product is not None:
+            self._own = whole.product[places][:, places].tocsr()
+            return
         K, E = whole._equations
         self._E = sp.csc_array(E)[:, places]
         inner = np.full(whole.size, -1)
@@ -201,6 +236,8 @@ class Restricted:
 
     def product(self, x: Array) -> Array:
         """Φ x."""
+        if self._own is not None:
+            return np.asarray(self._own @ x)
         found: Array = self._P_w @ self._whole._solve(self._E @ x) + self._P_z @ x
         return found
 
@@ -208,6 +245,9 @@ class Restricted:
         """The function that solves (Φ − shift · I) x = r."""
         import scipy.sparse as sp
 
+        if self._own is not None:
+            solved: Callable[[Array], Array] = _factorise((self._own - sp.eye_array(self.size) * shift).tocsc()).solve
+            return solved
         K, own = self._whole._equations[0], sp.eye_array(self.size) * shift
         joined = sp.block_array([[K, -self._E], [self._P_w, self._P_z - own]], format="csc")
         solve, inner = _factorise(joined).solve, K.shape[0]

@@ -23,11 +23,13 @@ from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import (
+    FEW,
     Point,
     Wanted,
     master_cost,
     measured_rungs,
     recommend,
+    searched_steps,
     untried_step,
     usual_points,
 )
@@ -44,8 +46,6 @@ from cosimo.execution.options import Adaptive
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
 
-FEW = 60
-"""States up to which other masters, their critical steps and single connections are looked at."""
 AGREE = 1.25
 """Factor within which a predicted and a measured error agree."""
 ALONE = 1e-3
@@ -230,11 +230,13 @@ class _Analysis:
             defect=self.attempt("defect", lambda: consistency(linear, k=2, norm=2)),
         )
         if model.large is not None:
-            self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
+            shown = (
+                f"only {len(verdict.modes)} of the slowest are shown" if verdict.modes else "none could be told apart"
+            )
+            self.reasons.setdefault("modes", f"of so large a system {shown}")
         if sum(len(unit.initial_state) for unit in linear.system.units.values()) > FEW:
             left = f"left out: more than {FEW} states"
-            advice = f"{left}; cosimo tune tries the usual masters"
-            self.reasons |= {"limits": left, "connections": left, "recommendation": advice}
+            self.reasons |= {"limits": left, "connections": left}
             return replace(verdict, critical_step=self.attempt("critical_step", self._critical))
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
@@ -448,7 +450,12 @@ class _Analysis:
         present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
         points = usual_points(model, wanted, cost, self.master)
         searched, untried = "within the budget of pilot runs" if model.pilots.exhausted else "", ""
-        if not model.valid:
+        if model.valid:
+            steps, complete = searched_steps(model)
+            if not (searched or complete):
+                searched = f"at steps from {step_text(steps[-1])} on (shorter ones were not tried)"
+                untried = f"a system of {model.states} states takes long there: try a shorter --step-size"
+        else:
             rungs, truth = measured_rungs(model, self.master)
             tried = f"steps from {step_text(rungs[-1])} to {step_text(rungs[0])}"
             searched = searched or f"at {tried} (shorter ones were not tried)"

@@ -4,6 +4,8 @@ Candidates are the usual masters (Jacobi, Gauss–Seidel in all orders that diff
 units can restore their states), with held inputs and, where units take slopes, linear extrapolation, at round steps.
 Where a unit cannot go back, also Jacobi with compensated inputs (`cosimo.compensate`), if that is cheaper than all of
 these: identified models must pass their checks, and runs of the units confirm it.
+Of systems of more states than `FEW` only Jacobi is tried, and Gauss–Seidel in the order of the system where Φ is a full
+matrix; their errors show first whether they are stable, and robustness is not looked for.
 `tune` searches far more; its front contains these, so that what `tune` recommends `analyse` keeps.
 
 Rule. Of the points that are stable, within the target error and robust enough, the cheapest; of those that cost at most
@@ -52,8 +54,10 @@ CONFIRMATIONS = 6
 """Points that are judged in full before the search gives up."""
 ENOUGH_ROBUST = 1.0
 """Beyond a change of ± 100 % robustness counts alike in the choice."""
-ROBUST_UP_TO = 60
-"""States up to which robustness is looked for: its many Φ cost more than the rest of the choice beyond."""
+FEW = 60
+"""States up to which all usual masters are tried, and their robustness: many Φ cost more than the runs beyond."""
+MOST_NUMBERS = 8e6
+"""States times macro steps that an error of a system of more states is followed over: about half a second."""
 HALVINGS = 6
 """How often the present step is halved where candidates must be run."""
 
@@ -338,7 +342,7 @@ def judge_point(
     """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
 
     Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`), of systems of up to
-    `ROBUST_UP_TO` states. `errors` are the predicted ones where they are known already.
+    `FEW` states. `errors` are the predicted ones where they are known already.
     """
     price = master_cost(model, master, cost)
     if model.valid:
@@ -357,7 +361,7 @@ def judge_point(
     errors = errors or model.predict(master)
     margin = math.nan
     # Changed rates are other steps: where conversion to these misleads, nothing is known.
-    if robust and model.states <= ROBUST_UP_TO and not model.conversion_misleads(master.step):
+    if robust and model.states <= FEW and not model.conversion_misleads(master.step):
         margin = relative_radius(model.at(master.step), master, limit=limit, shells=shells).change if stable else 0.0
     radius = spectrum.radius if isinstance(spectrum, Spectrum) else math.nan
     return Point(master, stable, errors, float(margin), price, radius, system=model.system)
@@ -390,11 +394,23 @@ def _sweeps(model: Model, master: Master, until: Convergence) -> float:
 # ---- the usual candidates --------------------------------------------------------------------------------------------
 
 
+def few_masters(model: Model, step: float) -> Iterator[Master]:
+    """Of the usual masters those that are tried of systems of many states."""
+    for hold in _holds(model.system):
+        yield jacobi(model.system, step, coupling=hold)
+        if model.large is None and len(model.system.units) > 1:
+            yield gauss_seidel(model.system, step, coupling=hold)
+
+
+def _holds(system: System) -> tuple[Hold, ...]:
+    takes_slopes = any(unit.input_degree > 0 for unit in system.units.values())
+    return (Hold(0), Hold(1)) if takes_slopes else (Hold(0),)
+
+
 def usual_masters(system: System, step: float) -> Iterator[Master]:
     """The usual masters that the units of the system can be run with, at one step."""
-    takes_slopes = any(unit.input_degree > 0 for unit in system.units.values())
     restores = all(unit.can_restore for unit in system.units.values())
-    for hold in (Hold(0), Hold(1)) if takes_slopes else (Hold(0),):
+    for hold in _holds(system):
         yield jacobi(system, step, coupling=hold)
         if len(system.units) > 1:
             for order in orders(system):
@@ -405,7 +421,7 @@ def usual_masters(system: System, step: float) -> Iterator[Master]:
     if len(system.units) > 1:
         for order in orders(system):
             yield strang(system, step, order=order)
-        if not takes_slopes and all(unit.variable_step for unit in system.units.values()):
+        if len(_holds(system)) == 1 and all(unit.variable_step for unit in system.units.values()):
             yield jacobi(system, step, coupling=Hold(1, substeps=SUBSTEPS))
 
 
@@ -420,6 +436,17 @@ def round_steps(shortest: float, longest: float) -> list[float]:
     return [step for step in steps if shortest * (1 - 1e-9) <= step <= longest * (1 + 1e-9)]
 
 
+def searched_steps(model: Model) -> tuple[list[float], bool]:
+    """The round steps that are searched with a model that is believed; and whether all that might do are among them."""
+    speeds = np.abs(model.poles)
+    fastest = float(speeds[speeds < model.instant].max(initial=0.0))
+    shortest, longest = step_range(fastest, model.horizon)
+    # Where nothing moves but very slowly, the range is that one step.
+    steps = round_steps(shortest, longest) or [longest]
+    quick = [step for step in steps if model.horizon / step * model.states <= MOST_NUMBERS] or steps[:1]
+    return (steps, True) if model.states <= FEW else (quick, len(quick) == len(steps))
+
+
 def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | None = None) -> list[Point]:
     """Points of the usual masters that are good enough, the cheapest of them first; few, each judged in full.
 
@@ -427,11 +454,7 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
     step of the `present` master, whose pilot runs give the true solution.
     """
     if model.valid:
-        speeds = np.abs(model.poles)
-        fastest = float(speeds[speeds < model.instant].max(initial=0.0))
-        shortest, longest = step_range(fastest, model.horizon)
-        # Where nothing moves but very slowly, the range is that one step.
-        rungs = round_steps(shortest, longest) or [longest]
+        rungs, _ = searched_steps(model)
         whole = model.rests or (model.base is not None and model.base.exact)
         quick: Predict = model.predict if whole else model.predict_coupling
     else:
@@ -490,7 +513,7 @@ def compensated_points(
     same master without.
     """
     system, grows = model.system, model.grows
-    if not system.links or all(unit.can_restore for unit in system.units.values()) or model.large is not None:
+    if not system.links or all(unit.can_restore for unit in system.units.values()) or model.states > FEW:
         return []
     enough, hopeful = replace(wanted, robustness=0.0), math.inf
     dearest = min((point.cost for point in plain if point.meets(enough, grows=grows)), default=math.inf)
@@ -530,8 +553,11 @@ def _search(
 
     Errors are looked at in the order of the costs: of what costs more than one that is good enough, none is computed.
     """
-    kinds = list(usual_masters(model.system, rungs[0]))
+    many = model.valid and model.states > FEW
+    kinds = list(few_masters(model, rungs[0]) if many else usual_masters(model.system, rungs[0]))
     hopeful = dict.fromkeys(range(len(kinds)), math.inf)
+    if many:  # where not even the shortest step will do, none is walked down to
+        hopeful = {number: math.inf for number, kind in enumerate(kinds) if _will_do(kind, rungs[-1], quick, target)}
     stable = _SeemsStable(model, rungs)
     prices = [rungs[0] * master_cost(model, master, cost) for master in kinds]  # of one macro step
     candidates = sorted((round(prices[number] / rung, 9), number, rung) for number in hopeful for rung in rungs)
@@ -559,6 +585,14 @@ def _search(
                 yield master, errors
 
 
+def _will_do(master: Master, step: float, quick: Predict, target: float) -> bool:
+    """Whether a master seems good enough at a step."""
+    try:
+        return quick(master.with_step(step)).worst < MARGIN * target
+    except _FAILS:
+        return False
+
+
 class _SeemsStable:
     """Whether Φ is stable where the model can be believed, at all `rungs` of a kind at once; else the run will tell."""
 
@@ -567,7 +601,7 @@ class _SeemsStable:
         self._stable: dict[int, dict[float, bool]] = {}
 
     def __call__(self, kind: int, master: Master) -> bool:
-        if not self._model.valid or self._model.grows:
+        if not self._model.valid or self._model.grows or self._model.states > FEW:
             return True
         if kind not in self._stable:
             self._stable[kind] = dict(zip(self._rungs.tolist(), self._over_steps(master), strict=True))

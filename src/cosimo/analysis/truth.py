@@ -22,7 +22,7 @@ three samples. Rows are computed in blocks of L: L steps are one product (`block
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -187,13 +187,18 @@ def output_errors(
 
     `clocks` are those of the master's timeline where that is there already.
     """
-    wanted = _as_read(system, truth.rows, clocks or timeline(system, master).clocks)
+    wanted = _as_read(system, truth.rows, _read_early(clocks or timeline(system, master).clocks))
     return replace(_shares(system, rows, wanted, truth.sizes, horizon, kind), start=start)
 
 
-def _as_read(system: System, rows: Array, clocks: Mapping[str, UnitClock], before: Array | None = None) -> Array:
-    """The true rows at the times at which the master reads outputs; `before` is the row before the first."""
-    early = [unit for unit, clock in clocks.items() if clock.read < 1]  # read before the step: as the row before
+def _read_early(clocks: Mapping[str, UnitClock]) -> list[str]:
+    """The units that are read before their step."""
+    return [unit for unit, clock in clocks.items() if clock.read < 1]
+
+
+def _as_read(system: System, rows: Array, early: Sequence[str], before: Array | None = None) -> Array:
+    """The true rows at the times at which the master reads outputs, of `early` units those before; `before` is the row
+    before the first."""
     if not early:
         return rows
     wanted, place = rows.copy(), 0
@@ -330,7 +335,7 @@ def cosimulated(
 
 def _stepped(linear: LinearSystem, start: float, steps: int) -> Iterator[Array]:
     """The outputs of a large system, step after step, some rows at a time."""
-    places, size = linear.layout.indices("y"), linear.size
+    places, size = np.array(linear.layout.indices("y"), dtype=np.intp), linear.size
     z = np.concatenate([linear.start(start), np.zeros(len(linear.given))])
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, steps + 1, ROWS):
@@ -562,7 +567,7 @@ def large_errors(
     local: LocalSystem, linear: LinearSystem, *, start: float, horizon: float, sizes: Array
 ) -> OutputErrors:
     """`output_errors` of a large system: some rows at a time, so that no table of all of them is kept."""
-    step, clocks = linear.master.step, linear.operations.timeline.clocks
+    step, early = linear.master.step, _read_early(linear.operations.timeline.clocks)
     steps = count_steps(horizon, step)
 
     def truth() -> Iterator[Array]:
@@ -575,7 +580,7 @@ def large_errors(
         sizes = np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0)
     found, weights, before = [], [], None
     for rows, wanted in zip(_stepped(linear, start, steps), truth(), strict=True):
-        aligned = _as_read(local.linear, wanted, clocks, before)
+        aligned = _as_read(local.linear, wanted, early, before)
         before = wanted[-1]
         found.append(_shares(local.linear, rows + local.offsets, aligned, sizes, horizon, "predicted"))
         weights.append(len(rows))
