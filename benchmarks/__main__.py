@@ -16,6 +16,7 @@ from benchmarks import (
     checkpoints,
     commands,
     compensation,
+    hosts,
     isolation,
     kernel,
     monitors,
@@ -58,6 +59,8 @@ MEASUREMENTS = (
     tuning.gpu,
     sweep.workers,
     sweep.fmpy,
+    hosts.latencies,
+    hosts.heavy,
     peers.compared,
 )
 
