@@ -39,6 +39,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 # The kinds of mounts that the sandbox of cosimo makes, without any of its code: a fault in there must fail its tests.
 SANDBOX = "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --size 1048576 --tmpfs /tmp true"
 MOUNT = "unshare -rm mount -t tmpfs none /mnt"
+TUN = "unshare -n dd if=/dev/net/tun count=0 status=none"
 
 
 class Need(NamedTuple):
@@ -67,6 +68,7 @@ NEEDS = {
     "browser": Need(f"{find_browser()} --version", "chromium", "install the package chromium"),
     "sandbox": Need(SANDBOX, "bubblewrap", "allow user namespaces"),
     "mounts": Need(MOUNT, "util-linux", "allow user namespaces"),
+    "network": Need(TUN, "util-linux", "run as root where there is /dev/net/tun"),
 }
 LEFT_OUT = "cosimo_left_out"
 """Under which a worker of pytest-xdist hands its lines to the process that prints them."""
