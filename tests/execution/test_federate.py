@@ -129,3 +129,13 @@ def test_what_does_not_fit_is_refused(given: dict[str, object], kind: type[Excep
             0.125,
             0.0,
         )
+
+
+def test_units_inside_others_have_dots_in_their_names() -> None:
+    """As those of nested packages: the variable is what follows the name of the unit."""
+    lag = co.StateSpace(-1.0, 1.0, 1.0, inputs=["u"], outputs=["y"], start={"u": 0.5})
+    system = co.System({"plant.lag": lag}, [])
+    how = Membership(Hosts("127.0.0.1:1"), "x", inputs={"plant.lag.u": "grid/u"}, outputs={"plant.lag.y": "plant/y"})
+    federate = SystemFederate(how, system, 0.1, 0.0)
+    (source,) = federate.system.external("plant.lag").values()
+    assert source(0.0) == 0.5

@@ -84,16 +84,15 @@ class SystemFederate:
         self._h = h
         self._federate = remote.join(how.hosts, how.name, self._prepare)
         self._pulse = Pulse(self._federate)
-        units = self.system.units
         with self._naming():
             self._publications = {
                 name: h.helicsFederateRegisterGlobalTypePublication(
-                    self._federate, key, "double", _measure(units, name)
+                    self._federate, key, "double", _measure(self.system, name)
                 )
                 for name, key in how.outputs.items()
             }
             self._inputs = {
-                target: h.helicsFederateRegisterSubscription(self._federate, key, _measure(units, target))
+                target: h.helicsFederateRegisterSubscription(self._federate, key, _measure(self.system, target))
                 for target, key in how.inputs.items()
             }
             for target, subscribed in self._inputs.items():
@@ -279,11 +278,11 @@ def _connected(system: System) -> set[str]:
 def _start_value(system: System, target: str, start: float) -> float:
     if target in system.inputs:
         return float(system.inputs[target](start))
-    unit, _, variable = target.partition(".")
+    unit, variable = system.parameter(target)
     return float(system.units[unit].start.get(variable, 0.0))
 
 
-def _measure(units: Mapping[str, Any], name: str) -> str:
-    unit, _, variable = name.partition(".")
-    measure = units[unit].measure(variable)
+def _measure(system: System, name: str) -> str:
+    unit, variable = system.owner(name) or ("", name)
+    measure = system.units[unit].measure(variable)
     return "" if measure is None else str(measure)
