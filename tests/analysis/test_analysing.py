@@ -216,16 +216,46 @@ def test_a_unit_whose_output_never_moves_is_ordinary():
     assert found.measured_error.kind == "measured"
 
 
-def test_a_prediction_beyond_the_pilot_runs_is_trusted_with_care(monkeypatch: pytest.MonkeyPatch):
-    """What the units do after 4 s nobody has seen."""
-    system, asked = room(), {"horizon": 10.0, "target": 0.05, "budget": Budget(seconds=math.inf), "details": False}
-    whole = analyse(system, jacobi(system, 0.02), **asked)
-    assert (whole.evidence, whole.trust, whole.pilot_horizon) == ("confirmed", "yes", 10.0)
+class Cooler(Heater):
+    """From 25 s on, power cools, and a million times as much: the run overflows."""
+
+    factor = -1e6
+
+    def step(self, time: float, duration: float) -> None:
+        rest = 20.0 + self.power * (1.0 if time < 25.0 else self.factor)
+        self.temperature = rest + (self.temperature - rest) * math.exp(-duration / 2)
+
+
+class Idle(Cooler):
+    """From 25 s on, power does nothing."""
+
+    factor = 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "evidence", "trust", "stable", "end"),
+    [
+        (Heater, True, "confirmed", "yes", True, "until 30 s"),
+        (Heater, False, "confirmed", "with care", True, "until 30 s; pilot runs confirm that until 4 s only"),
+        (Cooler, True, "measured", "no", False, "unstable"),
+        (Idle, True, "measured", "with care", None, "until 4 s; pilot runs did not reach 30 s"),
+        (Idle, False, "confirmed", "with care", True, "until 30 s; pilot runs confirm that until 4 s only"),
+    ],
+)
+def test_what_comes_after_the_finer_pilot_runs_is_seen_in_the_run_itself(
+    kind: type, allowed: bool, evidence: str, trust: str, stable: bool | None, end: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Finer runs end at 4 s; where the budget does not allow for the run until 30 s, nobody has seen what comes."""
+    system, options = room(kind), {"horizon": 30.0, "target": 0.05, "budget": Budget(seconds=math.inf)}
     monkeypatch.setattr(Pilots, "_fit", lambda self, master: setattr(self, "reach", 4.0))
-    found = analyse(system, jacobi(system, 0.02), **asked)
-    assert (found.evidence, found.trust, found.pilot_horizon) == ("confirmed", "with care", 4.0)
-    assert found.headline.endswith("until 10 s; pilot runs confirm that until 4 s only")
-    assert found.error.horizon == 10.0
+    if not allowed:
+        monkeypatch.setattr(Pilots, "whole", lambda self, master: None)
+    found = analyse(system, jacobi(system, 0.02), details=False, **options)
+    assert (found.evidence, found.trust, found.stable) == (evidence, trust, stable)
+    assert found.headline.endswith(end)
+    assert found.pilot_horizon == (pytest.approx(30.0 if allowed else 4.0) if evidence == "confirmed" else None)
+    if evidence == "measured":
+        assert "leaves the prediction of the identified models by t = 2" in found.reasons["model"]
 
 
 def test_without_pilot_runs_identified_models_prove_nothing():

@@ -21,6 +21,7 @@ from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
+from cosimo.analysis.pilot_runs import Ran
 from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import (
     FEW,
@@ -387,11 +388,17 @@ class _Analysis:
             return self._nothing(verdict)
         linear = self.model.valid and verdict.spectral_radius is not None
         if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
-            error = verdict.error or pilot.errors
-            reach = self.model.pilots.reach
-            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors, pilot_horizon=reach)
-        if self.model.valid:
+            reach, left = self._confirmed_until(verdict)
+            if left is None:
+                error, measured = verdict.error or pilot.errors, pilot.errors
+                return replace(verdict, evidence="confirmed", error=error, measured_error=measured, pilot_horizon=reach)
+            self.reasons["model"] = f"the run leaves the prediction of the identified models by t = {left:g} s"
+            pilot = replace(pilot, bounded=None)
+        elif self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
+        ran = self._run_beyond()
+        if ran is not None and (ran.grows or ran.diverged is not None) and not pilot.itself:
+            pilot = replace(pilot, bounded=False)
         if pilot.errors is None:
             self.reasons["error"] = pilot.reason or "the run diverges"
         critical = None
@@ -412,6 +419,27 @@ class _Analysis:
         kept = {"pilot_runs": verdict.pilot_runs, "loops": verdict.loops, "evidence": "none"}
         names = ("system", "master", "description", "schedule", "step_size", "start", "horizon", "target")
         return Verdict(**{name: getattr(verdict, name) for name in names}, **kept)  # type: ignore[arg-type]
+
+    def _run_beyond(self) -> Ran | None:
+        """The run itself over the whole horizon, where finer ones end before: a unit may change meanwhile."""
+        pilots = self.model.pilots
+        return pilots.whole(self.master) if pilots.reach < self.model.horizon * (1 - 1e-9) else None
+
+    def _confirmed_until(self, verdict: Verdict) -> tuple[float, float | None]:
+        """Seconds until which runs confirm the prediction; and when the run leaves it, None where it does not."""
+        model, master = self.model, self.master
+        ran = self._run_beyond() if verdict.stable else None
+        if ran is None or verdict.error is None:
+            return model.pilots.reach, None
+        if ran.diverged is not None:
+            return model.pilots.reach, ran.diverged
+        rows, truth = model.courses(master)
+        count, outputs = min(len(rows), len(ran.rows)), verdict.error.outputs
+        errors = np.array([outputs.get(name, 0.0) for name in self.system.outputs])
+        allowed = np.maximum((AGREE - 1) * errors, NEGLIGIBLE * self.asked.target) * truth.sizes
+        apart = (np.abs(ran.rows[:count] - rows[:count]) > allowed).any(axis=1)
+        left = model.start + float(np.argmax(apart)) * master.step if apart.any() else None
+        return (count - 1) * master.step, left
 
     def _agrees(self, verdict: Verdict, bounded: bool | None, measured: OutputErrors | None) -> bool:
         predicted = verdict.error

@@ -233,7 +233,7 @@ class Model:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield
         except (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError) as error:
-            self.failure = f"{what}: {error}"
+            self.failure = f"{what}: {str(error).rstrip('.')}"
 
     # ---- what is known -------------------------------------------------------------------------------------------
 

@@ -193,6 +193,7 @@ class Pilots:
         """Wall time spent so far."""
         self._pilots: dict[tuple[str, float], Pilot] = {}
         self._rows: dict[tuple[str, float, int], tuple[Array, float | None, bool]] = {}
+        self._whole: dict[tuple[str, float], Ran] = {}
         self._stepping: dict[tuple[str, float], float] = {}
         self._internal: dict[float, dict[str, float]] = {}
         """By macro step: the units whose outputs change only at multiples of a step of their own, and that step."""
@@ -366,6 +367,14 @@ class Pilots:
             if not fresh or len(seen) >= TRIALS or self.exhausted:
                 return CriticalStep(low * step, searched, (low * step, high * step), self.start + self.reach)
             look(fresh[0])
+
+    def whole(self, master: Master) -> Ran | None:
+        """The run of `master` over the whole horizon, of which finer ones reach a part; None beyond the budget."""
+        key, steps = (_key(master), master.step), count_steps(self.horizon, master.step)
+        if key not in self._whole and not self.exhausted and steps * self._pace <= self.budget.seconds:
+            with suppress(RunError), self._making():
+                self._whole[key] = self._here(Job(master, 1, self.start, steps))
+        return self._whole.get(key)
 
     def errors_by_step(self, master: Master) -> dict[float, float]:
         """Of every pilot run of `master`, by its step: the error of the worst output at most.
