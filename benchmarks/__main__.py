@@ -16,6 +16,7 @@ from benchmarks import (
     checkpoints,
     commands,
     compensation,
+    hosts,
     isolation,
     kernel,
     monitors,
@@ -63,7 +64,10 @@ MEASUREMENTS = (
     studio.frames,
     studio.newcomer,
     studio.memory,
+    hosts.latencies,
+    hosts.heavy,
     peers.compared,
+    peers.packed,
 )
 
 

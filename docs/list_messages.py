@@ -83,7 +83,7 @@ def messages() -> list[Message]:
 
 
 def _messages(tree: ast.Module, file: str, kinds: dict[str, tuple[str, int, str]]) -> Iterator[Message]:
-    owners = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    owners: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -92,6 +92,7 @@ def _messages(tree: ast.Module, file: str, kinds: dict[str, tuple[str, int, str]
             continue
         kind, argument = found
         if isinstance(argument, ast.Name):
+            owners = owners or {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
             argument = _assigned(node, argument.id, owners) or argument
         what = template(argument) if kind == "UnknownNameError" else ""
         text = None if kind == "UnknownNameError" else template(argument)
@@ -102,7 +103,7 @@ def _messages(tree: ast.Module, file: str, kinds: dict[str, tuple[str, int, str]
 
 def _made(node: ast.Call, kinds: dict[str, tuple[str, int, str]]) -> tuple[str, ast.expr] | None:
     """The kind of message that a call makes, and the argument with its text."""
-    name = ast.unparse(node.func).split(".")[-1]
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name == "cls" or not node.args:
         return None
     if name in kinds:

@@ -22,10 +22,12 @@ from hypothesis import HealthCheck, settings
 
 from thinning import ALL, examples
 
-# A shell that starts a program in the background has it ignore Ctrl-C, and so would every program that tests start;
-# those that interrupt a run would then wait for it in vain.
+# A shell that starts a program in the background has it ignore Ctrl-C, nohup has it ignore the end of its terminal, and
+# so would every program that tests start; those that interrupt a run would then wait for it in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long examples take says something about the machine only. In `make test` they are always the same.
 slow_machine = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -37,6 +39,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 # The kinds of mounts that the sandbox of cosimo makes, without any of its code: a fault in there must fail its tests.
 SANDBOX = "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --size 1048576 --tmpfs /tmp true"
 MOUNT = "unshare -rm mount -t tmpfs none /mnt"
+TUN = "unshare -n dd if=/dev/net/tun count=0 status=none"
 
 
 class Need(NamedTuple):
@@ -65,6 +68,7 @@ NEEDS = {
     "browser": Need(f"{find_browser()} --version", "chromium", "install the package chromium"),
     "sandbox": Need(SANDBOX, "bubblewrap", "allow user namespaces"),
     "mounts": Need(MOUNT, "util-linux", "allow user namespaces"),
+    "network": Need(TUN, "util-linux", "run as root where there is /dev/net/tun"),
 }
 LEFT_OUT = "cosimo_left_out"
 """Under which a worker of pytest-xdist hands its lines to the process that prints them."""

@@ -21,7 +21,7 @@ from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, Verdict, analyse, critical_step, pilot_runs
 from cosimo.analysis.connections import Delayed
-from cosimo.analysis.pilots import Budget
+from cosimo.analysis.pilots import Budget, Pilots
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master
 from cosimo.core.system import Connection, System
@@ -216,6 +216,18 @@ def test_a_unit_whose_output_never_moves_is_ordinary():
     assert found.measured_error.kind == "measured"
 
 
+def test_a_prediction_beyond_the_pilot_runs_is_trusted_with_care(monkeypatch: pytest.MonkeyPatch):
+    """What the units do after 4 s nobody has seen."""
+    system, asked = room(), {"horizon": 10.0, "target": 0.05, "budget": Budget(seconds=math.inf), "details": False}
+    whole = analyse(system, jacobi(system, 0.02), **asked)
+    assert (whole.evidence, whole.trust, whole.pilot_horizon) == ("confirmed", "yes", 10.0)
+    monkeypatch.setattr(Pilots, "_fit", lambda self, master: setattr(self, "reach", 4.0))
+    found = analyse(system, jacobi(system, 0.02), **asked)
+    assert (found.evidence, found.trust, found.pilot_horizon) == ("confirmed", "with care", 4.0)
+    assert found.headline.endswith("until 10 s; pilot runs confirm that until 4 s only")
+    assert found.error.horizon == 10.0
+
+
 def test_without_pilot_runs_identified_models_prove_nothing():
     system = room()
     found = analyse(system, jacobi(system, 0.2), horizon=10.0, pilots=False)
@@ -332,6 +344,7 @@ def test_the_connection_that_hurts_most():
     assert ages["heaters.t → control.t"] == -0.5
 
 
+@pytest.mark.slow
 def test_delays_of_fmus_count_as_those_of_their_equations(tmp_path: Path):
     """The units' own solvers are off at this step: what a delay does is compared with the error that is shown."""
     known = problems.two_mass()
@@ -582,3 +595,23 @@ def test_a_unit_that_cannot_be_loaded_is_no_coupling_to_judge(tmp_path: Path) ->
     system = System({"a": Fmu(path)})
     with pytest.raises(ConfigurationError, match=r"unit 'a' .*lag2.fmu' cannot be loaded"):
         analyse(system, jacobi(system, 0.1), horizon=1.0)
+
+
+class Sink(Heater):
+    inputs, outputs = ("power",), ()
+
+
+def test_units_without_outputs_are_said_to_have_none() -> None:
+    system = System({"heater": PythonUnit(Sink)}, [], inputs={"heater.power": 1.0})
+    verdict = analyse(system, jacobi(system, 0.1), horizon=1.0)
+    assert verdict.trust == "not assessed"
+    assert verdict.reasons["evidence"] == "no unit has outputs, so there is nothing to compare"
+
+
+def test_people_are_shown_the_beginning_of_a_long_schedule() -> None:
+    system = problems.chain(n=60)
+    verdict = analyse(system, jacobi(system, 1e-3), horizon=0.01, details=False)
+    assert " F52 …" in " ".join(str(verdict).split())
+    assert "H60" not in str(verdict)
+    assert verdict.fields()["schedule"] == str(jacobi(system, 1e-3))
+    assert verdict.schedule.endswith("H60")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cosimo import run
+from cosimo import load, problems, run
 from cosimo.analysis import Model
 from cosimo.analysis.connections import Defects, plan_goal
 from cosimo.cli import app
@@ -20,6 +20,7 @@ from cosimo.formats.export import export_system
 from cosimo.masters import jacobi
 from cosimo.problems import chain, tank, two_mass
 from cosimo.units import Fmu, StateSpace
+from thinning import mostly_slow
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -45,7 +46,7 @@ def test_the_tolerance_is_met_and_what_is_not_gained_is_said() -> None:
     assert 0.5 * 0.005 <= plan.measured <= 0.005
     assert plan.measured == pytest.approx(plan.predicted, rel=1e-6)
     assert plan.unit_steps == plan.common_steps
-    assert "two units save nothing" in plan.reason
+    assert "the faster one alone makes half" in plan.reason
     assert "0.44 %" in plan.document.headline
 
 
@@ -61,15 +62,60 @@ def test_units_far_from_the_output_take_longer_steps() -> None:
     assert weights == sorted(weights, reverse=True)
 
 
-def test_fmus_have_the_plan_of_their_equations(tmp_path: Path) -> None:
+GOALS = {  # the table of docs/tuning.md: an output within 0.5 %, and the share of the unit steps of one common step
+    "two-mass": ("two.x", 0.89),
+    "two-mass-undamped": ("two.x", 0.75),
+    "two-mass-glumac": ("two.x", 1.0),
+    "double-mass-spring-damper": ("one.x", 1.0),
+    "four-mass": ("right.x4", 1.0),
+    "chain": ("u1.x", 0.58),
+    "motor-gearbox": ("load.angle", 1.0),
+    "quarter-truck": ("chassis.position", 1.0),
+    "dc-motor": ("motor.speed", 1.0),
+    "tank": ("tank.level", 1.0),
+    "thermal-pair": ("device.temperature", 1.0),
+    "oscillator-linear": ("two.x", 0.75),
+    "oscillator-nonlinear": ("two.x", "leaves the range where the linear model of two holds"),
+    "pendula": ("single.x", "single grows by itself according to its linear model"),
+    "manipulator": ("mechanics.s", "leaves the range where the linear model of hydraulics holds"),
+}
+
+
+@pytest.mark.parametrize("name", mostly_slow(GOALS, ["two-mass-undamped", "tank", "oscillator-nonlinear"]))
+def test_goals_of_the_built_in_problems(name: str) -> None:
+    """Met within a factor 2 with at most half of the unit steps, or a sentence why not."""
+    scenario, (output, wanted) = load(name), GOALS[name]
+    model = Model(scenario.system, step=scenario.step, horizon=scenario.horizon)
+    if isinstance(wanted, str):
+        with pytest.raises(ConfigurationError, match=wanted):
+            plan_goal(model, output, 0.005)
+        return
+    plan = plan_goal(model, output, 0.005)
+    assert 0.5 * 0.005 <= plan.measured <= 2 * 0.005
+    assert plan.measured == pytest.approx(plan.predicted, rel=1e-3)
+    assert plan.unit_steps / plan.common_steps == pytest.approx(wanted, abs=0.01)
+    assert bool(plan.reason) == (wanted > 0.5)
+
+
+def test_solver_errors_count_where_weights_do_not_know_them() -> None:
+    """Unit one is ten times slower than unit two, and its symplectic solver half as wrong as the tolerance permits."""
+    model = Model(problems.two_mass_undamped(), step=1e-3, horizon=20.0)
+    plan = plan_goal(model, "two.x", 0.005)
+    assert plan.master.durations["one"] == 2 * plan.master.durations["two"]
+    assert plan.unit_steps < 0.8 * plan.common_steps
+
+
+@pytest.mark.slow
+def test_fmus_have_the_errors_of_their_equations(tmp_path: Path) -> None:
     """Long steps at which a unit fails are no part of the search; pilot runs measure what was found."""
     known = two_mass()
     files = export_system(known, tmp_path, fmi=2)
     system = System({name: Fmu(path) for name, path in files.items()}, known.connections)
-    wanted, found = (plan_goal(Model(each, step=1e-3, horizon=2.0), "two.x", 0.01) for each in (known, system))
-    assert found.master.step == pytest.approx(wanted.master.step)
-    assert found.predicted == pytest.approx(wanted.predicted, rel=0.02)
-    assert found.measured == pytest.approx(wanted.measured, rel=0.05)
+    equations = Model(known, step=1e-3, horizon=2.0)
+    wanted, found = plan_goal(equations, "two.x", 0.01), plan_goal(Model(system, step=1e-3, horizon=2.0), "two.x", 0.01)
+    assert found.common.step == pytest.approx(wanted.common.step)
+    assert found.predicted == pytest.approx(equations.predict(found.master).outputs["two.x"], rel=0.02)
+    assert found.measured == pytest.approx(equations.measure(found.master).errors.outputs["two.x"], rel=0.05)
 
 
 def test_impossible_goals_are_refused() -> None:

@@ -76,6 +76,7 @@ def test_faults_are_rows(tmp_path: Path, fault: str, check: str, says: str) -> N
     assert says in remark(found, check)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("step", "longest", "taken"), [(0.1, 0.013, 0.0125), (None, 0.003, 0.0025)])
 def test_a_discarded_step_is_halved_until_one_is_taken(
     tmp_path: Path, step: float | None, longest: float, taken: float

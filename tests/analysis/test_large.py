@@ -6,7 +6,10 @@ import pytest
 
 from cosimo import analyse, masters
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import large, linearisation, truth
+from cosimo.analysis import large, linearisation, recommendation, truth
+from cosimo.analysis.cost import Cost
+from cosimo.analysis.model import Model
+from cosimo.analysis.recommendation import Wanted, choose, usual_points
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import ConfigurationError
 from cosimo.problems import chain
@@ -24,7 +27,8 @@ def test_a_long_chain_is_proved_to_be_stable() -> None:
     assert verdict.fields()["spectral_radius"] is None
 
 
-def test_a_long_chain_is_proved_to_be_unstable() -> None:
+def test_a_long_chain_is_proved_to_be_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommendation, "MOST_NUMBERS", 1e5)
     system = chain(n=210)
     verdict = analyse(system, masters.jacobi(system, 0.3), horizon=3.0)
     assert (verdict.stable, verdict.exact_stable, verdict.trust) == (False, True, "no")
@@ -35,7 +39,25 @@ def test_a_long_chain_is_proved_to_be_unstable() -> None:
     assert limit.between is not None
     assert limit.step == limit.between[0] < 0.0521 < limit.between[1] < 1.2 * limit.step
     assert "the first proved stable, the second unstable" in str(verdict)
-    assert "cosimo tune" in verdict.reasons["recommendation"]
+    advice = verdict.recommendation
+    assert advice is not None
+    assert "(shorter ones were not tried)" in advice.text  # motion has hardly reached the last units: errors are large
+
+
+@pytest.mark.parametrize(
+    ("units", "horizon", "target"), [(35, 2.0, 0.01), pytest.param(210, 6.28, 0.3, marks=pytest.mark.slow)]
+)
+def test_what_is_recommended_for_many_states_holds_in_a_run(units: int, horizon: float, target: float) -> None:
+    """Of 35 units Gauss–Seidel is tried too, of 210 Jacobi alone."""
+    system = chain(n=units)
+    model = Model(system, step=0.01, horizon=horizon)
+    points = usual_points(model, Wanted(target), Cost())
+    best = choose(points, Wanted(target))
+    assert best is not None
+    assert best.master.name.startswith("jacobi" if units > 200 else "gauss-seidel")
+    measured = model.measure(best.master)
+    assert measured.error == pytest.approx(best.error, rel=1e-6)
+    assert measured.error < target
 
 
 def test_a_chain_that_grows_by_itself() -> None:

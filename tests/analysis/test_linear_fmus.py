@@ -62,6 +62,7 @@ def crossings(full: Systems) -> Callable[[str, str, tuple[str, ...]], float]:
     return crossing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("means", mostly_slow(MEANS, ["experiments"]))
 @pytest.mark.parametrize("name", mostly_slow(LINEAR, QUICK))
 def test_critical_steps_are_those_of_bisection(name, means, full, crossings):
@@ -169,6 +170,7 @@ def test_an_error_of_the_solvers_is_not_taken_for_instability_at_all_steps(tmp_p
     assert measured <= 0.01
 
 
+@pytest.mark.slow
 def test_the_critical_step_of_identified_units_with_many_states_is_that_of_their_equations(tmp_path: Path) -> None:
     """Two bodies of 16 masses each, 64 states, that push each other at their ends."""
     count = 16

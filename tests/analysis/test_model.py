@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cosimo.analysis import analyse
 from cosimo.analysis import model as modelling
+from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Measured, Model, _extrapolate, _settled
+from cosimo.analysis.recommendation import judge_point
 from cosimo.analysis.truth import OutputErrors, default_horizon, output_errors
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, NonFiniteError
+from cosimo.core.schedule import Convergence
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
 from cosimo.masters import gauss_seidel, iterative, jacobi, jacobi_early_read
+from cosimo.problems import find
 from cosimo.units import Exact, PythonUnit, StateSpace
 
 
@@ -301,3 +306,22 @@ def test_notes_of_a_system_that_does_not_initialise() -> None:
     assert any("does not initialise" in note and "not today" in note for note in model.notes)
     assert not model.valid
     assert modelling.STEPS == 1000
+
+
+def test_an_iteration_that_diverges_is_unstable_for_every_verb_although_its_fixed_point_decays() -> None:
+    """Plain substitution multiplies the error by 2.5 per sweep; Φ of the fixed point, which no run reaches, decays."""
+    system = find("dc-motor").system()
+    master = iterative(system, 0.05, sweeps=Convergence())
+    model = Model(system, horizon=0.5)
+    assert model.spectrum(master).stays_bounded() is True
+    assert model.stability(master)[:2] == (False, False)
+    assert min(model.predict(master).outputs.values()) == np.inf
+    assert judge_point(model, master, Cost()).stable is False
+    verdict = analyse(system, master, horizon=0.5)
+    assert (verdict.stable, verdict.trust) == (False, "no")
+    assert "feeds energy" not in str(verdict)
+    with pytest.raises(NonFiniteError, match=r"motor\.speed became inf"):
+        run(system, master, stop=0.5)
+    helped = iterative(system, 0.05, sweeps=Convergence(anderson=3))
+    assert model.stability(helped)[:2] == (True, True)
+    assert max(model.predict(helped).outputs.values()) < 1

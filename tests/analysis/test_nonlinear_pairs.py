@@ -79,6 +79,7 @@ class SmallDuffing(Duffing):
     inputs, start, micro = {"angle": 0.01}, (0.004, 0.0), 5
 
 
+@pytest.mark.slow
 def test_the_critical_step_does_not_depend_on_the_step_it_is_asked_from() -> None:
     """Nearly linear, stable at 2 ms and unstable at 30 ms: one crossing between, where the spectral radius is 1."""
     units = {"pendulum": PythonUnit(SmallPendulum), "duffing": PythonUnit(SmallDuffing)}
@@ -101,6 +102,7 @@ def test_the_critical_step_does_not_depend_on_the_step_it_is_asked_from() -> Non
     assert below.spectral_radius < 1 < above.spectral_radius
 
 
+@pytest.mark.slow
 def test_a_unit_that_grows_by_itself_is_judged_by_runs() -> None:
     """Led outside the loop, an inverted pendulum falls: that says nothing of its model, and so nothing is predicted."""
     pair = next(pair for pair in PAIRS if pair.name == "inverted pendulum and PD")

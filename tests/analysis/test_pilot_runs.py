@@ -156,6 +156,7 @@ def analysed(monkeypatch: pytest.MonkeyPatch, count: int) -> tuple[Any, int]:
     return analyse(system, jacobi(system, 0.1), horizon=4.0, budget=UNLIMITED), made
 
 
+@pytest.mark.slow
 def test_the_verdict_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, none = analysed(monkeypatch, 1)
     together, some = analysed(monkeypatch, 2)

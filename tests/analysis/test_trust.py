@@ -76,6 +76,19 @@ GOOD = Grounds(True, errors(0.004), "proved", horizon=2.0)
         ),
         ({"horizon": 3.0, "errors": errors(0.55)}, "no", "a.y is off by 55 % until 2 s; pilot runs did not reach 3 s"),
         ({"horizon": 3.0, "errors": errors(math.inf)}, "no", "a.y diverges"),
+        # A prediction beyond what pilot runs reached.
+        (
+            {"horizon": 2.0, "seen": 0.5},
+            "with care",
+            "every output within 0.4 % until 2 s; pilot runs confirm that until 0.5 s only",
+        ),
+        (
+            {"horizon": 2.0, "seen": 0.5, "errors": errors(0.02)},
+            "with care",
+            "a.y is off by 2 %, more than the target of 1 %; pilot runs confirm that until 0.5 s only",
+        ),
+        ({"horizon": 2.0, "seen": 0.5, "errors": errors(0.55)}, "no", "a.y is off by 55 %"),
+        ({"horizon": 2.0, "seen": 2.0}, "yes", "every output within 0.4 % until 2 s"),
         (
             {"stable": None},
             "with care",

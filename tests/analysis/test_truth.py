@@ -12,8 +12,8 @@ from scipy.linalg import expm
 
 from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
+from cosimo.analysis import analyse, truth
 from cosimo.analysis import linearisation as locally
-from cosimo.analysis import truth
 from cosimo.analysis.error_norms import global_error
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.truth import (
@@ -25,12 +25,14 @@ from cosimo.analysis.truth import (
     count_steps,
     default_horizon,
     exact_truth,
+    offset_notes,
     output_errors,
     output_sizes,
     undivided,
     worst_start_errors,
 )
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import percent
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.execution.running import run
@@ -282,6 +284,7 @@ def test_large_systems_have_the_same_truth(monkeypatch: pytest.MonkeyPatch) -> N
     assert sparse.sizes == pytest.approx(dense.sizes, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_large_systems_are_driven_by_inputs_that_vary(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = System(pair().units, pair().connections, inputs={"b.u2": lambda time: math.sin(7 * time)})
     dense = exact_truth(of(moved), step=0.3, start=0.5, horizon=3.0)
@@ -401,3 +404,40 @@ def test_an_error_has_no_unit_of_measure(step: float, one: float, scale: float) 
     )
     assert other.outputs == pytest.approx(plain.outputs, rel=1e-9)
     assert other.typical == pytest.approx(plain.typical, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "said"),
+    [
+        ([280.0, 300.0, 290.0], 0.005, "between 280 and 300: 0.5 % of its largest value is 7.5 %"),
+        ([280.0, 300.0, 290.0], 0.0006, ""),  # 0.9 % of the range
+        ([-300.0, -299.0, -299.5], 0.004, "between -300 and -299: 0.4 % of its largest value is 120 %"),
+        ([200.0, 300.0, 290.0], 0.009, ""),  # a third of the largest value
+        ([300.0, 300.0, 300.0], 0.009, ""),
+        ([280.0, 300.0, 290.0], math.inf, ""),
+    ],
+)
+def test_an_error_beside_a_large_offset_is_told_as_part_of_the_motion(
+    values: list[float], error: float, said: str
+) -> None:
+    rows = np.column_stack([values, [0.0, 1.0, -1.0]])
+    errors = OutputErrors({"a.y1": error, "b.y1": 0.5}, 1.0)
+    found = offset_notes(pair(), errors, Truth(rows, np.abs(rows).max(axis=0)), 0.01)
+    assert list(found) == ([f"a.y1 stays {said} of that range"] if said else [])
+
+
+def test_a_verdict_tells_the_error_of_temperatures_beside_their_range() -> None:
+    """Two rooms that exchange heat around 293 K."""
+    starts = {"a": 296.0, "b": 290.0}
+    units = {
+        name: StateSpace(-1e-3, [[7e-4, 3e-4]], 1.0, initial=start, integrator=Exact())
+        for name, start in starts.items()
+    }
+    links = [("a.y1", "b.u1"), ("b.y1", "a.u1")]
+    system = System(units, links, inputs={"a.u2": 283.0, "b.u2": 293.0})
+    verdict = analyse(system, masters.jacobi(system, 300.0), horizon=6000.0)
+    assert verdict.error is not None
+    assert verdict.error.worst < 0.01
+    rows = exact_truth(of(system), step=300.0, start=0.0, horizon=6000.0).rows
+    moved = np.ptp(rows[:, 0]) / np.abs(rows[:, 0]).max()
+    assert any(f"is {percent(verdict.error.outputs['a.y1'] / moved)} of that range" in note for note in verdict.notes)

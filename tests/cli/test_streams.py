@@ -33,6 +33,7 @@ def test_closed_streams_swallow_what_is_said() -> None:
     assert subprocess.run([*COMMAND, "tank"], preexec_fn=close, check=False).returncode == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.one_in(2)
 def test_every_encoding_will_do(encoding: str) -> None:

@@ -300,6 +300,7 @@ def test_rows_go_beside_the_scenario_unless_told(tmp_path: Path, cosimo: Cosimo)
     assert "contradicts" in cosimo("run", "tank", "--no-output", "--every", "2").stderr
 
 
+@pytest.mark.slow
 def test_only_a_file_of_its_own_is_replaced(tmp_path: Path, cosimo: Cosimo) -> None:
     run = ("run", "two-mass", "--stop-time")
     for stop in ("0.01", "0.02"):
@@ -340,6 +341,7 @@ def test_plot_refuses_with_a_remedy(arguments: list[str], message: str, tmp_path
 # ---- unknown names suggest the nearest -------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [

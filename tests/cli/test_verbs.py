@@ -186,6 +186,7 @@ def test_iterative_and_multirate_options() -> None:
     assert multirate["steps"] == 25
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -318,7 +319,11 @@ print([m for m in ("numpy", "scipy", "pyarrow", "fmpy", "pydantic", "cosimo._ker
 @pytest.mark.parametrize(
     ("words", "unused"),
     [
-        ("analyse two-mass --step-size 2ms", "scipy pydantic pandas pyarrow fmpy cosimo.cli.tune cosimo.cli.run"),
+        (
+            "analyse two-mass --step-size 2ms",
+            "scipy pydantic pandas pyarrow fmpy cosimo.cli.tune cosimo.cli.run cosimo.units.fmi.fmu "
+            "cosimo.analysis.identification.procedure",
+        ),
         ("tune two-mass --evaluations 20", "scipy pydantic pandas pyarrow fmpy cosimo.cli.run cosimo.cli.analyse"),
         ("run two-mass --stop-time 0.1 -o rows.parquet", "scipy pydantic pandas fmpy cosimo.cli.tune"),
         ("run two-mass --stop-time 0.1 -o rows.csv", "scipy pydantic pandas fmpy pyarrow.parquet"),

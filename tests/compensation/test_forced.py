@@ -56,6 +56,7 @@ def nrms(signal: Array, exact: Array) -> float:
     return float(np.sqrt(np.mean((signal - exact) ** 2)) / np.ptp(exact))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.one_in(2)
 def test_exact_target_under_a_chirp(case: str) -> None:

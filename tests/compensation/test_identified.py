@@ -44,6 +44,7 @@ def worst(rows: Array, exact: Array) -> float:
     return float((np.abs(rows - exact).max(axis=0)[size > 0] / size[size > 0]).max())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1)], ids=str)
 @pytest.mark.parametrize("name", ["quarter-truck", "dc-motor", "four-mass", "tank"])
 def test_fmus_that_cannot_go_back_follow_the_converged_iteration(name: str, coupling: Coupling, tmp_path: Path) -> None:
@@ -127,6 +128,7 @@ def test_offsets_of_affine_units_are_carried_along() -> None:
     assert "with it and" in found.refusal  # held inputs are of first order, iterated or not
 
 
+@pytest.mark.slow
 def test_units_without_slopes_are_given_the_mean_of_the_line() -> None:
     """hold1 as a target is of second order also where units take constant inputs only."""
     system, exact = springs(), run(springs(), masters.strang(springs(), 0.02 / 32), stop=4.0).values
@@ -369,6 +371,7 @@ def test_inputs_that_are_not_continuous_are_refused() -> None:
         compensate(system, masters.jacobi(system, 0.02))
 
 
+@pytest.mark.slow
 def test_a_drifting_operating_point_does_not_matter() -> None:
     """Constants drop out of the check: an external input that moves the rest position slowly."""
     units: dict[str, Any] = {"a": PythonUnit(Driven, load=3.0, at=1.0), "b": PythonUnit(Spring, load=-1.0, at=0.0)}

@@ -50,6 +50,7 @@ def arguments(function: Callable[..., Any]) -> dict[str, Any]:
     return {p.name: sound.get(p.name, 1.0) for p in needed if p.default is p.empty and p.kind not in (2, 4)}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("function", public_callables(), ids=lambda f: f.__name__)
 def test_wrong_types_raise_one_of_our_errors(function: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
     """Every parameter of every public function, one after the other, with whatever comes to mind."""

@@ -394,6 +394,7 @@ def test_what_cannot_be_adapted_is_refused_by_name(tmp_path: Path) -> None:
     several = multirate(system, STEP, multiples={"chassis": 2})
     refuse(r"master 'multirate\(.*' iterates or steps units several times", several)
     refuse(r"coupling nepce:0\.5 of input wheel\.force", jacobi(system, STEP, couplings={"wheel.force": Nepce(0.5)}))
+    refuse(r"coupling hold3 of input wheel\.force", jacobi(system, STEP, couplings={"wheel.force": Hold(3)}))
     master = fresh(system, STEP)
     refuse("at the end of the macro step", Master("fresh", master.schedule, STEP, Hold(1)))
     refuse("one after the other", jacobi(system, STEP), engine=EngineOptions(parallel=True))

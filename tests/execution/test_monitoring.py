@@ -141,6 +141,7 @@ QUIET: dict[str, tuple[Array, Array | None]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", mostly_slow(QUIET, list(QUIET)[::5]))
 def test_no_alarm(name: str) -> None:
     y, external = QUIET[name]

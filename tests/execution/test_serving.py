@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.hosts import Site, is_running, processes_of
 from tests.processes import COSIMO, Popen, run
 
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnsafeInputError
 from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.units.remote import PLAIN, Hosts, Seal, failure, raise_failure
 
-TOKEN = "a token of the tests"
 SCENARIO = """
 step-size = 0.001
 stop-time = {stop}
@@ -36,77 +36,33 @@ fmu = "fmus/two.fmu"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two FMUs, and the token."""
+    """Two FMUs."""
     folder = tmp_path_factory.mktemp("hosts")
     run([*COSIMO, "export", "two-mass", "-o", "fmus"], cwd=folder, check=True, capture_output=True)
-    (folder / "token").write_text(TOKEN)
     return folder
 
 
-class Site:
-    """A broker's address, and the workers that were started for it."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-        self.folder, self.broker, self.workers = folder, f"127.0.0.1:{port}", list[Popen]()
+class Pair(Site):
+    """A site for two masses as FMUs."""
 
     def scenario(self, hosts: dict[str, str], stop: float) -> str:
         """The file of a scenario with these units on these hosts."""
         text = SCENARIO.format(stop=stop)
         for unit, host in hosts.items():
             text = text.replace(f'"fmus/{unit}.fmu"', f'"fmus/{unit}.fmu"\nhost = "{host}"')
-        if hosts:
-            text += f'[hosts]\nbroker = "{self.broker}"\ntoken-file = "token"\npatience = 3.0\nwait = 60.0\n'
         name = f"{'-'.join(hosts) or 'local'}.toml"
-        (self.folder / name).write_text(text)
+        (self.folder / name).write_text(text + (self.table() if hosts else ""))
         return name
-
-    def worker(self, name: str, token: str = TOKEN) -> Popen:
-        """A worker."""
-        command = [*COSIMO, "worker", "--broker", self.broker, "--name", name, "--cache", "cache", "--patience", "3"]
-        environment = {**os.environ, "COSIMO_TOKEN": token}
-        started = Popen(command, cwd=self.folder, env=environment, stderr=subprocess.PIPE, text=True)
-        self.workers.append(started)
-        return started
-
-    def cosimo(self, *words: str) -> tuple[int, str]:
-        """Exit code and standard error of a command."""
-        done = run([*COSIMO, *words], cwd=self.folder, capture_output=True, text=True, timeout=120)
-        return done.returncode, done.stderr.strip()
-
-    def close(self) -> None:
-        """All workers end, with all that they started."""
-        for worker in self.workers:
-            worker.terminate()
-        for worker in self.workers:
-            worker.communicate(timeout=60)
 
 
 @pytest.fixture
-def site(folder: Path) -> Iterator[Site]:
-    site = Site(folder)
+def site(folder: Path) -> Iterator[Pair]:
+    site = Pair(folder)
     yield site
     site.close()
 
 
-def processes_of(worker: Popen) -> list[int]:
-    """A process and its descendants."""
-    found = [worker.pid]
-    for pid in found:
-        listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-        found += map(int, listed.stdout.split())
-    return found
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_rows_on_two_hosts_are_those_of_one_machine(site: Site) -> None:
+def test_rows_on_two_hosts_are_those_of_one_machine(site: Pair) -> None:
     site.worker("a")
     site.worker("b")
     there, here = site.scenario({"one": "a", "two": "b"}, 0.02), site.scenario({}, 0.02)
@@ -117,7 +73,20 @@ def test_rows_on_two_hosts_are_those_of_one_machine(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_its_worker_was_killed(site: Site) -> None:
+@pytest.mark.network
+@pytest.mark.parametrize(("count", "latency", "core"), [(2, 0.005, "zmq"), (2, 0.0, "tcp"), (8, 0.0002, "zmq")])
+def test_rows_on_hosts_with_latency_are_those_of_one_machine(count: int, latency: float, core: str) -> None:
+    """Every host is a network namespace; Jacobi, Gauss–Seidel, iterative with rollback, compensated."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from benchmarks.hosts import MASTERS, compared, hosts, write_chain
+
+    with hosts(count, core) as (network, site):
+        write_chain(site.folder, count, site.table(core))
+        compared(network, site, dict.fromkeys(MASTERS, 20), latency)  # which compares the rows
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_its_worker_was_killed(site: Pair) -> None:
     worker, stop = site.worker("b"), 3.0
     there, here = site.scenario({"two": "b"}, stop), site.scenario({}, stop)
     command = [*COSIMO, "run", there, "-o", "kept.csv", "--checkpoint-every", "0.02"]
@@ -137,9 +106,9 @@ def test_a_run_goes_on_after_its_worker_was_killed(site: Site) -> None:
     assert (site.folder / "kept.csv").read_bytes() == (site.folder / "whole.csv").read_bytes()
 
 
-def test_another_token_is_refused(site: Site) -> None:
+def test_another_token_is_refused(site: Pair) -> None:
     scenario = site.scenario({"two": "b"}, 0.02)
-    site.worker("b", "the token of somebody else")
+    site.worker("b", environment={"COSIMO_TOKEN": "the token of somebody else"})
     code, said = site.cosimo("run", scenario, "-o", "no.csv")
     assert (code, "host 'b' refuses this run: it has another token" in said) == (2, True), said
 

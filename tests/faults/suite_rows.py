@@ -12,6 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import suite_cases as case
+import suite_hosts as far
 import test_long_runs
 import test_outputs
 import test_process
@@ -233,6 +234,21 @@ OTHERS: tuple[Row, ...] = (
     *rows("hostile unit: fork bomb", (SANDBOX,), case.hostile("fork_bomb", "tried to start a process")),
     *rows("start of a sandbox, at most 10 ms", (SANDBOX,), case.started),
 )
+TWO_HOSTS = ("two hosts",)
+HOSTS: tuple[Row, ...] = (
+    *rows("worker dies", TWO_HOSTS, far.dies, 4),
+    *rows("worker dies, its run is resumed when it is back", TWO_HOSTS, far.comes_back(other=False), 4),
+    *rows("worker dies, its run is resumed on another host", TWO_HOSTS, far.comes_back(other=True), 4),
+    *rows("worker hangs, and comes back", TWO_HOSTS, far.hangs, 4),
+    *rows("network to a worker is cut, and mended", TWO_HOSTS, far.cut_off, 4),
+    *rows("network to a worker is cut for a second", TWO_HOSTS, far.cut_for_a_second),
+    *rows("broker dies", TWO_HOSTS, far.broker_dies, 4),
+    *rows("run with a unit on another host is killed", TWO_HOSTS, far.run_dies),
+    *rows("two workers of one name", TWO_HOSTS, far.two_of_one_name, 2),
+    *rows("worker of another version", TWO_HOSTS, far.refused("and the worker 0.0.9", program=far.OTHER_VERSION), 2),
+    *rows("worker with another token", TWO_HOSTS, far.refused("it has another token", environment=far.OTHER_TOKEN), 2),
+    *rows("worker with another clock", TWO_HOSTS, far.another_clock),
+)
 GRIDS = (
     (
         "h = 0.1 for 10⁶ steps",
@@ -269,3 +285,4 @@ def table() -> Iterator[Row]:
     killed = "kill −9 of the master at a random time"
     yield from (Row(killed, mode, case.killed, -signal.SIGKILL, times=30) for mode in BOTH)
     yield from OTHERS
+    yield from HOSTS

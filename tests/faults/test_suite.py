@@ -18,7 +18,7 @@ from suite_trials import Seen, seconds_since
 def test_every_row_is_there_once() -> None:
     names = [(row.fault, row.mode) for row in table()]
     assert len(set(names)) == len(names)
-    assert {mode for _, mode in names} == {"in-process", "isolated", "sandbox", "auto", "–"}
+    assert {mode for _, mode in names} == {"in-process", "isolated", "sandbox", "auto", "two hosts", "–"}
 
 
 def test_trials_become_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,9 @@ class Model:
 
 
 def main(folder: Path, name: str, stop: float, broker: str = "") -> None:
-    if broker:
-        started = h.helicsCreateBroker("zmq_ss", "", broker)
     settings = json.loads((folder / f"{name}.json").read_text())
+    if broker:
+        started = h.helicsCreateBroker(settings["core_type"], "", broker)
     federate = h.helicsCreateValueFederateFromConfig(str(folder / f"{name}.json"))
     model, rows = Model(**settings["model"]), []
     publications = [h.helicsFederateGetPublicationByIndex(federate, i) for i in range(len(model.C))]

@@ -76,6 +76,7 @@ def require_same(system: System, master: Master, counted: list[int], **options: 
     return ours
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("step", [0.01, 0.03, 0.1, 1 / 3])
 @pytest.mark.parametrize(
     ("defines", "changes"),
@@ -109,6 +110,7 @@ def test_events_in_another_process_and_beside_others(tmp_path: Path, stepped_by_
     require_same(system, masters.jacobi(system, 0.03), stepped_by_kernel, stop=1.5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("defines", [(), ("ANNOUNCE",)])
 def test_states_that_are_put_back_have_their_next_event(
     tmp_path: Path, defines: tuple[str, ...], stepped_by_kernel: list[int]

@@ -215,6 +215,7 @@ def _masters() -> dict[str, Any]:
     }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("coupling", [Hold(0), Hold(1), Hold(2), Hold(1, substeps=3), Hold(3), Nepce(0.3)], ids=str)
 @pytest.mark.parametrize("kind", _masters())
 @pytest.mark.one_in(3)

@@ -54,6 +54,22 @@ def test_one_sparse_solution_is_one_macro_step(case: tuple[System, Master], seed
 
 
 @some
+@given(cases(), st.sampled_from([0.3, 1.0, 2.0]), MATRIX_SEEDS)
+def test_the_equations_of_another_step_are_taken_over(case: tuple[System, Master], factor: float, seed: int) -> None:
+    """Only steps of units are put anew into the equations of the same master at another step."""
+    system, master = case
+    if master.mixers:
+        return  # designed for one step
+    linear, other = LinearSystem(system, master), master.with_step(factor * master.step)
+    linear.sparse_step.step(np.zeros(linear.layout.size))
+    alike, fresh = LinearSystem(system, other, like=linear), LinearSystem(system, other)
+    z = np.random.default_rng(seed).standard_normal((fresh.layout.size, 2))
+    expected = fresh.sparse_step.step(z)
+    assert alike.sparse_step.step(z) == pytest.approx(expected, rel=1e-12, abs=1e-12 * np.abs(expected).max())
+    assert (alike.sparse_step.carried == fresh.sparse_step.carried).all()
+
+
+@some
 @given(systems(), st.sampled_from([0.01, 0.1]), MATRIX_SEEDS)
 def test_one_sparse_solution_is_the_fixed_point_of_an_iteration(system: System, step: float, seed: int) -> None:
     linear = LinearSystem(system, masters.iterative(system, step, coupling=Hold(1)))

@@ -58,6 +58,7 @@ def test_pendula() -> None:
     assert np.abs(pendula_error(Dmd(10, pairs=()))).max() <= 5e-6
 
 
+@pytest.mark.slow
 def test_manipulator_with_a_sinusoid() -> None:
     force = Manipulator().system()
     for system, coupling, expected in (

@@ -166,6 +166,7 @@ def test_problems_are_attributes_of_the_package() -> None:
         problems.two_masses  # noqa: B018
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_problem_runs_and_can_be_exported(name: str, tmp_path: Path) -> None:
     problem = find(name)

@@ -303,6 +303,7 @@ def test_a_run_that_leaves_the_picture_is_cut_off() -> None:
     assert low < 0 < np.sin(1.0) < high < 3.0
 
 
+@pytest.mark.slow
 def test_units_that_were_identified_have_curves_over_the_step_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

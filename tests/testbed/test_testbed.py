@@ -69,6 +69,7 @@ def test_there_are_at_least_six_systems_of_fmus_only(full: Systems) -> None:
         assert all(isinstance(unit, Fmu) and not unit.problems() for unit in system.units.values())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(3)
 def test_versions_and_capabilities_do_not_change_the_run(
@@ -97,6 +98,7 @@ def test_linear_fmus_run_as_the_units_they_were_exported_from(name: str, couplin
         assert (np.abs(theirs.values - ours.values).max(axis=0) <= 1e-10 * scale).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("build", [jacobi, gauss_seidel])
 @pytest.mark.one_in(3)
@@ -219,6 +221,7 @@ def test_runs_diverge_where_the_algebra_says(name: str, build: Builder, full: Sy
     assert found == pytest.approx(expected.step, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_near_rest_the_limited_tank_diverges_where_the_linear_one_does(resting: Systems) -> None:
     linear = tank()
     for build in (jacobi, gauss_seidel):

@@ -482,6 +482,7 @@ def test_one_parameter_crosses_where_a_fine_scan_says() -> None:
     assert radius_of({"ck": 0.99999 * found.factors["ck"]}) < 1 < radius_of({"ck": 1.00001 * found.factors["ck"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", mostly_slow(["box", "ellipsoid"], ["box"]))
 def test_several_parameters_cross_no_later_than_one(norm: str) -> None:
     alone = first_crossing(build_seidel, {"ck": 1.0}).change

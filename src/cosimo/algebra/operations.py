@@ -45,7 +45,8 @@ class Operations:
         what is the same in both is computed once."""
         self.system, self.master = system, master
         self._cuts: dict[Any, tuple[int, list[Block]]] = {}
-        self._givens: dict[Any, Array] = {}
+        self._stepped: dict[int, Array] = {}
+        self._alike_steps: list[tuple[list[TimedStep], Array]] | None = None
         self._couplings: dict[Any, CouplingMatrices] = {}
         if like is not None and like.system is system and self._only_step(like.master):
             self._take_over(like)
@@ -56,10 +57,12 @@ class Operations:
         self.layout = Layout(self._blocks())
         self._discrete: dict[tuple[str, Fraction], DiscreteModel] = {}
         self._updates: dict[int, Update] = {}
+        self._steps: dict[int, Update] = {}
         if like is not None and like.system is system and like.master.step == master.step:
             self._discrete = like._discrete
             pairs = zip(flattened(self.timeline.operations), flattened(like.timeline.operations), strict=False)
-            self._updates = {id(own): like.update(other) for own, other in pairs if self._alike(own, other, like)}
+            for own, other in ((own, other) for own, other in pairs if self._alike(own, other, like)):
+                (self._steps if isinstance(own, TimedStep) else self._updates)[id(own)] = like.update(other)
 
     def _only_step(self, other: Master) -> bool:
         """Whether another master is this one at another step; mixers are designed for a step."""
@@ -70,10 +73,9 @@ class Operations:
     def _take_over(self, like: Operations) -> None:
         """All that does not depend on the macro step, in which times are counted: only steps of units do."""
         self.models, self.degrees, self.timeline, self.layout = like.models, like.degrees, like.timeline, like.layout
-        self._cuts = like._cuts
-        self._discrete = like._discrete if like.master.step == self.master.step else {}
-        others = (op for op in flattened(self.timeline.operations) if not isinstance(op, TimedStep) or self._discrete)
-        self._updates = {id(op): like._updates[id(op)] for op in others if id(op) in like._updates}
+        self._cuts, self._updates = like._cuts, like._updates
+        same = like.master.step == self.master.step
+        self._discrete, self._steps = (like._discrete, like._steps) if same else ({}, {})
 
     def cut(self) -> tuple[int, list[Block]]:
         """`best_cut`: masters that differ in the step have the same where their steps read the same blocks."""
@@ -125,10 +127,10 @@ class Operations:
 
     def update(self, operation: TimedOperation) -> Update:
         """The matrix of one operation (a `Repeat` has none of its own; its sweeps have), without idle sources."""
-        key = id(operation)
-        if key not in self._updates:
-            self._updates[key] = self._without_idle(self._matrix(operation))
-        return self._updates[key]
+        key, known = id(operation), self._steps if isinstance(operation, TimedStep) else self._updates
+        if key not in known:
+            known[key] = self._without_idle(self._matrix(operation))
+        return known[key]
 
     def _without_idle(self, update: Update) -> Update:
         """Leave out sources that contribute nothing, such as an input without feedthrough when outputs are read."""
@@ -226,15 +228,38 @@ class Operations:
 
     def _step(self, op: TimedStep) -> Update:
         """x' = A_d x + Σ_j B_j e_j; e: the input polynomial from the step's start on, as far as the unit takes it."""
-        unit, discrete = self.system.units[op.unit], self._discretise(op.unit, op.fraction)
-        key = len(unit.inputs), self.degrees[op.unit], unit.input_degree, op.fraction, op.offset, op.projects
-        if key not in self._givens:
-            moved = op.given(self.degrees[op.unit], unit.input_degree)
-            # The unit measures time by its own step: e_j φ^j.
-            self._givens[key] = np.array([float(op.fraction) ** j for j in range(len(moved))])[:, None] * moved
-        B = _blockwise(discrete.B[..., : len(self._givens[key]) * len(unit.inputs)], self._givens[key])
+        if not self._stepped:
+            groups = self.steps_alike()
+            self._stepped = {
+                id(own): matrix for steps, matrices in groups for own, matrix in zip(steps, matrices, strict=True)
+            }
         x, u = Block("x", op.unit), Block("u", op.unit)
-        return Update((x,), (x, u), np.concatenate([discrete.A, B], axis=-1))
+        return Update((x,), (x, u), self._stepped[id(op)])
+
+    def steps_alike(self) -> list[tuple[list[TimedStep], Array]]:
+        """All steps of units, with their matrices (k, rows, columns): those together whose units have as many states
+        and inputs, and whose polynomials begin alike."""
+        if self._alike_steps is None:
+            self._alike_steps = [(steps, self._step_matrices(steps)) for steps in self._step_groups()]
+        return self._alike_steps
+
+    def _step_groups(self) -> Iterable[list[TimedStep]]:
+        alike: dict[Any, dict[int, TimedStep]] = {}
+        for op in flattened(self.timeline.operations):
+            if isinstance(op, TimedStep):
+                unit, states = self.system.units[op.unit], self.models[op.unit].A.shape[-1]
+                key = states, len(unit.inputs), self.degrees[op.unit], unit.input_degree, op.fraction, op.offset
+                alike.setdefault((*key, op.projects), {})[id(op)] = op
+        return [list(group.values()) for group in alike.values()]
+
+    def _step_matrices(self, steps: list[TimedStep]) -> Array:
+        first, inputs = steps[0], len(self.system.units[steps[0].unit].inputs)
+        moved = first.given(self.degrees[first.unit], self.system.units[first.unit].input_degree)
+        # The unit measures time by its own step: e_j φ^j.
+        given = np.array([float(first.fraction) ** j for j in range(len(moved))])[:, None] * moved
+        maps = [self._discretise(op.unit, op.fraction) for op in steps]
+        B = _blockwise(np.array([own.B[..., : len(given) * inputs] for own in maps]), given)
+        return np.concatenate([np.array([own.A for own in maps]), B], axis=-1)
 
     def _read(self, op: TimedRead) -> Update:
         """y = C x + D u(now), with u as the unit was given it."""

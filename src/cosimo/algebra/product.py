@@ -74,8 +74,10 @@ class LinearSystem(Walk):
         """How many numbers of z the master carries itself: all but what is given from outside."""
         # Stacks of matrices, one per master of a batch, are always dense.
         self.sparse = type(self.operations) is Operations and self.layout.size >= SPARSE_FROM
+        self._stepped_alike: SparseStep | None = None
         if like is not None and like.system is system and like.sparse == self.sparse:
             self.coupled = like.coupled
+            self._stepped_alike = vars(like).get("sparse_step", like._stepped_alike)
 
     @cached_property
     def one_step(self) -> OneStepMap:
@@ -87,7 +89,7 @@ class LinearSystem(Walk):
     @cached_property
     def sparse_step(self) -> SparseStep:
         """The macro step of a large system, without its product."""
-        return SparseStep(self.operations)
+        return SparseStep(self.operations, like=self._stepped_alike)
 
     @cached_property
     def coupled(self) -> CoupledModel:

@@ -22,10 +22,20 @@ from cosimo.analysis.limits import CriticalStepSearch, critical_steps
 from cosimo.analysis.linearisation import Linearisation, during, moments
 from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.pilots import bounded
-from cosimo.analysis.recommendation import HALVINGS, Point, Wanted, master_cost, recommend, step_by_order, usual_points
-from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
+from cosimo.analysis.recommendation import (
+    FEW,
+    Point,
+    Wanted,
+    master_cost,
+    measured_rungs,
+    recommend,
+    searched_steps,
+    untried_step,
+    usual_points,
+)
+from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable, solver_growth
-from cosimo.analysis.truth import OutputErrors
+from cosimo.analysis.truth import OutputErrors, Truth, offset_notes
 from cosimo.analysis.verdict import Moment, Verdict
 from cosimo.core.arguments import checked, showing
 from cosimo.core.errors import ConfigurationError, CosimoError
@@ -36,14 +46,17 @@ from cosimo.execution.options import Adaptive
 from cosimo.masters import gauss_seidel
 from cosimo.masters.words import describe
 
-FEW = 60
-"""States up to which other masters, their critical steps and single connections are looked at."""
 AGREE = 1.25
 """Factor within which a predicted and a measured error agree."""
 ALONE = 1e-3
 """By how much less a unit may grow alone than in the coupling to be called the cause."""
 NEGLIGIBLE = 0.1
 """Part of the target below which it does not matter by what factor two errors differ."""
+
+NOTHING_TRIED = (
+    "no other master was tried, as runs of the present one were not seen to converge at {}; give a smaller --step-size "
+    "or a larger --budget"
+)
 
 T = TypeVar("T")
 
@@ -149,6 +162,8 @@ class _Analysis:
             verdict = self._details(verdict)
         if verdict.evidence != "none" and self.asked.details:
             verdict = replace(verdict, recommendation=self.attempt("recommendation", lambda: self._advice(verdict)))
+        if verdict.error is not None and (truth := self._truth()) is not None:
+            self.notes += offset_notes(self.system, verdict.error, truth, self.asked.target)
         if self.asked.at or self.asked.along is not None:
             moments, wrong = follow(model, master, self.asked.at, self.asked.along)
             self.notes += wrong
@@ -162,22 +177,26 @@ class _Analysis:
             seconds=model.linearisation.seconds,
         )
 
+    def _truth(self) -> Truth | None:
+        """The true solution that errors were taken against, where it is there already."""
+        if not self.model.known:
+            return self.model.pilots.of(self.master).truth if self.asked.pilots else None
+        return None if self.model.large is not None or self.model.rests else self.model.truth(self.master.step)
+
     # ---- from the linear picture ---------------------------------------------------------------------------------
 
     def _linear(self, verdict: Verdict) -> Verdict:
         """What Φ says of stability and error: enough to be compared with pilot runs."""
         model, master = self.model, self.master
         linear = model.linear(master)
-        here, factor = self._here, sweep_factor(linear)
-        converging = converges(master, factor)
-        stable = here.stays_bounded(identified=not model.known)
+        here, (stable, converging, factor) = self._here, model.stability(master)
         self._left_open(stable, here.radius, converging, iterates=factor is not None)
-        if stable is False:
+        if stable is False and converging is not False:
             self._blame_solvers(here.radius)
         return replace(
             verdict,
             evidence="proved" if model.known else "none",
-            stable=stable if converging or factor is None else converging,
+            stable=stable,
             error=self.attempt("error", lambda: model.predict(master)),
             spectral_radius=here.radius,
             exact_spectral_radius=self._picture.exact_radius,
@@ -211,11 +230,13 @@ class _Analysis:
             defect=self.attempt("defect", lambda: consistency(linear, k=2, norm=2)),
         )
         if model.large is not None:
-            self.reasons.setdefault("modes", f"of so large a system only {len(verdict.modes)} of the slowest are shown")
+            shown = (
+                f"only {len(verdict.modes)} of the slowest are shown" if verdict.modes else "none could be told apart"
+            )
+            self.reasons.setdefault("modes", f"of so large a system {shown}")
         if sum(len(unit.initial_state) for unit in linear.system.units.values()) > FEW:
             left = f"left out: more than {FEW} states"
-            advice = f"{left}; cosimo tune tries the usual masters"
-            self.reasons |= {"limits": left, "connections": left, "recommendation": advice}
+            self.reasons |= {"limits": left, "connections": left}
             return replace(verdict, critical_step=self.attempt("critical_step", self._critical))
         limits = self.attempt("limits", lambda: critical_steps(model.linearisation, model.local, master))
         if limits is not None:
@@ -352,6 +373,8 @@ class _Analysis:
             )
         if pilot.errors is None and pilot.bounded is not False:
             why = f"pilot runs did not converge ({pilot.reason})"
+        elif not any(unit.outputs for unit in self.system.units.values()):
+            why = "no unit has outputs, so there is nothing to compare"
         elif pilot.errors is not None and not pilot.errors.outputs:
             inlets = (inlet for row in self.model.system.inlets.values() for inlet in row)
             free = next((inlet.target for inlet in inlets if inlet.link is None), None)
@@ -365,7 +388,8 @@ class _Analysis:
         linear = self.model.valid and verdict.spectral_radius is not None
         if linear and self._agrees(verdict, pilot.bounded, pilot.errors):
             error = verdict.error or pilot.errors
-            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors)
+            reach = self.model.pilots.reach
+            return replace(verdict, evidence="confirmed", error=error, measured_error=pilot.errors, pilot_horizon=reach)
         if self.model.valid:
             self.reasons["model"] = "the prediction of the identified models does not agree with pilot runs"
         if pilot.errors is None:
@@ -425,16 +449,19 @@ class _Analysis:
         price = master_cost(model, self.master, cost)
         present = Point(self.master, verdict.stable, verdict.error, cost=price, radius=radius, system=self.system)
         points = usual_points(model, wanted, cost, self.master)
-        searched = "within the budget of pilot runs" if model.pilots.exhausted else ""
-        if not (searched or model.valid):
-            longest, shortest = step_text(self.master.step), step_text(self.master.step / 2**HALVINGS)
-            searched = f"at steps from {shortest} to {longest} (shorter ones were not tried)"
-        untried = ""
-        if searched and (step := step_by_order(self.master.step, present.error, verdict.order, wanted)):
-            untried = (
-                f"by the order at which its error falls, the present master needs steps of about {step_text(step)}: "
-                f"try --step-size {step:g}"
-            )
+        searched, untried = "within the budget of pilot runs" if model.pilots.exhausted else "", ""
+        if model.valid:
+            steps, complete = searched_steps(model)
+            if not (searched or complete):
+                searched = f"at steps from {step_text(steps[-1])} on (shorter ones were not tried)"
+                untried = f"a system of {model.states} states takes long there: try a shorter --step-size"
+        else:
+            rungs, truth = measured_rungs(model, self.master)
+            tried = f"steps from {step_text(rungs[-1])} to {step_text(rungs[0])}"
+            searched = searched or f"at {tried} (shorter ones were not tried)"
+            untried = untried_step(model.pilots.errors_by_step(self.master), verdict.order, wanted)
+            if truth is None:
+                searched, untried = "", NOTHING_TRIED.format(tried)
         grows = verdict.exact_stable is False
         return recommend(points, present, wanted, grows=grows, searched=searched, untried=untried)
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class GoalPlan:
         if self.unit_steps <= self.common_steps / 2:
             return ""
         if len(self.master.durations) == 2:
-            return "a connection is sampled at the rate of the slower unit, so that two units save nothing by two rates"
+            return "of two units the faster one alone makes half of the steps, and a longer step of it misses the goal"
         if len(set(self.master.durations.values())) == 1:
             return f"no unit matters so little to {self.output} that a longer step of its own is permitted"
         return f"too few units matter so little to {self.output} that longer steps of their own are permitted"
@@ -420,7 +420,24 @@ def _masters_of_rates(model: Model, defects: Defects, search: _StepSearch) -> li
     tried = [share * search.tolerance for share in SHARES]
     chosen = {tuple(periods.items()): periods for periods in map(defects.choose, tried)}.values()
     ways: tuple[Literal["held", "interpolated"], ...] = ("held", "interpolated")
-    return [fit for periods in chosen for way in ways for fit in search.longest(partial(made, periods, way))]
+    found = [(p, way, fit) for p in chosen for way in ways for fit in search.longest(partial(made, p, way))]
+    if not found:
+        return []
+
+    def steps(option: tuple[Any, Any, tuple[Master, float]]) -> float:
+        return Cost().per_second(model.system, option[2][0])
+
+    # Weights do not know the errors of the units' own solvers: units are slowed down further by what Φ says itself. Of
+    # identified units these errors are known at one step only.
+    best = min(found, key=steps)
+    while model.known:
+        periods, way, _ = best
+        slower = [{**periods, name: 2 * count} for name, count in periods.items() if count < 2**LONGEST]
+        further = [(p, way, fit) for p in slower for fit in search.longest(partial(made, p, way))]
+        if not further or steps(min(further, key=steps)) >= steps(best):
+            break
+        best = min(further, key=steps)
+    return [fit for _, _, fit in [*found, best]]
 
 
 def _masters_in_step(model: Model, defects: Defects, search: _StepSearch) -> list[tuple[Master, float]]:

@@ -8,10 +8,11 @@ out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import groupby
+from functools import partial
+from itertools import groupby, pairwise, takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -26,8 +27,9 @@ from cosimo.core.arrays import Array, balancing
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import step_text
-from cosimo.core.master import ONE, Master
+from cosimo.core.master import ONE, Block, Master
 from cosimo.core.system import System
+from cosimo.core.timing import TimedCouple, timeline
 
 MARGINAL = 1e-13
 """How far a radius must lie under 1 to count as decay and not as rounding."""
@@ -39,9 +41,9 @@ growth that vanishes with a power of h: motion that is neither damped nor fed, u
 sought, relative."""
 POINTS = 240
 """Grid points per search; with six decades they lie 6 % apart."""
-CROSSING, SECTIONS = 1e-12, 32
-"""How near a crossing is sought, relative, and into how many parts each round divides: maps of many steps at once cost
-little more than of one."""
+CROSSING, SECTIONS, CLOSER = 1e-12, 16, 7
+"""How near a crossing is sought, relative; into how many parts each round divides, maps of many steps at once costing
+little more than of one; and up to which power of ten of the way it looks near an estimate."""
 SLOWLY, OCTAVES = 0.1, 10
 """Turn of the fastest mode, in one step, at which the search in a large system begins, and octaves from there on."""
 BRIEFLY, AT_LENGTH, PROOF = 256, 4096, 1e7
@@ -107,13 +109,26 @@ def critical_step(system: System, master: Master, *, identified: bool = False) -
             low, high = (middle, high) if stable else (low, middle)
         return CriticalStep(low, searched)
 
-    low, high = float(grid[decaying[-1]]), float(grid[first])
-    while high / low > 1 + CROSSING:
-        within = np.geomspace(low, high, SECTIONS + 1)
-        beyond = search.without(search.sizes(within[1:-1]), neutral) >= 1
-        place = int(beyond.argmax()) if beyond.any() else SECTIONS - 1
-        low, high = float(within[place]), float(within[place + 1])
-    return CriticalStep(low, searched)
+    last = int(decaying[-1])
+    steps, radii = grid[[last, first]], np.array([below[last], search.without(values[first : first + 1], neutral)[0]])
+    while steps[1] / steps[0] > 1 + CROSSING:
+        steps = _between(steps, radii)
+        radii = np.concatenate([radii[:1], search.without(search.sizes(steps[1:-1]), neutral), radii[1:]])
+        place = int((radii[1:] >= 1).argmax())  # the last is
+        steps, radii = steps[place : place + 2], radii[place : place + 2]
+    return CriticalStep(float(steps[0]), searched)
+
+
+def _between(steps: Array, radii: Array) -> Array:
+    """Where a crossing is looked for between two steps: evenly, and ever closer to where log ρ, taken as straight, is
+    0, so that three or four rounds find a simple crossing and no round divides by less than `SECTIONS`."""
+    low, high = np.log(steps)
+    below, beyond = np.log(np.maximum(radii, 1e-300))
+    share = below / (below - beyond) if np.isfinite(below - beyond) and beyond > below else 0.5
+    near = 10.0 ** -np.arange(1.0, CLOSER)
+    shares = np.unique(np.clip([*np.linspace(0.0, 1.0, SECTIONS + 1), share, *(share - near), *(share + near)], 0, 1))
+    inner = np.unique(np.exp(low + shares[1:-1] * (high - low)))
+    return np.array([steps[0], *inner[(inner > steps[0]) & (inner < steps[1])], steps[1]])
 
 
 class EigenvalueSizes:
@@ -216,12 +231,17 @@ def _edge(at: Callable[[float], LargeSpectrum], high: float, outside: Pair) -> f
 
 # ---- steps that change: bounds of the joint spectral radius over the steps that a controller may choose --------------
 # That Φ(h) is stable at each step h does not make a run stable whose steps change: a lightly damped motion is pumped
-# when the step changes in its rhythm. With q = h/h_before, which inputs that are straight lines depend on,
+# when the step changes in its rhythm. Inputs that are polynomials through earlier samples depend on the lengths of the
+# steps before; of samples at t, t − h₁, t − h₁ − h₂ their divided differences are carried instead,
 #
-#     z' = Φ(h, q) z,        Φ(h, q) = F(h) + q G(h),        0 ≤ q ≤ `grow`.
+#     f₁ = (s₀ − s₁) / h₁,    f₂ = (f₁ − (s₁ − s₂) / h₂) / (h₁ + h₂),    s(t + τ) ≈ s₀ + τ f₁ + τ (τ + h₁) f₂,
+#
+# so that z' = Φ(h, h₁) z: with straight lines no earlier length is left, and with parabolas one. Motion at rest or of
+# constant velocity is then the same vector at all steps, and can be divided out.
 #
 # From below: a sequence of steps that can be repeated, and whose product has an eigenvalue beyond 1. From above: one
-# norm |z|² = zᵀ P z in which no map expands. As Φ is affine in q and norms are convex, q = 0 and q = `grow` suffice.
+# norm |z|² = zᵀ P z in which no map expands. (h + h₁)^r Φ is a polynomial in h₁; in the rational Bernstein form, whose
+# weights are positive and add up to 1, Φ lies between some *corners*, and norms are convex: the corners suffice.
 # (Gripenberg, Linear Algebra Appl. 234, 1996, bounds the radius by products and a norm in the same way.) P maximises t:
 #
 #     (P − Φᵀ P Φ) / h ≥ t I  for all maps,        I ≤ P ≤ SPREAD I,
@@ -252,7 +272,13 @@ SHOWN = 6
 """Runs of equal steps that are shown of a sequence."""
 
 
-TWO_BEFORE = "inputs depend on the lengths of two steps before, for which no norm is looked for; use hold0 or hold1."
+FORMS = ((0, 0, 0), (0, 1, 1), (0, 0, 1), (1, 0, 2), (2, 0, 4), (1, 2, 4), (2, 2, 6))
+"""Powers r of h + h₁ and s of h₁, and degrees of (h + h₁)^r h₁^s Φ in h₁, that are tried."""
+PIECE = 16.0
+"""Lengths of the step before that one set of corners spans, longest to shortest: the closer, the tighter they are."""
+FITTED = 1e-9
+"""How well corners must give a map that they were not fitted to, relative."""
+TOO_FAR = "inputs depend on earlier steps in a way for which no norm is looked for; use hold0 or hold1."
 
 
 @dataclass(frozen=True)
@@ -282,18 +308,29 @@ class ChangingSteps:
         return ", ".join(runs[:SHOWN]) + (f", … ({len(self.sequence)} steps)" if len(runs) > SHOWN else "")
 
 
-class _AfterStep(Operations):
-    """The operations of a macro step that is `ratio` times as long as the one before."""
+@dataclass(frozen=True)
+class _StepMaps:
+    """The maps at N `steps`: corners (N, c, n, n), and by which weights (N, N, c) they give Φ(h_i, h_j after it)."""
 
-    def __init__(self, system: System, master: Master, ratio: Fraction) -> None:
-        self.ratio = ratio
-        super().__init__(system, master)
+    steps: Array
+    corners: Array
+    weights: Array
 
-    def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
-        if self.master.coupling_of(target).timed and min(sampling.stamps) < -1:
-            raise ConfigurationError(TWO_BEFORE)
-        stamps = tuple(stamp if stamp >= 0 else stamp / self.ratio for stamp in sampling.stamps)
-        return super().coupling_matrices(target, Sampling(stamps, sampling.kept))
+    def part(self, count: int) -> _StepMaps:
+        """The shortest steps alone."""
+        return _StepMaps(self.steps[:count], self.corners[:count], self.weights[:count, :count])
+
+    def after(self, which: Any = slice(None)) -> Array:
+        """Φ(h_i, h_j), (N, N, n, n), of some steps."""
+        weights = self.weights[which][:, which]
+        found: Array = np.einsum("ijc,icab->ijab", weights, self.corners[which])
+        return found
+
+    @property
+    def even(self) -> Array:
+        """Φ(h_i, h_i), (N, n, n)."""
+        found: Array = np.einsum("iic,icab->iab", self.weights, self.corners)
+        return found
 
 
 def changing_steps(
@@ -301,84 +338,244 @@ def changing_steps(
 ) -> ChangingSteps:
     """Bounds for all sequences of the `steps`, shortest first; one may be `grow` times as long as the one before, and,
     in sequences that grow, `shrink` times as short."""
+    ends, differences = (float(steps[0]), float(steps[-1])), _DividedDifferences(system, master)
     rest = find_rest(LinearSystem(system, master).coupled.dense().A).count
-    F, G, left = _without_rest(*_maps(system, master, steps), rest)
-    ends = float(steps[0]), float(steps[-1])
-    if left and float(np.abs(np.linalg.eigvals(F + G) - 1).min(initial=1.0)) < ROOT:
-        return ChangingSteps("open", *ends, reason="motion at rest cannot be divided out at all steps at once")
 
     def grows(radius: Array) -> Array:
         return ~np.asarray(is_stable(radius, identified=identified))
 
-    radii = np.abs(np.linalg.eigvals(F + G)).max(axis=1, initial=0.0)
-    below = int(grows(radii).argmax()) if grows(radii).any() else len(steps)
-    norm = _Norm(F, G, steps, grow) if F.shape[1] <= MOST_STATES and below == len(steps) else None
-    if norm is not None and not grows(norm.sizes).any():
-        lower = float((np.log(np.maximum(radii, 1e-300)) / steps).max())
-        return ChangingSteps("stable", *ends, lower, norm.rate, certified=ends[1])
-    if below < len(steps):
-        worst = int(np.where(grows(radii), np.log(np.maximum(radii, 1e-300)) / steps, -np.inf).argmax())
-        rate = float(np.log(radii[worst]) / steps[worst])
-        sequence: tuple[float, ...] = (float(steps[worst]),)
-    elif norm is None:
+    maps, left = _without_rest(differences.maps(steps, grow, scaled=False), rest)
+    eigenvalues = np.linalg.eigvals(maps.even)
+    doubtful = bool(left) and float(np.abs(eigenvalues - 1).min(initial=1.0)) < ROOT
+    radii = np.abs(eigenvalues).max(axis=1, initial=0.0)
+    below = int(grows(radii).argmax()) if grows(radii).any() and not doubtful else len(steps)
+    if maps.corners.shape[2] > MOST_STATES:
         why = f"more than {MOST_STATES} numbers are carried from step to step"
-        return ChangingSteps("open", *ends, reason=why)
-    else:
-        rate, sequence = norm.growing(shrink)
-    certified = _longest_certified(F[:below], G[:below], steps[:below], grow, grows)
+        return _equal_steps(radii, steps, grows) or ChangingSteps("open", *ends, reason=why)
+    norms = [_Norm(maps)] if below == len(steps) else []
+    other = partial(_scaled, differences, steps, grow, rest)
+    if norms and grows(norms[0].sizes).any():
+        norms += [_Norm(scaled) for scaled in other()]
+    for norm in norms:
+        if not grows(norm.sizes).any():
+            lower = float((np.log(np.maximum(radii, 1e-300)) / steps).max())
+            return ChangingSteps("stable", *ends, lower, norm.rate, certified=ends[1])
+    if doubtful:
+        return ChangingSteps("open", *ends, reason="motion at rest cannot be divided out at all steps at once")
+    both = (maps, *other())
+    certified = max((_longest_certified(each.part(below), grows) for each in both), default=0.0) or None
+    if not norms:
+        found = _equal_steps(radii, steps, grows)
+        assert found is not None
+        return replace(found, certified=certified)
+    (rate, sequence), upper = norms[0].growing(shrink, grow), min(norm.rate for norm in norms)
     if sequence and bool(grows(np.exp(rate * sum(sequence) / len(sequence)))):
-        return ChangingSteps("grows", *ends, rate, None if norm is None else norm.rate, sequence, certified)
-    assert norm is not None
+        return ChangingSteps("grows", *ends, rate, upper, sequence, certified)
     why = "no norm was found in which no step expands, and no sequence of steps that grows"
-    return ChangingSteps("open", *ends, rate, norm.rate, certified=certified, reason=why)
+    return ChangingSteps("open", *ends, rate, upper, certified=certified, reason=why)
 
 
-def _longest_certified(F: Array, G: Array, steps: Array, grow: float, grows: Callable[[Array], Array]) -> float | None:
-    """The longest step up to which a norm certifies all sequences: by bisection, as fewer steps need less of a norm."""
-    low, high = 0, len(steps)
-    if F.shape[1] > MOST_STATES:
+def _equal_steps(radii: Array, steps: Array, grows: Callable[[Array], Array]) -> ChangingSteps | None:
+    """The equal steps that grow fastest, if any do."""
+    rates = np.where(grows(radii), np.log(np.maximum(radii, 1e-300)) / steps, -np.inf)
+    worst = int(rates.argmax())
+    if not np.isfinite(rates[worst]):
         return None
+    ends = float(steps[0]), float(steps[-1])
+    return ChangingSteps("grows", *ends, float(rates[worst]), sequence=(float(steps[worst]),))
+
+
+def _scaled(differences: _DividedDifferences, steps: Array, grow: float, rest: int) -> Iterator[_StepMaps]:
+    """The maps in other coordinates, where there are such: differences that are not divided."""
+    if differences.nodes:
+        yield _without_rest(differences.maps(steps, grow, scaled=True), rest)[0]
+
+
+def _longest_certified(maps: _StepMaps, grows: Callable[[Array], Array]) -> float:
+    """The longest step up to which a norm certifies all sequences, or 0: by bisection, as fewer steps need less."""
+    low, high = 0, len(maps.steps)
     while low < high:
         middle = (low + high + 1) // 2
-        if grows(_Norm(F[:middle], G[:middle], steps[:middle], grow).sizes).any():
+        if grows(_Norm(maps.part(middle)).sizes).any():
             high = middle - 1
         else:
             low = middle
-    return float(steps[low - 1]) if low else None
+    return float(maps.steps[low - 1]) if low else 0.0
 
 
-def _maps(system: System, master: Master, steps: Array) -> tuple[Array, Array]:
-    """F and G (N, n, n) on what is carried from one macro step to the next."""
-    layout = LinearSystem(system, master).layout
-    carried = [block for block in needed_at_start(Operations(system, master)) if block != ONE]
-    slots = [i for block in carried for i in range(layout[block].start, layout[block].stop)]
+class _AfterSteps(Operations):
+    """The operations of a macro step that follows others; `earlier` says how long they were, newest first, in h."""
 
-    def at(step: float, ratio: Fraction) -> Array:
-        timed = master.with_step(step)
-        linear = LinearSystem(system, timed, _AfterStep(system, timed, ratio))
-        rows = linear.split(np.eye(layout.size)[:, slots])
-        linear.apply(linear.operations.timeline.operations, rows)
-        found: Array = linear.join(rows)[slots]
+    def __init__(self, like: Operations, earlier: tuple[Fraction, ...]) -> None:
+        self.earlier = earlier
+        super().__init__(like.system, like.master, like)
+        for operation in self.timeline.operations:
+            if isinstance(operation, TimedCouple):
+                self._updates.pop(id(operation), None)
+
+    def coupling_matrices(self, target: str, sampling: Sampling) -> CouplingMatrices:
+        if self.master.coupling_of(target).timed:
+            sampling = Sampling(tuple(_time(stamp, self.earlier) for stamp in sampling.stamps), sampling.kept)
+        return super().coupling_matrices(target, sampling)
+
+
+def _time(stamp: Fraction, earlier: Sequence[Any]) -> Any:
+    """When a sample so many steps ago was taken, after steps of these lengths; what lies ahead is told in steps."""
+    if stamp >= 0:
+        return stamp
+    if stamp.denominator != 1 or -stamp > len(earlier):
+        raise ConfigurationError(TOO_FAR)
+    return -sum(earlier[: int(-stamp)])
+
+
+class _DividedDifferences:
+    """Maps on what is carried from one macro step to the next, remembered samples as divided differences."""
+
+    def __init__(self, system: System, master: Master) -> None:
+        self.system, self.master, self.layout = system, master, LinearSystem(system, master).layout
+        operations = timeline(system, master).operations
+        samplings = {
+            link.number: (link, sampling)
+            for operation in operations
+            if isinstance(operation, TimedCouple)
+            for link, sampling in zip(system.incoming(operation.unit), operation.samplings, strict=True)
+            if master.coupling_of(link.connection.target).timed
+        }
+        self.slots: list[int] = []
+        for block in needed_at_start(Operations(system, master)):
+            part = self.layout[block]
+            if block.kind == "w" and block.owner in samplings:
+                self.slots += [part.start + slot for slot in samplings[int(block.owner)][1].kept]
+            elif block != ONE:
+                self.slots += range(part.start, part.stop)
+        place = {slot: number for number, slot in enumerate(self.slots)}
+        self.nodes = []
+        """Of every link, newest first: the place of a sample among the slots, a factor, and how many steps ago."""
+        for link, sampling in samplings.values():
+            memory, outputs = (
+                self.layout[Block("w", link.number)].start,
+                self.layout[Block("y", link.source.unit)].start,
+            )
+            nodes = [(place[memory + slot], 1.0, s) for slot, s in zip(sampling.kept, sampling.stamps[1:], strict=True)]
+            if sampling.stamps[0] <= 0:
+                nodes.insert(0, (place[outputs + link.source.index], link.connection.gain, sampling.stamps[0]))
+            self.nodes.append(nodes)
+
+    def coordinates(self, *earlier: float, scaled: bool) -> Array:
+        """S (n, n): from samples to divided differences, after steps of these lengths, newest first."""
+        S = np.eye(len(self.slots))
+        for nodes in self.nodes:
+            times = [float(_time(stamp, earlier)) for _, _, stamp in nodes]
+            table = [factor * np.eye(len(self.slots))[place] for place, factor, _ in nodes]
+            for order in range(1, len(nodes)):
+                for i in range(len(nodes) - 1, order - 1, -1):
+                    table[i] = (table[i - 1] - table[i]) / (times[i - order] - times[i])
+                S[nodes[order][0]] = table[order] * (earlier[0] ** order if scaled else 1.0)
+        return S
+
+    def maps(self, steps: Array, grow: float, *, scaled: bool) -> _StepMaps:
+        """At all steps, after any that is at least 1/`grow` as long."""
+        longest = float(steps[-1])
+        pieces = max(1, math.ceil(math.log(grow * longest / float(steps[0])) / math.log(PIECE)))
+        at = [self._at(h, scaled) for h in steps.tolist()]
+        for h, one in zip(steps[[0, -1]].tolist(), (at[0], at[-1]), strict=True):
+            if not _same(one(h, h), one(h, longest / 2)):
+                raise ConfigurationError(TOO_FAR)
+        for form in (_Bernstein(r, s, degree, pieces if degree else 1) for r, s, degree in FORMS):
+            fits = (form.corners(one, h, h / grow, longest) for h, one in zip(steps.tolist(), at, strict=True))
+            corners = list(takewhile(lambda part: part is not None, fits))
+            if len(corners) == len(steps):
+                weights = [form.weights(h, steps, h / grow, longest) for h in steps.tolist()]
+                return _StepMaps(steps, np.array(corners), np.array(weights))
+        raise ConfigurationError(TOO_FAR)
+
+    def _at(self, h: float, scaled: bool) -> Callable[[float, float], Array]:
+        """Φ at the step h after a step of one length, and another one before that."""
+        plain = Operations(self.system, self.master.with_step(h))
+
+        def at(before: float, earlier: float) -> Array:
+            ratios = Fraction(before / h), Fraction(earlier / h)
+            linear = LinearSystem(self.system, plain.master, _AfterSteps(plain, ratios))
+            rows = linear.split(np.eye(self.layout.size)[:, self.slots])
+            linear.apply(linear.operations.timeline.operations, rows)
+            new, old = self.coordinates(h, before, scaled=scaled), self.coordinates(before, earlier, scaled=scaled)
+            found: Array = new @ linear.join(rows)[self.slots] @ np.linalg.inv(old)
+            return found
+
+        return at
+
+
+@dataclass(frozen=True)
+class _Bernstein:
+    """Φ(h, x) for x from a to b as Σ w_i C_i with w ≥ 0, Σ w = 1, where f Φ, f = (h + x)^r x^s, is of a `degree` in x.
+
+    On each of some `pieces`, f Φ = Σ N_i B_i(x) and f = Σ ω_i B_i(x) with Bernstein's polynomials B_i; then
+    C_i = N_i / ω_i and w_i = ω_i B_i / f.
+    """
+
+    r: int
+    s: int
+    degree: int
+    pieces: int
+
+    def _edges(self, a: float, b: float) -> list[float]:
+        return [float(edge) for edge in np.geomspace(a, b, self.pieces + 1)]
+
+    def _factor(self, h: float, x: Array) -> Array:
+        found: Array = (h + x) ** self.r * x**self.s
         return found
 
-    even = np.array([at(h, Fraction(1)) for h in steps.tolist()])
-    if not any(master.coupling_of(link.connection.target).degree for link in system.links):
-        return even, np.zeros_like(even)
-    G = np.array([at(h, Fraction(2)) for h in steps.tolist()]) - even
-    for place in (0, len(steps) - 1):
-        half = at(float(steps[place]), Fraction(1, 2))
-        if not np.allclose(half, even[place] - G[place] / 2, rtol=1e-9, atol=1e-9 * np.abs(half).max()):
-            raise ConfigurationError(TWO_BEFORE)
-    return even - G, G
+    def _basis(self, x: Array, a: float, b: float) -> Array:
+        """B_i(x), (len(x), degree + 1)."""
+        u, i = ((x - a) / (b - a))[:, None], np.arange(self.degree + 1)
+        binomial = np.array([math.comb(self.degree, k) for k in i.tolist()])
+        found: Array = binomial * u**i * (1 - u) ** (self.degree - i)
+        return found
+
+    def _shares(self, h: float, x: Array, a: float, b: float) -> Array:
+        """w_i at x, (len(x), degree + 1)."""
+        nodes = np.linspace(a, b, self.degree + 1)
+        omega = np.linalg.solve(self._basis(nodes, a, b), self._factor(h, nodes))
+        found: Array = omega * self._basis(x, a, b) / self._factor(h, x)[:, None]
+        return found
+
+    def corners(self, at: Callable[[float, float], Array], h: float, a: float, b: float) -> Array | None:
+        """C (pieces · (degree + 1), n, n); None where Φ is not of this form."""
+        found = []
+        for low, high in pairwise(self._edges(a, b)):
+            x = np.linspace(low, high, self.degree + 1)
+            maps = np.array([at(each, each) for each in x.tolist()])
+            middle = 0.7 * low + 0.3 * high
+            found.append(np.linalg.solve(self._shares(h, x, low, high), maps.reshape(len(x), -1)).reshape(maps.shape))
+            share = self._shares(h, np.array([middle]), low, high)[0]
+            if not _same(at(middle, middle), np.tensordot(share, found[-1], 1)):
+                return None
+        return np.concatenate(found)
+
+    def weights(self, h: float, before: Array, a: float, b: float) -> Array:
+        """w of all corners, (len(before), …); after steps that are too short, as after the shortest."""
+        x, edges = np.clip(before, a, b), self._edges(a, b)
+        found = np.zeros((len(x), self.pieces, self.degree + 1))
+        piece = np.clip(np.searchsorted(edges, x) - 1, 0, self.pieces - 1)
+        for number, (low, high) in enumerate(pairwise(edges)):
+            inside = piece == number
+            found[inside, number] = self._shares(h, x[inside], low, high)
+        return found.reshape(len(x), -1)
 
 
-def _without_rest(F: Array, G: Array, rest: int) -> tuple[Array, Array, int]:
+def _same(one: Array, other: Array) -> bool:
+    return bool(np.allclose(one, other, rtol=FITTED, atol=FITTED * float(np.abs(one).max(initial=0.0))))
+
+
+def _without_rest(maps: _StepMaps, rest: int) -> tuple[_StepMaps, int]:
     """The same maps on what moves, and how many eigenvalues 1 could not be divided out of all of them at once.
 
     What no map leads to, and what no map sees, is left out: the sum of all images and the common null space.
     """
-    scale = balancing((np.abs(F) + np.abs(G)).sum(axis=0)[None])[0]
-    both, count = np.concatenate([F, G]) / scale[:, None] * scale, len(F)
+    count, corners = maps.corners.shape[:2]
+    both = maps.corners.reshape(count * corners, *maps.corners.shape[2:])
+    scale = balancing(np.abs(both).sum(axis=0)[None])[0]
+    both = both / scale[:, None] * scale
     while both.shape[1]:
         n = both.shape[1]
         images, sizes, _ = np.linalg.svd(both.transpose(1, 0, 2).reshape(n, -1), full_matrices=False)
@@ -392,28 +589,27 @@ def _without_rest(F: Array, G: Array, rest: int) -> tuple[Array, Array, int]:
             break
     while rest and both.shape[1]:
         n = both.shape[1]
-        still = np.concatenate([both[:count] - np.eye(n), both[count:]]).reshape(-1, n)
-        _, singular, rows = np.linalg.svd(still, full_matrices=False)
+        _, singular, rows = np.linalg.svd((both - np.eye(n)).reshape(-1, n), full_matrices=False)
         null = min(int((singular <= AT_REST * max(1.0, singular[0])).sum()), rest)
         if not null:
             break
         kept_rows = rows[: n - null]
         both, rest = kept_rows @ both @ kept_rows.T, rest - null
-    return both[:count], both[count:], rest
+    return replace(maps, corners=both.reshape(count, corners, *both.shape[1:])), rest
 
 
 class _Norm:
     """A norm in which maps at all steps expand as little as possible: `sizes` of all maps in it."""
 
-    def __init__(self, F: Array, G: Array, steps: Array, grow: float) -> None:
-        self.F, self.G, self.steps, self.grow, n = F, G, steps, grow, F.shape[1]
-        ends = [F, F + grow * G] if G.any() else [F]
-        maps, self._times = np.concatenate(ends), np.tile(steps, len(ends))
-        modes = _real_modes((F + G)[len(F) // 2])
+    def __init__(self, all_maps: _StepMaps) -> None:
+        self.all, (count, corners, n, _) = all_maps, all_maps.corners.shape
+        maps, self._times = all_maps.corners.reshape(-1, n, n), np.repeat(all_maps.steps, corners)
+        modes = _real_modes(all_maps.even[count // 2])
         modes = modes if np.linalg.cond(modes) < CONDITIONED else np.eye(n)
         self._maps = np.linalg.solve(modes, maps @ modes)
         try:
-            root = np.linalg.cholesky(self._found()).T
+            with np.errstate(over="ignore", invalid="ignore"):  # a search that leads nowhere; what it finds is checked
+                root = np.linalg.cholesky(self._found()).T
         except np.linalg.LinAlgError:
             root = np.eye(n)
         self.into: Array = root @ np.linalg.inv(modes)
@@ -483,30 +679,30 @@ class _Norm:
                 weight *= 0.2
         return (P + P.T) / 2, t
 
-    def growing(self, shrink: float) -> tuple[float, tuple[float, ...]]:
+    def growing(self, shrink: float, grow: float) -> tuple[float, tuple[float, ...]]:
         """The rate in 1/s of the sequence that grows most, or decays least, and that sequence.
 
         From some motions, always the step that makes the norm grow fastest is taken; of what comes of it, every last
         part is tried as a cycle.
         """
-        near = self.steps >= self.steps[-1] / REACH * (1 - 1e-9)
-        back, h = np.linalg.inv(self.into), self.steps[near]
-        F, G = (self.into @ part[near] @ back for part in (self.F, self.G))
+        steps = self.all.steps
+        near = steps >= steps[-1] / REACH * (1 - 1e-9)
+        h, maps = steps[near], self.into @ self.all.after(near) @ np.linalg.inv(self.into)
         ratio = h / h[:, None]
-        allowed = (ratio <= self.grow * (1 + 1e-9)) & (ratio >= shrink * (1 - 1e-9))
+        allowed = (ratio <= grow * (1 + 1e-9)) & (ratio >= shrink * (1 - 1e-9))
         best: tuple[float, tuple[float, ...]] = (-np.inf, ())
-        for z in np.random.default_rng(0).standard_normal((STARTS, F.shape[1])):
+        for z in np.random.default_rng(0).standard_normal((STARTS, maps.shape[2])):
             taken = [len(h) - 1]
             for _ in range(GREEDY):
-                after = F @ z + ratio[taken[-1]][:, None] * (G @ z)
+                after = maps[:, taken[-1]] @ z
                 size = np.maximum(np.linalg.norm(after, axis=1), 1e-300)
                 taken.append(int(np.where(allowed[taken[-1]], np.log(size) / h, -np.inf).argmax()))
                 z = after[taken[-1]] / size[taken[-1]]
-            products, tail, last = [], np.eye(F.shape[1]), taken[-1]
+            products, tail, last = [], np.eye(maps.shape[2]), taken[-1]
             for place in range(1, PERIOD + 1):
                 first = taken[-place]
-                products.append(tail @ (F[first] + ratio[last, first] * G[first]))
-                tail = tail @ (F[first] + ratio[taken[-place - 1], first] * G[first])
+                products.append(tail @ maps[first, last])
+                tail = tail @ maps[first, taken[-place - 1]]
             cycle = np.array(taken[::-1][:PERIOD])
             radii = np.abs(np.linalg.eigvals(np.array(products))).max(axis=1)
             rates = np.log(np.maximum(radii, 1e-300)) / np.cumsum(h[cycle])

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +26,11 @@ from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError
 from cosimo.core.system import System
 from cosimo.core.unit import LinearModel
-from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi import fmus
 from cosimo.units.fmi.model_exchange import CVODE, TOLERANCE
+
+if TYPE_CHECKING:
+    from cosimo.units.fmi.fmu import Fmu
 
 POINTS, TIMES = 32, 8
 ROUNDING = 1e-10
@@ -39,7 +42,7 @@ SEED = 1
 
 def with_equations(system: System, start: float, horizon: float) -> System:
     """The system with the equations of its linear model-exchange FMUs, which are then units like linear ones."""
-    known = {name: found for name, unit in system.units.items() if (found := _known(unit, start, horizon)) is not None}
+    known = {name: found for name, unit in fmus(system.units).items() if (found := _known(unit, start, horizon))}
     if not known:
         return system
     return System({**system.units, **known}, system.connections, inputs=system.inputs, name=system.name)
@@ -47,7 +50,7 @@ def with_equations(system: System, start: float, horizon: float) -> System:
 
 def tolerances(system: System) -> list[str]:
     """What is to be said of units whose solver is taken for exact."""
-    units = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu) and unit.equations is not None}
+    units = {name: unit for name, unit in fmus(system.units).items() if unit.equations is not None}
     return [
         f"unit '{name}' is integrated by CVODE to a relative tolerance of "
         f"{unit.solver.tolerance(unit.experiment.tolerance):g}; errors as small as that are not predicted"
@@ -56,9 +59,9 @@ def tolerances(system: System) -> list[str]:
     ]
 
 
-def _known(unit: Any, start: float, horizon: float) -> Fmu | None:
+def _known(unit: Fmu, start: float, horizon: float) -> Fmu | None:
     """The unit with its equations; None where it is not known to be linear."""
-    if not isinstance(unit, Fmu) or unit.solver is None or unit.linear() is not None:
+    if unit.solver is None or unit.linear() is not None:
         return None
     if unit.solver.name == CVODE and unit.solver.tolerance(unit.experiment.tolerance) > TOLERANCE:
         return None

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from cosimo.analysis.linearisation import Linearisation, LocalSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
 from cosimo.core.arrays import Array
+from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError
 from cosimo.core.formatting import step_text
 from cosimo.core.master import Master
@@ -92,12 +94,23 @@ class CriticalStepSearch:
     def __init__(self, linearisation: Linearisation, base: LocalSystem) -> None:
         self._linearisation, self._base = linearisation, base
         self._tried: dict[float, LocalSystem] = {base.step: base}
+        self._converted: dict[tuple[str, Coupling], CriticalStep | None] = {}
+
+    def converted(self, build: Builder) -> CriticalStep | None:
+        """The first crossing with the models of the base, converted to other steps."""
+        master, key = build(self._base.linear, self._base.step), None
+        if not (master.couplings or master.mixers):
+            key = str(master), master.coupling
+        if key is not None and key in self._converted:
+            return self._converted[key]
+        found = critical_step(self._base.linear, master, identified=self._base.identified)
+        if key is not None:
+            self._converted[key] = found
+        return found
 
     def crossing(self, build: Builder) -> CriticalStep | None:
         """The first crossing of the master that `build` makes of a system and a step."""
-        found = critical_step(
-            self._base.linear, build(self._base.linear, self._base.step), identified=self._base.identified
-        )
+        found = self.converted(build)
         if found is None or found.step == 0 or (self._base.exact and self._converts(found.step)):
             if found is not None and found.step == 0 and self._base.growth_by_conversion:
                 raise ConfigurationError(
@@ -237,8 +250,8 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
             return None
 
     plain = find("jacobi", jacobi)
-    order = best_order(base, orders(system))
-    seidel = find("gauss-seidel", lambda s, h: gauss_seidel(s, h, order=order))
+    order = best_order(search, orders(system))
+    seidel = find("gauss-seidel", partial(gauss_seidel, order=order))
     stuck = [name for name, unit in system.units.items() if not unit.can_restore]
     if stuck:
         reasons.append(f"no iterative master: {', '.join(stuck)} cannot restore the state")
@@ -251,14 +264,12 @@ def critical_steps(linearisation: Linearisation, base: LocalSystem, master: Mast
     return Limits(mine, plain, seidel, order, swept, (*unknown, *reasons))
 
 
-def best_order(base: LocalSystem, candidates: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def best_order(search: CriticalStepSearch, candidates: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The calling order with the largest critical step, the first of equals."""
     best, largest = candidates[0], -1.0
     for order in candidates:
         try:
-            found = critical_step(
-                base.linear, gauss_seidel(base.linear, base.step, order=order), identified=base.identified
-            )
+            found = search.converted(partial(gauss_seidel, order=order))
         except ConfigurationError:
             continue
         step = found.step if found is not None else 0.0

@@ -16,14 +16,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cosimo.algebra.product import CoupledModel, coupled_model, dense
-from cosimo.analysis.identification import Identified, Means, OperatingPoint, identify, means_offered
-from cosimo.analysis.identification.fitted_models import reduced
-from cosimo.analysis.identification.procedure import STEPS_PER_INPUT
-from cosimo.analysis.identification.test_rig import Allowance
+from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError
@@ -32,6 +30,9 @@ from cosimo.core.result import Result
 from cosimo.core.system import Connection, Constant, Source, System, Table
 from cosimo.core.unit import LinearModel, Unit
 from cosimo.masters import jacobi
+
+if TYPE_CHECKING:
+    from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint
 
 BRIEFLY = 300
 """Unit steps per input for the records of a unit that is identified at many times of a run."""
@@ -141,7 +142,7 @@ class Linearisation:
         briefly: bool = False,
         allowed: float = math.inf,
     ) -> None:
-        self._allowed, self._allowance = allowed, Allowance(allowed)
+        self._allowed = self._left = allowed
         self.system, self.situation, self._means, self._briefly = system, situation, means, briefly
         self._found: dict[float, dict[str, Outcome]] = {}
         self._systems: dict[float, LocalSystem] = {}
@@ -153,11 +154,12 @@ class Linearisation:
     def outcomes(self, step: float) -> Mapping[str, Outcome]:
         """Every unit at this macro step."""
         if step not in self._found:
-            begin = time.perf_counter()
-            self._allowance = Allowance(self._allowance.seconds)
-            self._found[step] = {name: self._identify(name, step) for name in self.system.units}
+            from cosimo.analysis.identification.test_rig import Allowance
+
+            begin, allowance = time.perf_counter(), Allowance(self._left)
+            self._found[step] = {name: self._identify(name, step, allowance) for name in self.system.units}
             self.seconds += time.perf_counter() - begin
-            self._allowance.seconds -= self._allowance.spent
+            self._left -= allowance.spent
         return self._found[step]
 
     def at(self, step: float) -> LocalSystem:
@@ -175,13 +177,16 @@ class Linearisation:
 
     def renew(self) -> None:
         """Allow all of the time again: for whoever asks of one step after the other, for as long as somebody looks."""
-        self._allowance = Allowance(self._allowed)
+        self._left = self._allowed
 
     def again(self, situation: Situation) -> Linearisation:
         """The same in another situation, briefly."""
         return Linearisation(self.system, situation, means=self._means, briefly=True)
 
-    def _identify(self, name: str, step: float) -> Outcome:
+    def _identify(self, name: str, step: float, allowance: Allowance) -> Outcome:
+        from cosimo.analysis.identification.fitted_models import reduced
+        from cosimo.analysis.identification.procedure import STEPS_PER_INPUT, identify, means_offered
+
         unit = self.system.units[name]
         point = self.situation.point(self.system, name, step)
         known, most = unit.linear() is not None, BRIEFLY if self._briefly else STEPS_PER_INPUT
@@ -190,7 +195,7 @@ class Linearisation:
             with np.errstate(over="ignore", invalid="ignore"):  # a unit may diverge: that is found out and said
                 like = self._like(name, step)
                 found = identify(
-                    unit, step, point=point, means=means, steps_per_input=most, like=like, allowance=self._allowance
+                    unit, step, point=point, means=means, steps_per_input=most, like=like, allowance=allowance
                 )
         except CosimoError as error:
             return error
@@ -266,6 +271,8 @@ class Situation:
 
     def point(self, system: System, unit: str, step: float) -> OperatingPoint:
         """The operating point of one unit, led there with macro steps of `step`."""
+        from cosimo.analysis.identification.test_rig import OperatingPoint
+
         if self.run is None or self.time == self.start:
             return OperatingPoint(self.start, self.start, dict(self.inputs[unit]))
         signals = {name: self._signal(system, unit, name, step) for name in system.units[unit].inputs}

@@ -20,8 +20,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.analysis.equations import tolerances, with_equations
-from cosimo.analysis.identification import Identified, Means, OperatingPoint
-from cosimo.analysis.identification.test_rig import Rig, TrialFailed
+from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.large import LargePoles, LargeSpectrum
 from cosimo.analysis.limits import INSTANT, SAME, apart, find_base, responses
 from cosimo.analysis.linearisation import (
@@ -34,7 +33,7 @@ from cosimo.analysis.linearisation import (
     unit_report,
 )
 from cosimo.analysis.pilots import USUAL, Budget, Pilots, Report, limit
-from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, sweep_jacobian
+from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, Stability, converges, sweep_factor, sweep_jacobian
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
@@ -59,7 +58,7 @@ from cosimo.core.master import Master
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import System
 from cosimo.execution.options import Adaptive
-from cosimo.units.fmi.first_trial import decided_isolation
+from cosimo.units.fmi import first_trials
 
 STEPS = 1000
 """Parts of the horizon that units are identified at unless a step is known."""
@@ -150,7 +149,7 @@ class Model:
         self.system, self.start, self._asked = system, start, horizon
         self.known = all(unit.linear() is not None for unit in system.units.values())
         self.step = self._first_step(step)
-        with decided_isolation(system.units, start, dict.fromkeys(system.units, self.step)):
+        with first_trials(system.units, start, dict.fromkeys(system.units, self.step)):
             if identify and asked.means is None:
                 self.system = system = with_equations(system, start, horizon or STEPS * self.step)
             self.known = all(unit.linear() is not None for unit in system.units.values())
@@ -396,6 +395,16 @@ class Model:
             self._spectrum = Spectrum(linear, like=self._spectrum)
         return self._spectrum
 
+    def stability(self, master: Master) -> Stability:
+        """Whether a master stays bounded: what every verb means by "stable" where the model can be believed.
+
+        An iteration that diverges is not stable, whatever Φ of its fixed point says: no run reaches that point.
+        """
+        factor = sweep_factor(self.linear(master))
+        converging = converges(master, factor)
+        stable = self.spectrum(master).stays_bounded(identified=not self.known)
+        return Stability(stable if converging or factor is None else converging, converging, factor)
+
     @cached_property
     def rests(self) -> bool:
         """Whether nothing moves: from the given start, with the given inputs, every output stays 0."""
@@ -408,7 +417,16 @@ class Model:
         return output_sizes(self.local, start=self.start, horizon=self.horizon)
 
     def predict(self, master: Master) -> OutputErrors:
-        """The error of a master, without running it: that of the coupling and of the units' own solvers."""
+        """The error of a master, without running it: that of the coupling and of the units' own solvers.
+
+        Infinite where an iteration diverges: Φ is then that of a fixed point which no run reaches.
+        """
+        errors = self._predict(master)
+        if converges(master, sweep_factor(self.linear(master))) is False:
+            return replace(errors, outputs=dict.fromkeys(errors.outputs, math.inf), typical=math.inf)
+        return errors
+
+    def _predict(self, master: Master) -> OutputErrors:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
                 return worst_start_errors(self.linear(master), self.start, self.horizon)
@@ -592,6 +610,8 @@ def _inputs(system: System, name: str, rows: Array, start: float, step: float) -
 
 
 def _departure(identified: Identified, inputs: Array, start: float, step: float) -> float:
+    from cosimo.analysis.identification.test_rig import OperatingPoint, Rig, TrialFailed
+
     unit, m = identified.source, identified.D.shape[1]
     first = dict(zip(unit.inputs, inputs[0].tolist(), strict=True))
     deviations = np.zeros((len(inputs), unit.input_degree + 1, m))

@@ -367,6 +367,24 @@ class Pilots:
                 return CriticalStep(low * step, searched, (low * step, high * step), self.start + self.reach)
             look(fresh[0])
 
+    def errors_by_step(self, master: Master) -> dict[float, float]:
+        """Of every pilot run of `master`, by its step: the error of the worst output at most.
+
+        Whoever says what shorter steps will do starts from there. Empty where outputs did not settle, and without runs
+        at steps that units internally exceed: shorter macro steps then change something else, or nothing.
+        """
+        pilot, found = self.of(master), dict[float, float]()
+        truth = pilot.truth
+        if truth is None or truth.own is None or pilot.errors is None or pilot.errors.unsettled or master.mixers:
+            return {}
+        own, inside = dict(zip(self.system.outputs, truth.own, strict=True)), max(self.internal.values(), default=0.0)
+        for (key, step, parts), (rows, diverged, _) in self._rows.items():
+            if (key, step) == (_key(master), master.step) and diverged is None and step / parts > inside:
+                every = output_errors(self.system, master, rows, truth, self.reach, "measured", start=self.start)
+                bounds = (error + own[name] for name, error in every.outputs.items())
+                found[step / parts] = float(max(bounds, default=0.0))
+        return found
+
     def stepping(self, master: Master) -> float:
         """Seconds that stepping the units of this master took; 0 where it was not run to its end."""
         return self._stepping.get((_key(master), master.step), 0.0)
@@ -573,9 +591,9 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
 
     From the last three: where their changes have the same shape and shrink by a plausible factor 2^p, the limit is
     y + (change) / (2^p − 1). It is uncertain by as much as the shapes differ, over all outputs and in each, and as the
-    limit would move if p were the whole number that it tends to (1 while changes are still large). Otherwise it is the
-    last run, uncertain by its last change, or by that before where the last is smaller than any method can explain.
-    Either is uncertain by the `noise` of the runs at least.
+    limit would move if p were the whole number that it tends to (1 while changes are still large). Otherwise there is
+    no order, and the limit is the last run, uncertain by its last change, or by that before where the last is smaller
+    than any method can explain. Either is uncertain by the `noise` of the runs at least.
     """
     last = levels[-1]
     after = last - levels[-2]
@@ -589,13 +607,12 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     floor = noise([np.abs((b - a) / scale).max(axis=0, initial=0.0) for a, b in pairwise(levels[-4:])])
     product = float((before * scaled).sum())
     factor = float((before * before).sum()) / product if product > 0 else math.inf
-    order = math.log2(factor) if 0 < factor < math.inf else None
     rest = float(np.linalg.norm(before - factor * scaled)) if math.isfinite(factor) else math.inf
     off = rest / max(float(np.linalg.norm(before)), 1e-300)
     if not (ORDERS[0] <= factor <= ORDERS[1] and off <= ALIKE):
         # Agreement that no method can explain is chance: switches that happen to fall on the same moments.
         moved = np.abs(before).max(axis=0, initial=0.0)
-        return Truth(last, size, np.maximum(np.where(moved > ORDERS[1] * change, moved, change), floor)), order
+        return Truth(last, size, np.maximum(np.where(moved > ORDERS[1] * change, moved, change), floor)), None
     added = 1 / (factor - 1)
     rows = last + after * added
     size = np.abs(rows).max(axis=0)
@@ -606,7 +623,7 @@ def limit(levels: Sequence[Array]) -> tuple[Truth, float | None]:
     stray = np.abs(before - factor * scaled).max(axis=0, initial=0.0) / factor * added
     # As a share of the limit, which may be far smaller than the runs.
     share = scale / np.where(size > 0, size, scale)
-    return Truth(rows, size, share * np.maximum(np.maximum(doubt, stray), floor)), order
+    return Truth(rows, size, share * np.maximum(np.maximum(doubt, stray), floor)), math.log2(factor)
 
 
 def noise(changes: Sequence[Array]) -> Array:

@@ -4,6 +4,8 @@ Candidates are the usual masters (Jacobi, Gauss–Seidel in all orders that diff
 units can restore their states), with held inputs and, where units take slopes, linear extrapolation, at round steps.
 Where a unit cannot go back, also Jacobi with compensated inputs (`cosimo.compensate`), if that is cheaper than all of
 these: identified models must pass their checks, and runs of the units confirm it.
+Of systems of more states than `FEW` only Jacobi is tried, and Gauss–Seidel in the order of the system where Φ is a full
+matrix; their errors show first whether they are stable, and robustness is not looked for.
 `tune` searches far more; its front contains these, so that what `tune` recommends `analyse` keeps.
 
 Rule. Of the points that are stable, within the target error and robust enough, the cheapest; of those that cost at most
@@ -18,6 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import groupby, takewhile
 
 import numpy as np
 
@@ -28,9 +31,9 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
 from cosimo.analysis.stability import is_stable
-from cosimo.analysis.truth import OutputErrors, step_range
+from cosimo.analysis.truth import OutputErrors, Truth, step_range
 from cosimo.core.errors import ConfigurationError, CosimoError
-from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text
+from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text, step_text
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET
 from cosimo.core.schedule import Convergence, Repeat
@@ -51,8 +54,10 @@ CONFIRMATIONS = 6
 """Points that are judged in full before the search gives up."""
 ENOUGH_ROBUST = 1.0
 """Beyond a change of ± 100 % robustness counts alike in the choice."""
-ROBUST_UP_TO = 60
-"""States up to which robustness is looked for: its many Φ cost more than the rest of the choice beyond."""
+FEW = 60
+"""States up to which all usual masters are tried, and their robustness: many Φ cost more than the runs beyond."""
+MOST_NUMBERS = 8e6
+"""States times macro steps that an error of a system of more states is followed over: about half a second."""
 HALVINGS = 6
 """How often the present step is halved where candidates must be run."""
 
@@ -236,7 +241,7 @@ def recommend(
     """The recommendation: keep the present master, or change to the best of the `points`.
 
     A system at the edge of stability has no robust master; one that is accurate is still better than none. Where none
-    is good enough, `searched` says where it was looked for, and `untried` what might do.
+    is good enough, `searched` says where it was looked for, and `untried` what might do; alone it says why none was.
     """
     best = choose(points, wanted, grows=grows) or choose(points, replace(wanted, robustness=0.0), grows=grows)
     if present is not None and present.meets(replace(wanted, robustness=0.0), grows=grows):
@@ -244,6 +249,8 @@ def recommend(
             return _recommendation(f"keep {present.name}: {present.within}.", present, present, keep=True)
         text = f"use {best.name}: {_effect(best, present)}{_price(best, present)}.{_models(best)}"
         return _recommendation(text, best, present)
+    if best is None and not searched and untried:
+        return _recommendation(f"{untried}.", None, present)
     if best is None:
         where = f" {searched}" if searched else ""
         hint = untried or "the units' own solvers, or outputs that jump, may set this limit"
@@ -263,6 +270,23 @@ def _models(best: Point) -> str:
         return ""
     most = f"{percent(min(best.robustness, ENOUGH_ROBUST))}{' at least' * math.isinf(best.robustness)}"
     return f" Inputs are corrected by models of the units: stable for errors of their rates and gains up to {most}."
+
+
+def untried_step(errors: Mapping[float, float], order: float | None, wanted: Wanted) -> str:
+    """What the `errors` of the present master at other steps say of a step that was not judged; empty where nothing.
+
+    >>> untried_step({0.1: 0.3, 0.05: 0.004, 0.025: 0.002}, 1.0, Wanted())
+    'the present master kept every output within 0.4 % in a pilot run with steps of 50 ms: try --step-size 0.05'
+    """
+    steps = sorted(errors)
+    good = list(takewhile(lambda step: errors[step] <= MARGIN * wanted.error, steps))
+    if good:
+        did = f"kept every output within {percent(errors[good[-1]])} in a pilot run with steps of {step_text(good[-1])}"
+        return f"the present master {did}: try --step-size {good[-1]:g}"
+    if not steps or (step := step_by_order(steps[0], errors[steps[0]], order, wanted)) is None:
+        return ""
+    needs = f"the present master needs steps of about {step_text(step)}"
+    return f"by the order at which its error falls, {needs}: try --step-size {step:g}"
 
 
 def step_by_order(step: float, error: float, order: float | None, wanted: Wanted) -> float | None:
@@ -318,7 +342,7 @@ def judge_point(
     """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
 
     Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`), of systems of up to
-    `ROBUST_UP_TO` states. `errors` are the predicted ones where they are known already.
+    `FEW` states. `errors` are the predicted ones where they are known already.
     """
     price = master_cost(model, master, cost)
     if model.valid:
@@ -333,11 +357,11 @@ def judge_point(
         pilot = model.pilots.of(master)
         return Point(master, pilot.bounded, pilot.errors, cost=price, system=model.system)
     spectrum = model.spectrum(master)
-    stable = spectrum.stays_bounded(identified=not model.known)
+    stable = model.stability(master).stable
     errors = errors or model.predict(master)
     margin = math.nan
     # Changed rates are other steps: where conversion to these misleads, nothing is known.
-    if robust and model.states <= ROBUST_UP_TO and not model.conversion_misleads(master.step):
+    if robust and model.states <= FEW and not model.conversion_misleads(master.step):
         margin = relative_radius(model.at(master.step), master, limit=limit, shells=shells).change if stable else 0.0
     radius = spectrum.radius if isinstance(spectrum, Spectrum) else math.nan
     return Point(master, stable, errors, float(margin), price, radius, system=model.system)
@@ -370,11 +394,23 @@ def _sweeps(model: Model, master: Master, until: Convergence) -> float:
 # ---- the usual candidates --------------------------------------------------------------------------------------------
 
 
+def few_masters(model: Model, step: float) -> Iterator[Master]:
+    """Of the usual masters those that are tried of systems of many states."""
+    for hold in _holds(model.system):
+        yield jacobi(model.system, step, coupling=hold)
+        if model.large is None and len(model.system.units) > 1:
+            yield gauss_seidel(model.system, step, coupling=hold)
+
+
+def _holds(system: System) -> tuple[Hold, ...]:
+    takes_slopes = any(unit.input_degree > 0 for unit in system.units.values())
+    return (Hold(0), Hold(1)) if takes_slopes else (Hold(0),)
+
+
 def usual_masters(system: System, step: float) -> Iterator[Master]:
     """The usual masters that the units of the system can be run with, at one step."""
-    takes_slopes = any(unit.input_degree > 0 for unit in system.units.values())
     restores = all(unit.can_restore for unit in system.units.values())
-    for hold in (Hold(0), Hold(1)) if takes_slopes else (Hold(0),):
+    for hold in _holds(system):
         yield jacobi(system, step, coupling=hold)
         if len(system.units) > 1:
             for order in orders(system):
@@ -385,7 +421,7 @@ def usual_masters(system: System, step: float) -> Iterator[Master]:
     if len(system.units) > 1:
         for order in orders(system):
             yield strang(system, step, order=order)
-        if not takes_slopes and all(unit.variable_step for unit in system.units.values()):
+        if len(_holds(system)) == 1 and all(unit.variable_step for unit in system.units.values()):
             yield jacobi(system, step, coupling=Hold(1, substeps=SUBSTEPS))
 
 
@@ -400,6 +436,17 @@ def round_steps(shortest: float, longest: float) -> list[float]:
     return [step for step in steps if shortest * (1 - 1e-9) <= step <= longest * (1 + 1e-9)]
 
 
+def searched_steps(model: Model) -> tuple[list[float], bool]:
+    """The round steps that are searched with a model that is believed; and whether all that might do are among them."""
+    speeds = np.abs(model.poles)
+    fastest = float(speeds[speeds < model.instant].max(initial=0.0))
+    shortest, longest = step_range(fastest, model.horizon)
+    # Where nothing moves but very slowly, the range is that one step.
+    steps = round_steps(shortest, longest) or [longest]
+    quick = [step for step in steps if model.horizon / step * model.states <= MOST_NUMBERS] or steps[:1]
+    return (steps, True) if model.states <= FEW else (quick, len(quick) == len(steps))
+
+
 def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | None = None) -> list[Point]:
     """Points of the usual masters that are good enough, the cheapest of them first; few, each judged in full.
 
@@ -407,43 +454,53 @@ def usual_points(model: Model, wanted: Wanted, cost: Cost, present: Master | Non
     step of the `present` master, whose pilot runs give the true solution.
     """
     if model.valid:
-        speeds = np.abs(model.poles)
-        fastest = float(speeds[speeds < model.instant].max(initial=0.0))
-        shortest, longest = step_range(fastest, model.horizon)
-        # Where nothing moves but very slowly, the range is that one step.
-        rungs = round_steps(shortest, longest) or [longest]
-        exact = model.rests or (model.base is not None and model.base.exact)
-        quick: Predict = model.predict if exact else model.predict_coupling
+        rungs, _ = searched_steps(model)
+        whole = model.rests or (model.base is not None and model.base.exact)
+        quick: Predict = model.predict if whole else model.predict_coupling
     else:
-        first = present or gauss_seidel(model.system, model.step)
-        pilot = model.pilots.of(first)
-        truth = pilot.truth
-        if truth is None or pilot.errors is None:
+        rungs, truth = measured_rungs(model, present or gauss_seidel(model.system, model.step))
+        if truth is None:
             return []
-        rungs = [first.step / 2**halving for halving in range(HALVINGS + 1)]
-        quick = partial(model.pilots.against, truth=truth)
+        whole, quick = False, partial(model.pilots.against, truth=truth)
     found: list[Point] = []
-    tried, helpful = 0, math.inf
-    for master, error in _search(model, rungs, cost, quick, wanted.error):
-        good = [point for point in found if point.meets(wanted, grows=model.valid and model.grows)]
-        if good and master_cost(model, master, cost) > ABOUT * min(point.cost for point in good):
-            break
-        if tried >= CONFIRMATIONS and not good:
+    tried, helpful, grows = 0, math.inf, model.valid and model.grows
+
+    def dearest() -> float:
+        """What a candidate may cost to be of interest beside those that are good enough."""
+        return ABOUT * min((point.cost for point in found if point.meets(wanted, grows=grows)), default=math.inf)
+
+    for master, errors in _search(model, rungs, cost, quick, wanted.error, dearest):
+        if tried >= CONFIRMATIONS and dearest() == math.inf:
             break
         if master.step > helpful:
             continue
         tried += 1
         try:
-            point = judge_point(model, master, cost)
+            point = judge_point(model, master, cost, errors=errors if whole else None)
         except _FAILS:
             continue
         found.append(point)
-        if point.error > 2 * error and point.error > wanted.error:
+        if point.error > 2 * errors.worst and point.error > wanted.error:
             # The units' own solvers set the limit: only a step that makes these good enough helps.
             helpful = master.step * min(HOPEFUL * max(MARGIN * wanted.error / point.error, 0.01), 0.99)
     if model.valid:
         found += compensated_points(model, wanted, cost, rungs, found)
     return found
+
+
+def measured_rungs(model: Model, present: Master) -> tuple[list[float], Truth | None]:
+    """The halves of the step of `present` at which candidates are run, and what their runs are compared with.
+
+    That is the solution which its pilot runs tend to; where they do not converge, those at steps 8 and 64 times shorter
+    may. None where no runs do: then there is nothing to compare candidates with.
+    """
+    steps = [present.step / 2**halving for halving in range(HALVINGS + 1)]
+    for halvings in range(0, HALVINGS + 1, 3):
+        finer = replace(present, mixers={}).with_step(steps[halvings]) if halvings else present
+        pilot = model.pilots.of(finer)
+        if pilot.truth is not None and pilot.errors is not None:
+            return steps[halvings:], pilot.truth
+    return steps, None
 
 
 def compensated_points(
@@ -456,7 +513,7 @@ def compensated_points(
     same master without.
     """
     system, grows = model.system, model.grows
-    if not system.links or all(unit.can_restore for unit in system.units.values()) or model.large is not None:
+    if not system.links or all(unit.can_restore for unit in system.units.values()) or model.states > FEW:
         return []
     enough, hopeful = replace(wanted, robustness=0.0), math.inf
     dearest = min((point.cost for point in plain if point.meets(enough, grows=grows)), default=math.inf)
@@ -490,40 +547,50 @@ _FAILS = (CosimoError, np.linalg.LinAlgError, ArithmeticError, ValueError)
 
 
 def _search(
-    model: Model, rungs: Sequence[float], cost: Cost, quick: Predict, target: float
-) -> Iterator[tuple[Master, float]]:
-    """Masters that seem good enough, with their errors, cheapest first and then best first."""
-    ready: list[tuple[float, float, int, Master]] = []
-    promising: dict[str, float] = {}
-    least: dict[str, float] = {}
+    model: Model, rungs: Sequence[float], cost: Cost, quick: Predict, target: float, dearest: Callable[[], float]
+) -> Iterator[tuple[Master, OutputErrors]]:
+    """Masters that seem good enough, with their errors, cheapest first and then best first, up to the `dearest`.
+
+    Errors are looked at in the order of the costs: of what costs more than one that is good enough, none is computed.
+    """
+    many = model.valid and model.states > FEW
+    kinds = list(few_masters(model, rungs[0]) if many else usual_masters(model.system, rungs[0]))
+    hopeful = dict.fromkeys(range(len(kinds)), math.inf)
+    if many:  # where not even the shortest step will do, none is walked down to
+        hopeful = {number: math.inf for number, kind in enumerate(kinds) if _will_do(kind, rungs[-1], quick, target)}
     stable = _SeemsStable(model, rungs)
-    for rung, following in zip(rungs, [*rungs[1:], 0.0], strict=True):
-        masters = list(usual_masters(model.system, rung))
+    prices = [rungs[0] * master_cost(model, master, cost) for master in kinds]  # of one macro step
+    candidates = sorted((round(prices[number] / rung, 9), number, rung) for number in hopeful for rung in rungs)
+    for price, group in groupby(candidates, key=lambda candidate: candidate[0]):
+        if price > dearest() * (1 + 1e-9):
+            return
+        tried = [(number, kinds[number].with_step(rung)) for _, number, rung in group if rung <= hopeful[number]]
         if not model.valid:
-            hopeful = [m for m in masters if rung <= promising.get(f"{m} {m.coupling}", math.inf)]
-            model.pilots.ahead((master, 1) for master in hopeful)
-        for number, master in enumerate(masters):
-            kind, price = f"{master} {master.coupling}", master_cost(model, master, cost)
-            least[kind] = price * rung
-            if rung > promising.get(kind, math.inf) or not stable(kind, master):
+            model.pilots.ahead((master, 1) for _, master in tried)
+        ready: list[tuple[float, int, Master, OutputErrors]] = []
+        for number, master in tried:
+            if not stable(number, master):
                 continue
             try:
-                error = quick(master).worst
+                errors = quick(master)
             except _FAILS:
                 continue
-            if error < MARGIN * target:
-                ready.append((round(price, 9), error, number, master))
-                promising[kind] = 0.0
+            if (error := errors.worst) < MARGIN * target:
+                ready.append((error, number, master, errors))
             elif error < 1:
                 # An error of second order at best: no use in trying before it can be small enough.
-                promising[kind] = HOPEFUL * rung * math.sqrt(target / error)
-        ready.sort(key=lambda entry: entry[:3])
-        # What costs no more than the cheapest candidates of all further rungs cannot be beaten by them.
-        cheapest = min(least.values(), default=0.0) / following if following else math.inf
-        while ready and ready[0][0] <= cheapest * (1 + 1e-9):
-            _, error, _, master = ready.pop(0)
-            promising[f"{master} {master.coupling}"] = rung  # to be tried again, finer
-            yield master, error
+                hopeful[number] = HOPEFUL * master.step * math.sqrt(target / error)
+        for _, _, master, errors in sorted(ready, key=lambda entry: entry[:2]):
+            if price <= dearest() * (1 + 1e-9):
+                yield master, errors
+
+
+def _will_do(master: Master, step: float, quick: Predict, target: float) -> bool:
+    """Whether a master seems good enough at a step."""
+    try:
+        return quick(master.with_step(step)).worst < MARGIN * target
+    except _FAILS:
+        return False
 
 
 class _SeemsStable:
@@ -531,10 +598,10 @@ class _SeemsStable:
 
     def __init__(self, model: Model, rungs: Sequence[float]) -> None:
         self._model, self._rungs = model, np.array(rungs)
-        self._stable: dict[str, dict[float, bool]] = {}
+        self._stable: dict[int, dict[float, bool]] = {}
 
-    def __call__(self, kind: str, master: Master) -> bool:
-        if not self._model.valid or self._model.grows:
+    def __call__(self, kind: int, master: Master) -> bool:
+        if not self._model.valid or self._model.grows or self._model.states > FEW:
             return True
         if kind not in self._stable:
             self._stable[kind] = dict(zip(self._rungs.tolist(), self._over_steps(master), strict=True))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,14 @@ class Mode:
 
 def _damping(pole: complex) -> float:
     return -pole.real / abs(pole) if pole else 0.0
+
+
+class Stability(NamedTuple):
+    """Whether a master is stable; of an iteration, whether it converges and its factor per sweep (see `converges`)."""
+
+    stable: bool | None
+    converges: bool | None
+    factor: float | None
 
 
 class Spectrum:

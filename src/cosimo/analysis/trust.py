@@ -3,8 +3,8 @@
 | trust | when |
 | --- | --- |
 | yes | stable, every output within the target, and that is proved, confirmed or measured |
-| with care | the worst output misses the target by at most five times; or no error is known; or the system grows; or
-steps that an adaptive run may choose grow when they are repeated |
+| with care | the worst output misses the target by at most five times; or no error is known; or pilot runs end before
+the horizon; or the system grows; or steps that an adaptive run may choose grow when they are repeated |
 | no | unstable, the iteration diverges, or an output is off by more than five times the target; by more than the target
 where pilot runs end before the horizon, as the largest error only grows from there |
 | not assessed | there is no evidence |
@@ -71,6 +71,8 @@ class Grounds:
     """Seconds that were asked for; errors may reach less far."""
     steps_grow: bool = False
     """Whether some sequence of the steps that an adaptive run may choose grows; the run itself need not meet it."""
+    seen: float | None = None
+    """Seconds until which pilot runs confirm a prediction; None where it needs none."""
 
 
 def judge(found: Grounds) -> Judgement:
@@ -97,15 +99,18 @@ def judge(found: Grounds) -> Judgement:
         off = f"{errors.output} diverges"
     cut = found.horizon is not None and errors.horizon < found.horizon * (1 - 1e-9)
     unseen = f"pilot runs did not reach {errors.start + found.horizon:g} s" if cut and found.horizon else ""
+    if not cut and found.horizon and found.seen is not None and found.seen < found.horizon * (1 - 1e-9):
+        unseen = f"pilot runs confirm that until {errors.start + found.seen:g} s only"
     if not errors.worst <= CARE * found.target:
-        return Judgement("no", f"{off} until {errors.until}; {unseen}" if unseen and errors.worst < DIVERGED else off)
-    if errors.worst > found.target and unseen:
+        return Judgement("no", f"{off} until {errors.until}; {unseen}" if cut and errors.worst < DIVERGED else off)
+    if errors.worst > found.target and cut:
         return Judgement("no", f"{off} until {errors.until}, more than the target of {percent(found.target)}; {unseen}")
     if errors.worst > found.target:
         if percent(errors.worst) == percent(found.target):
-            off = f"{errors.output} is off by slightly more than {percent(found.target)}"
-            return Judgement("with care", f"{off}, the target")
-        return Judgement("with care", f"{off}, more than the target of {percent(found.target)}")
+            off = f"{errors.output} is off by slightly more than {percent(found.target)}, the target"
+        else:
+            off += f", more than the target of {percent(found.target)}"
+        return Judgement("with care", f"{off}; {unseen}" if unseen else off)
     within = f"every output within {percent(errors.worst)} until {errors.until}"
     if errors.any_start:
         within += " from any initial state"

@@ -22,7 +22,7 @@ three samples. Rows are computed in blocks of L: L steps are one product (`block
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -62,6 +62,8 @@ GRID = 2000
 """Moments, beside the communication points, at which the largest true value of an output is looked for."""
 STILL = 1e-12
 """An output whose true value stays below this share of what its terms could add up to is taken to be at rest."""
+OFFSET = 0.2
+"""Range of an output, as a share of its largest value, below which its error says little of how it moves."""
 SHORTEST, LONGEST = 1e-3, 10.0
 """The range of steps that is searched, in units of 1/|λ| of the fastest mode of the coupled system."""
 SEARCHED_STEPS = 200_000
@@ -185,13 +187,18 @@ def output_errors(
 
     `clocks` are those of the master's timeline where that is there already.
     """
-    wanted = _as_read(system, truth.rows, clocks or timeline(system, master).clocks)
+    wanted = _as_read(system, truth.rows, _read_early(clocks or timeline(system, master).clocks))
     return replace(_shares(system, rows, wanted, truth.sizes, horizon, kind), start=start)
 
 
-def _as_read(system: System, rows: Array, clocks: Mapping[str, UnitClock], before: Array | None = None) -> Array:
-    """The true rows at the times at which the master reads outputs; `before` is the row before the first."""
-    early = [unit for unit, clock in clocks.items() if clock.read < 1]  # read before the step: as the row before
+def _read_early(clocks: Mapping[str, UnitClock]) -> list[str]:
+    """The units that are read before their step."""
+    return [unit for unit, clock in clocks.items() if clock.read < 1]
+
+
+def _as_read(system: System, rows: Array, early: Sequence[str], before: Array | None = None) -> Array:
+    """The true rows at the times at which the master reads outputs, of `early` units those before; `before` is the row
+    before the first."""
     if not early:
         return rows
     wanted, place = rows.copy(), 0
@@ -213,6 +220,19 @@ def _shares(system: System, rows: Array, wanted: Array, sizes: Array, horizon: f
             return OutputErrors(dict.fromkeys(names, math.inf), horizon, kind, math.inf)
     typical = float(np.sqrt(np.mean(shares**2))) if shares.size else 0.0
     return OutputErrors(dict(zip(names, shares.max(axis=0, initial=0.0).tolist(), strict=True)), horizon, kind, typical)
+
+
+def offset_notes(system: System, errors: OutputErrors, truth: Truth, target: float) -> Iterator[str]:
+    """Of outputs that move little beside their largest value (kelvin, absolute pressure): the error beside that motion.
+
+    An error is a share of the largest value; where the output moves by less than `OFFSET` of it, and the error is more
+    than the target of what it moves by, readers are told both.
+    """
+    for name, values, size in zip(system.outputs, truth.rows.T, truth.sizes, strict=True):
+        error, moved = errors.outputs.get(name, 0.0), float(np.ptp(values)) / size if size > 0 else 0.0
+        if STILL < moved < OFFSET and target * moved < error < DIVERGED:
+            between = f"{name} stays between {values.min():.6g} and {values.max():.6g}"
+            yield f"{between}: {percent(error)} of its largest value is {percent(error / moved)} of that range"
 
 
 def worst_start_errors(linear: LinearSystem, start: float, horizon: float) -> OutputErrors:
@@ -315,7 +335,7 @@ def cosimulated(
 
 def _stepped(linear: LinearSystem, start: float, steps: int) -> Iterator[Array]:
     """The outputs of a large system, step after step, some rows at a time."""
-    places, size = linear.layout.indices("y"), linear.size
+    places, size = np.array(linear.layout.indices("y"), dtype=np.intp), linear.size
     z = np.concatenate([linear.start(start), np.zeros(len(linear.given))])
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, steps + 1, ROWS):
@@ -547,7 +567,7 @@ def large_errors(
     local: LocalSystem, linear: LinearSystem, *, start: float, horizon: float, sizes: Array
 ) -> OutputErrors:
     """`output_errors` of a large system: some rows at a time, so that no table of all of them is kept."""
-    step, clocks = linear.master.step, linear.operations.timeline.clocks
+    step, early = linear.master.step, _read_early(linear.operations.timeline.clocks)
     steps = count_steps(horizon, step)
 
     def truth() -> Iterator[Array]:
@@ -560,7 +580,7 @@ def large_errors(
         sizes = np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0)
     found, weights, before = [], [], None
     for rows, wanted in zip(_stepped(linear, start, steps), truth(), strict=True):
-        aligned = _as_read(local.linear, wanted, clocks, before)
+        aligned = _as_read(local.linear, wanted, early, before)
         before = wanted[-1]
         found.append(_shares(local.linear, rows + local.offsets, aligned, sizes, horizon, "predicted"))
         weights.append(len(rows))

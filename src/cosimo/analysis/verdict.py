@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from textwrap import shorten
 from typing import Any
 
 from cosimo.analysis.connections import ConnectionEffect
@@ -27,12 +28,14 @@ from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 BRIEF = (
     "system", "master", "description", "schedule", "step_size", "trust", "headline", "stable", "target", "start_time",
     "horizon", "error", "error_kind", "error_horizon", "worst_output", "errors", "from_any_start", "unsettled_outputs",
-    "evidence", "pilot_runs", "spectral_radius", "exact_stable", "converges", "critical_step",
+    "evidence", "pilot_runs", "pilot_horizon", "spectral_radius", "exact_stable", "converges", "critical_step",
     "critical_step_between", "recommendation", "reasons",
 )  # fmt: skip
 """The fields of the short form."""
 SHOWN_MODES = 12
 SHOWN_OUTPUTS = 12
+LONG_SCHEDULE = 200
+"""Characters of a schedule that people are shown; JSON has all of it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Verdict:
     convergence order (predicted by Φ, or observed in pilot runs); `sweep_factor` by which factor an iteration changes
     the error per sweep (None without iteration), `converges` whether it converges. `error` is that of every output
     over `horizon` seconds from `start` on, `measured_error` the error measured in pilot runs, where there is a
-    prediction too.
+    prediction too, and `pilot_horizon` the seconds until which they confirm it.
     `limits` are critical steps of the usual masters, `connections` what the delay of each connection does, `along`
     verdicts at times of a run. `changing_steps` is what is known of all sequences of adaptive steps.
     """
@@ -84,6 +87,7 @@ class Verdict:
     stable: bool | None = None
     error: OutputErrors | None = None
     measured_error: OutputErrors | None = None
+    pilot_horizon: float | None = None
     spectral_radius: float | None = None
     exact_spectral_radius: float | None = None
     exact_stable: bool | None = None
@@ -125,6 +129,7 @@ class Verdict:
                 reason,
                 self.horizon,
                 steps is not None and steps.outcome == "grows",
+                self.pilot_horizon,
             )
         )
 
@@ -219,6 +224,8 @@ class Verdict:
                 if self.stable is False
                 else "The exact solution grows; a run that does not is wrong."
             )
+        elif self.converges is False:
+            pass  # neither the system nor the delay of the coupling is the cause
         elif self.stable is False and (why := self.reasons.get("stable")):
             yield f"The system itself does not grow: {why}."
         elif self.stable is False and self.foreign is not None:
@@ -300,6 +307,7 @@ class Verdict:
             measured.worst if measured else None,
             measured.words if measured else "",
         )
+        yield Figure("pilot_horizon", "", self.pilot_horizon)
         yield Figure("evidence", "evidence", self.evidence, self.evidence, self._evidence_note())
         advice = self.recommendation
         yield Figure("recommendation", "", advice.fields() if advice is not None else None)
@@ -362,7 +370,7 @@ class Verdict:
         yield Figure("defect", "connection defect" if defect is not None else "", defect, f"{defect or 0:.4g}", "k = 2")
         order = self.order if self.order is not None and math.isfinite(self.order) else None
         yield Figure("convergence_order", "convergence order" if order else "", order, f"{order or 0:.2f}")
-        yield Figure("schedule", "schedule", self.schedule, self.schedule)
+        yield Figure("schedule", "schedule", self.schedule, shorten(self.schedule, LONG_SCHEDULE, placeholder=" …"))
         factor = self.sweep_factor
         swept = "converges" if (factor or 0.0) < 1 else "plain substitution diverges"
         yield Figure(
@@ -543,6 +551,7 @@ def _read(fields: Mapping[str, Any]) -> Verdict:
         critical_step=_read_limit(fields),
         recommendation=None if advice is None else _read_advice(advice),
         pilot_runs=fields["pilot_runs"],
+        pilot_horizon=None if (reach := fields.get("pilot_horizon")) is None else float(reach),
         reasons={str(name): str(text) for name, text in dict(fields["reasons"]).items()},
     )
 

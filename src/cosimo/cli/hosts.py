@@ -71,6 +71,10 @@ def federate(
     period: Annotated[float | None, time_option("Time between two exchanges; default: the macro step.")] = None,
     offset: Annotated[float, time_option("Time of the first exchange.")] = 0.0,
     wait_for_current_time: Annotated[bool, option("See what others publish at the same time.")] = False,
+    iterations: Annotated[
+        int | None, option("Iterate with the federation: make the steps to one time so often at most.")
+    ] = None,
+    iteration_tolerance: Annotated[float, option("Publish again only what changed by more than this.")] = 0.0,
     patience: Annotated[float, time_option("Time without an answer after which the broker counts as lost.")] = 10.0,
     start_time: StartTime = None,
     stop_time: StopTime = None,
@@ -100,6 +104,8 @@ def federate(
         period=period,
         offset=offset,
         waits=wait_for_current_time,
+        iterations=iterations,
+        tolerance=iteration_tolerance,
     )
     member = SystemFederate(how, scenario.system, scenario.master.step, start)
     output = recording.build(scenario, system)

@@ -129,18 +129,18 @@ def own_output(wanted: bool) -> Iterator[int | None]:
 
 def isolate_units(system: System) -> None:
     """Isolate the FMUs of a system as the options of the verb say."""
-    from cosimo.units.fmi.fmu import Fmu
+    from cosimo.units.fmi import fmus
     from cosimo.units.fmi.isolation import Isolation
 
     options, output = _CHOSEN.get()
-    fmus = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
+    found = fmus(system.units)
     for name in options.names:
         if name != ALL and name not in system.units:
             raise UnknownNameError("unit", name, system.units)
-        if name != ALL and name not in fmus:
+        if name != ALL and name not in found:
             raise ConfigurationError(f"unit '{name}' is not an FMU; only FMUs can be isolated.")
-    logs = {} if output is None else log_files(output, fmus)
-    for name, fmu in fmus.items():
+    logs = {} if output is None else log_files(output, found)
+    for name, fmu in found.items():
         if fmu.isolation is not None or ALL in options.names or name in options.names:
             fmu.isolation = replace(options.refine(fmu.isolation or Isolation()), log=logs.get(name))
         if fmu.trial is not None:

@@ -47,6 +47,8 @@ def checked(function: Function, owner: str = "") -> Function:
     parameters = {name: p for name, p in signature.parameters.items() if p.kind not in OPEN_ENDED}
     ordered = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
     hidden = {name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY}  # as keywords they are others
+    open_ended = len(parameters) < len(signature.parameters)
+    required = {name for name, p in parameters.items() if p.default is p.empty}
 
     @functools.cache
     def checks() -> dict[str, Check]:
@@ -55,10 +57,13 @@ def checked(function: Function, owner: str = "") -> Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        try:
-            signature.bind(*arguments, **options)
-        except TypeError as error:
-            raise ConfigurationError(f"{owner}: {error}; see help({owner}).") from None
+        given = {*ordered[: len(arguments)], *options}
+        plainly = len(arguments) <= len(ordered) and len(given) == len(arguments) + len(options)
+        if open_ended or hidden or not (plainly and required <= given <= parameters.keys()):
+            try:
+                signature.bind(*arguments, **options)
+            except TypeError as error:
+                raise ConfigurationError(f"{owner}: {error}; see help({owner}).") from None
         known = checks()
         named = options.items() if not hidden else [(name, one) for name, one in options.items() if name not in hidden]
         for name, value in (*zip(ordered, arguments, strict=False), *named):

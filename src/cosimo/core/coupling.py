@@ -186,6 +186,11 @@ class Coupling(ABC):
         return self.interpolates and self.degree == 0
 
     @property
+    def follows_step_lengths(self) -> bool:
+        """Whether macro steps may differ in length: the engines interpolate up to three samples at any times."""
+        return self.interpolates and self.degree <= 2
+
+    @property
     def word(self) -> str:
         """The text that is read back as exactly this coupling."""
         return str(self)

@@ -150,7 +150,7 @@ class Nepce(Coupling):
         return nepce_matrices(np.array([[self.alpha]]))
 
 
-# ---- words -----------------------------------------------------------------------------------------------------------
+# ---- learned while running -------------------------------------------------------------------------------------------
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -265,6 +265,9 @@ class Dmd(JointCoupling):
             if all(present):
                 found.append((names.index(position), names.index(velocity)))
         return tuple(found)
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

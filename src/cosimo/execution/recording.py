@@ -605,7 +605,7 @@ class Stream:
         import pyarrow as arrow
 
         found = 0
-        with suppress(OSError, ValueError), arrow.memory_map(str(self._path)) as source:
+        with suppress(OSError, ValueError), open_rows(self._path) as source:
             for batch, _ in checked_batches(arrow.ipc.open_stream(source)):
                 found += batch.num_rows
         given = self.written + self._used

@@ -24,8 +24,7 @@ from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder, recorded_texts
 from cosimo.execution.session import EqualSteps, Session, recorded_names, watch_of
-from cosimo.units.fmi.first_trial import decided_isolation
-from cosimo.units.fmi.fmu import Fmu
+from cosimo.units.fmi import first_trials, fmus
 
 MOST_STEPS = 2.0**53  # beyond this, time stamps t0 + k·h could no longer be told apart
 Keywords = ParamSpec("Keywords")
@@ -64,8 +63,9 @@ def execute(system: System, master: Master, options: RunOptions, saved: Mapping[
     With `saved`, nothing on disk is touched before the macro step after it was made again and gave the same signals.
     """
     system = observed(system, options)
-    fixed = [name for name, unit in system.units.items() if not isinstance(unit, Fmu)]
-    with guarded(options.path, fixed), decided_isolation(system.units, options.start, master.durations):
+    moved = fmus(system.units)
+    fixed = [name for name in system.units if name not in moved]
+    with guarded(options.path, fixed), first_trials(system.units, options.start, master.durations):
         plan = _plan(system, master, options)
         if saved is None and plan.saved:
             require_states(system, master, options.start, plan.saved, as_bytes=False)
@@ -155,7 +155,7 @@ def _checkpoint_writer(
 
 def _isolation(system: System) -> dict[str, dict[str, Any]]:
     """The units that live in processes of their own, and how."""
-    isolations = {name: unit.isolation for name, unit in system.units.items() if isinstance(unit, Fmu)}
+    isolations = {name: unit.isolation for name, unit in fmus(system.units).items()}
     plain = {name: asdict(isolation) for name, isolation in isolations.items() if isolation is not None}
     for fields in plain.values():
         fields["reason"] = ""  # a notice of the run that was interrupted
@@ -189,7 +189,7 @@ def require_divisible(system: System, master: Master) -> None:
     wrong = "compensates its inputs" if master.mixers else ""
     for inlet in (inlet for inlets in system.inlets.values() for inlet in inlets):
         coupling = master.coupling_of(inlet.target)
-        if (inlet.link or inlet.source) and not coupling.interpolates:
+        if (inlet.link or inlet.source) and not coupling.follows_step_lengths:
             wrong = f"has the coupling {coupling} at {inlet.target}"
     if wrong:
         raise ConfigurationError(

@@ -148,7 +148,7 @@ class _Worker:
         """Until the broker is gone, or the first run has ended where only one is served."""
         while not self._over.wait(0.25):
             self._look_for_lost_runs()
-            if self.link.seen("root") > self.how.hosts.patience:
+            if self.link.pulse.silent("root") > self.how.hosts.patience:
                 self.how.say(f"the broker at {self.how.hosts.broker} is gone")
                 return
             if os.getppid() != self._parent or (self.how.once and self.served and not self._sessions):
@@ -196,7 +196,7 @@ class _Worker:
     def _look_for_lost_runs(self) -> None:
         with self._lock:
             for number, session in [*self._sessions.items()]:
-                if self.link.seen(session.federate) > self.how.hosts.patience:
+                if self.link.pulse.silent(session.federate) > self.how.hosts.patience:
                     self._end(number, "is not seen any more")
 
     def _end(self, number: int, why: str) -> None:

@@ -242,6 +242,7 @@ class EqualSteps(Session):
     ) -> None:
         self.system, self.master, self.options, self.count, self.watch = system, master, options, count, watch
         super().__init__(self._instantiate(), recorded_names(system, master, options), writer)
+        self._federate = getattr(options.progress, "engine", None)  # where the system is a member of a federation
         self.made = self.recorded = 0
         self.between = 0  # rows at events, beyond one for each macro step
         self.iterations, self.ranges = Iterations(master), Ranges(system, self.names)
@@ -279,6 +280,8 @@ class EqualSteps(Session):
 
     def _cannot_shorten(self) -> str:
         """Why a discarded step cannot be made in shorter parts; empty where it can."""
+        if self._federate:
+            return "the other members of a federation do not go back in time"
         if self.master.mixers:
             return "a compensated master is designed for its macro step and cannot be run with a shorter one"
         if self.system.clock_links:
@@ -382,6 +385,9 @@ class EqualSteps(Session):
         self.iterations.add(*engine.sweeps())
 
     def _make(self, careful: bool) -> Engine:
+        own: Engine | None = self._federate(self.live, self.names, self.watch) if self._federate else None
+        if own is not None:
+            return own
         if self.live.events:
             return EventEngine(self.live, self.names, self.watch)
         # The compiled loop cannot take back texts that were passed on.

@@ -38,8 +38,8 @@ from cosimo.formats.scenario import Scenario
 from cosimo.formats.ssp import ssp_type
 from cosimo.formats.ssp_structure import ANNOTATION
 from cosimo.masters import MasterOptions
+from cosimo.units.fmi import first_trials
 from cosimo.units.fmi.archive import library_platforms, listing, open_archive
-from cosimo.units.fmi.first_trial import decided_isolation
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.model_exchange import CVODE, adapter_of, sundials
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
@@ -461,7 +461,7 @@ def _pack_coupling(scenario: Scenario, master: Master, shown: _Connectors, fmi: 
     # Whoever runs the FMU gives one value per step: it is held.
     master = replace(master, couplings={**master.couplings, **dict.fromkeys(shown.inputs, Hold(0))})
     folders, files = _inside(system)
-    with decided_isolation(system.units, scenario.start, master.durations):
+    with first_trials(system.units, scenario.start, master.durations):
         live = Live(system, master, scenario.start)
         try:
             if live.joints:

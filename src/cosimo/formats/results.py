@@ -45,6 +45,7 @@ from cosimo.execution.recording import (
     checked_batches,
     dump,
     numbers_of,
+    open_rows,
 )
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def _ipc_writer(kind: Literal["new_file", "new_stream"]) -> Callable[[Batches, p
 def _read_arrow(path: Path) -> FileRows:
     import pyarrow
 
-    with pyarrow.memory_map(str(path)) as source:
+    with open_rows(path) as source:
         reader = pyarrow.ipc.open_file(source)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
         return _found(batches, reader.schema.names, _document(reader.schema.metadata))
@@ -310,7 +311,7 @@ def _read_stream(path: Path) -> FileRows:
     """Up to its end or to the first batch that is cut off or changed; complete is what says so in its last batch."""
     import pyarrow
 
-    with pyarrow.memory_map(str(path)) as source:
+    with open_rows(path) as source:
         reader = pyarrow.ipc.open_stream(source)
         batches, documents, damage = [], [_document(reader.schema.metadata)], ""
         try:

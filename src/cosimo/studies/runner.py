@@ -152,8 +152,9 @@ class Runner:
 
     def _judge(self, system: System, master: Master) -> Verdict | None:
         """The verdict at this point: made at once where equations are known, otherwise as it is remembered."""
-        from cosimo.analysis.analysing import FEW, analyse
+        from cosimo.analysis.analysing import analyse
         from cosimo.analysis.memory import Memory
+        from cosimo.analysis.recommendation import FEW
 
         horizon, target = self.recipe.stop - self.recipe.start, self.study.target
         units = system.units.values()

@@ -30,7 +30,7 @@ from cosimo.execution.recording import choose
 from cosimo.formats.scenario import SUFFIXES, Scenario, load
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.studies.designs import Design, Points
-from cosimo.units.fmi.first_trial import decided_isolation
+from cosimo.units.fmi import first_trials
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.instance import Reserve
 from cosimo.units.fmi.isolation import Isolation
@@ -252,7 +252,7 @@ class Recipe:
             system, master = self.build(self._study.table.values[0].tolist())
         except ConfigurationError:  # the row of this point says so, and each run decides
             return self._study
-        with decided_isolation(system.units, self.start, master.durations):
+        with first_trials(system.units, self.start, master.durations):
             decided = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
         limit = time_limit()
         for name, unit in decided.items():

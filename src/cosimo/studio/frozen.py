@@ -191,7 +191,7 @@ def explore(
     error is accepted. `outputs` are those whose trajectories are shown. All is computed in this process, first.
 
     >>> import cosimo as co
-    >>> page = co.explore(co.problems.two_mass(), stop=2.0)
+    >>> page = co.explore(co.problems.two_mass(), stop=2.0)  # doctest: +SKIP
     >>> page.write("page.html").name  # doctest: +SKIP
     'page.html'
     """

@@ -417,20 +417,18 @@ def frame(state: State) -> dict[str, Any]:
     }
 
 
-def _predicted(scenario: Scenario, model: Model, master: Master) -> tuple[dict[str, Any], Any, bool, float]:
+def _predicted(
+    scenario: Scenario, model: Model, master: Master
+) -> tuple[dict[str, Any], Any, bool | None, float | None]:
     """What models identified at its step say of a master: not assessed before pilot runs agree."""
-    from cosimo.analysis.spectrum import Spectrum, converges, sweep_factor
     from cosimo.analysis.trust import Grounds, judge
 
-    linear = model.linear(master)
-    spectrum, errors = Spectrum(linear), model.predict(master)
-    converging = converges(master, sweep_factor(linear))
-    stable = bool(spectrum.stays_bounded(identified=True)) and converging is not False
+    errors, (stable, converging, _) = model.predict(master), model.stability(master)
     found = judge(Grounds(stable, errors, "confirmed", scenario.target, converging, model.grows, "", model.horizon))
     said = {"trust": "not assessed", "mark": "open", "evidence": "none", "master": in_words(master, scenario.system)}
     said["headline"] = f"Predicted, not confirmed: {found.because}"
     said["text"] = "The units were identified; pilot runs (cosimo analyse) confirm or replace this."
-    return said, errors, stable, spectrum.radius
+    return said, errors, stable, model.spectrum(master).radius
 
 
 def _poles(model: Model, master: Master) -> Iterator[tuple[float, float]]:

@@ -134,7 +134,10 @@ def helics() -> Any:
     require_helics()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return importlib.import_module("helics")
+        found = importlib.import_module("helics")
+    # Federates leave where they are closed; waiting for those that are lost would keep a command from ending.
+    atexit.unregister(found.helicsCloseLibrary)
+    return found
 
 
 # ---- one federate ----------------------------------------------------------------------------------------------------
@@ -148,46 +151,51 @@ class Pulse:
         self._asked: dict[str, tuple[Any, float]] = {}
         self._answered: dict[str, float] = {}
 
-    def seen(self, name: str) -> float:
-        """Seconds since a federate was last known to be there; `root` is the broker. Asks again once a second.
+    def silent(self, name: str) -> float:
+        """Seconds for which a question to a federate has been without an answer; `root` is the broker.
 
-        The answer comes from threads of HELICS: a process that computes gives it, one that is stopped does not.
+        Asks once a second, as long as this is called. The answer comes from threads of HELICS: a process that computes
+        gives it, one that is stopped does not.
         """
-        now, h = time.monotonic(), self._h
-        self._answered.setdefault(name, now)
+        now, since = time.monotonic(), None
         if name in self._asked:
             query, since = self._asked[name]
-            if h.helicsQueryIsCompleted(query):
-                del self._asked[name]
-                with suppress(h.HelicsException):
-                    if isinstance(h.helicsQueryExecuteComplete(query), str):
-                        self._answered[name] = since
-        elif now - self._answered[name] > 1.0:
-            query = h.helicsCreateQuery(name if name == "root" else core_of(name), "version")
-            with suppress(h.HelicsException):
-                h.helicsQueryExecuteAsync(query, self._federate)
-                self._asked[name] = (query, now)
-        return now - self._answered[name]
+            if not self._h.helicsQueryIsCompleted(query):
+                return now - since
+            del self._asked[name]
+            with suppress(self._h.HelicsException):
+                if isinstance(self._h.helicsQueryExecuteComplete(query), str):
+                    self._answered[name], since = now, None
+        if since is not None or now - self._answered.get(name, now - 2.0) > 1.0:
+            query = self._h.helicsCreateQuery(name if name == "root" else core_of(name), "version")
+            with suppress(self._h.HelicsException):
+                self._h.helicsQueryExecuteAsync(query, self._federate)
+                self._asked[name] = (query, now if since is None else since)
+        return 0.0 if since is None else now - since
+
+    def has_lost_broker(self) -> bool:
+        """Whether the broker leaves a question without an answer; asks nothing."""
+        return "root" in self._asked and time.monotonic() - self._asked["root"][1] > 1.5
 
 
 class HelicsLink:
     """A federate that sends commands, and hands those that come to `deliver`, in a thread of its own.
 
-    `seen` tells how long ago another one was known to be there.
+    `pulse` tells whether others are there.
     """
 
     def __init__(self, hosts: Hosts, name: str, deliver: Callable[[str, bytes], None]) -> None:
         self.hosts, self.name, self._deliver, self._h = hosts, name, deliver, helics()
         made = join(hosts, name)
         self._federate = made
-        self.seen = Pulse(made).seen
+        self.pulse = Pulse(made)
         self._begun: dict[str, list[str]] = {}  # by federate, what has come of a message in several commands
         self._sending = threading.Lock()
         self._listener = threading.Thread(target=self._listen, name="commands", daemon=True)
         self._listener.start()
 
     def send(self, target: str, message: bytes) -> None:
-        """Send a message, in several commands where it is long; one that gets lost will be missed (`seen`)."""
+        """Send a message, in several commands where it is long; one that gets lost will be missed (`pulse`)."""
         text, most = base64.b64encode(message).decode(), LONGEST[self.hosts.core]
         with self._sending, suppress(self._h.HelicsException):
             for begin in range(0, len(text), most):
@@ -224,7 +232,7 @@ class HelicsLink:
             self._h.helicsFederateFree(self._federate)
             return True
 
-        return within(3.0, leave) is True
+        return within(0.5 if self.pulse.has_lost_broker() else 3.0, leave) is True
 
 
 def join(hosts: Hosts, name: str, prepare: Callable[[Any, Any], None] = lambda h, info: None) -> Any:
@@ -504,7 +512,7 @@ class HostConnection:
 
     def wait(self, host: _Host, unit: int) -> Message:
         """The answer of a unit; raises where its host is lost, or the user wants an end."""
-        begin, before = time.monotonic(), _interrupts()
+        before = _interrupts()
         while unit not in self._answers:
             with suppress(queue.Empty):
                 self._take(*self._inbox.get(timeout=0.2))
@@ -513,12 +521,11 @@ class HostConnection:
                 raise UnitCrashed(f"the worker on host '{host.name}' was ended; start it again, and resume the run.")
             if _interrupts() != before:
                 raise KeyboardInterrupt
-            if time.monotonic() - begin > 1.0:
-                self._require_seen(host)
+            self._require_seen(host)
         return self._answers.pop(unit)
 
     def _require_seen(self, host: _Host) -> None:
-        worker, broker = self.link.seen(host.federate), self.link.seen("root")
+        worker, broker = self.link.pulse.silent(host.federate), self.link.pulse.silent("root")
         if worker <= self.hosts.patience:
             return
         if self._broker is None and broker > min(2.0, self.hosts.patience / 2):

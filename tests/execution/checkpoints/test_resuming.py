@@ -250,6 +250,7 @@ def switched() -> System:
     return System(units, system.connections, inputs=inputs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["kernel", "reference"])
 @pytest.mark.parametrize("hold", [0, 1])
 @pytest.mark.parametrize("adaptive", [Adaptive("energy", 0.1, shortest=2e-3), Adaptive("doubling", 1e-3)], ids=str)

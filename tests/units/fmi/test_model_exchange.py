@@ -80,6 +80,7 @@ def test_a_ball_comes_to_rest(tmp_path: Path, version: int) -> None:
     assert rows[-1].tolist() == [0.0, 0.0]
 
 
+@pytest.mark.one_in(2)
 @versions
 def test_a_stiff_oscillator(tmp_path: Path, version: int) -> None:
     """Beyond the fast transition of van der Pol's oscillator with μ = 1000 (at t ≈ 807)."""

@@ -5,11 +5,26 @@
 A unit is a black box with its own solver. Around an operating point, and for one macro step, what it does is a linear
 map as long as it answers small pulses linearly; that map is what stability and accuracy of a coupling depend on. It is
 found from directional derivatives, from differences between runs that begin in the same saved state, or from pulse
-answers of fresh instances, in this order of preference, and checked on data that was not used.
+answers of fresh instances, in this order of preference, and checked on data that was not used. What does
+all this is loaded when it is first used: known equations need none of it.
 """
 
-from cosimo.analysis.identification.models import Identified, IdentifiedUnit, Means
-from cosimo.analysis.identification.procedure import identify, means_offered
-from cosimo.analysis.identification.test_rig import OperatingPoint
+from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cosimo.analysis.identification.models import Identified, IdentifiedUnit, Means
+
+if TYPE_CHECKING:
+    from cosimo.analysis.identification.procedure import identify, means_offered
+    from cosimo.analysis.identification.test_rig import OperatingPoint
+
+_HOMES = {"OperatingPoint": "test_rig", "identify": "procedure", "means_offered": "procedure"}
 __all__ = ["Identified", "IdentifiedUnit", "Means", "OperatingPoint", "identify", "means_offered"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cosimo.analysis.identification' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"cosimo.analysis.identification.{_HOMES[name]}"), name)

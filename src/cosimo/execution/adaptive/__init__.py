@@ -204,10 +204,10 @@ def require_adaptable(system: System, master: Master, adaptive: Adaptive) -> Non
     for name, unit in system.units.items():
         for inlet in system.inlets[name]:
             coupling = master.coupling_of(inlet.target)
-            if (inlet.link or inlet.source) and not coupling.interpolates:
+            if (inlet.link or inlet.source) and not coupling.follows_step_lengths:
                 raise ConfigurationError(
-                    f"the coupling {coupling} of input {inlet.target} is set up for one macro step; an adaptive step "
-                    f"needs Hold(0), Hold(1) or Hold(2)."
+                    f"the coupling {coupling} of input {inlet.target} does not follow steps of different lengths; an "
+                    f"adaptive step needs Hold(0), Hold(1) or Hold(2)."
                 )
             if coupling.degree and any(op.unit == name and op.time > 0 for op in couples):
                 raise ConfigurationError(

@@ -16,7 +16,6 @@ from dataclasses import replace
 from cosimo.core.errors import CosimoError, UnitCrashed, UnitTimeout
 from cosimo.core.guarding import enter, leave, time_limit
 from cosimo.core.storage import Remembered, file_digest
-from cosimo.core.unit import Unit
 from cosimo.units.fmi.archive import lease
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.isolation import Isolation, available
@@ -31,7 +30,7 @@ _passed: set[str] = set()
 
 
 @contextmanager
-def decided_isolation(units: Mapping[str, Unit], start: float, steps: Mapping[str, float]) -> Iterator[None]:
+def decided_isolation(units: Mapping[str, Fmu], start: float, steps: Mapping[str, float]) -> Iterator[None]:
     """Make the first trials that are still to be made; `steps` are the units' communication step sizes.
 
     In the block `isolation` holds of every FMU, and has the reason where the trial decided; what was extracted for the
@@ -39,7 +38,7 @@ def decided_isolation(units: Mapping[str, Unit], start: float, steps: Mapping[st
     """
     with ExitStack() as extracted:
         for name, unit in units.items():
-            if not isinstance(unit, Fmu) or unit.trial is None:
+            if unit.trial is None:
                 continue
             if unit.isolation is None and available() and not unit.single_instance:
                 limited = replace(unit.trial, timeout=unit.trial.timeout or time_limit())
