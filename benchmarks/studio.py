@@ -153,20 +153,25 @@ def newcomer() -> Table:
     table = Table("Studio: a newcomer with two FMUs", ("after action", "seconds", "the page says"), note)
     full = "document.documentElement.dataset.full && document.getElementById('evidence').textContent"
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as name, opened(Path(name)) as (page, _):
-        usual = SuggestedExperiment(step=1e-3, stop=10.0)
+        usual = SuggestedExperiment(step=1e-3, stop=5.0)
         fmus = [str(file) for file in export_system(two_mass(), Path(made), fmi=2, experiment=usual).values()]
         begin, data = time.monotonic(), {"items": [], "files": fmus, "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             page.call("Input.dispatchDragEvent", type=kind, x=600, y=500, data=data)
-        for action, script in (
-            ("1 drop two FMUs", ""),
-            ("2 change the sign of the force", "[...document.querySelectorAll('#proposals button')].at(-1).click()"),
-            ("3 take the recommendation", "document.getElementById('take').click()"),
+        text = "document.getElementById('{}').textContent.includes('{}')"
+        for action, script, then in (
+            ("1 drop two FMUs", "0", text.format("command", "system.toml")),
+            (
+                "2 change the sign of the force",
+                "[...document.querySelectorAll('#proposals button')].at(-1).click()",
+                text.format("proposals", "is written"),
+            ),
+            ("3 take the recommendation", "document.getElementById('take').click()", text.format("lines", "hold1")),
         ):
-            if script:
-                page.ask(f"{script}; document.documentElement.dataset.full = ''")
-            page.wait(f"document.getElementById('command').textContent.includes('system.toml') && {full}")
-            said = page.ask("document.getElementById('headline').textContent + '. ' + (" + full + ")")
+            page.ask(script)
+            page.wait(then)
+            page.wait(full)
+            said = page.ask(f"document.getElementById('headline').textContent + '. ' + ({full})")
             table.add(action, f"{time.monotonic() - begin:.1f}", said)
     return table
 

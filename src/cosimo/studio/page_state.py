@@ -427,7 +427,7 @@ def _predicted(
     found = judge(Grounds(stable, errors, "confirmed", scenario.target, converging, model.grows, "", model.horizon))
     said = {"trust": "not assessed", "mark": "open", "evidence": "none", "master": in_words(master, scenario.system)}
     said["headline"] = f"Predicted, not confirmed: {found.because}"
-    said["text"] = "The units were identified; pilot runs confirm or replace this when the slider rests."
+    said["text"] = "The units were identified; pilot runs (cosimo analyse) confirm or replace this."
     return said, errors, stable, model.spectrum(master).radius
 
 

@@ -218,11 +218,12 @@ class Studio:
         self.begin(found.go())
         return found
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something go on, whether a page looks or not."""
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let something go on, whether a page looks or not; the studio waits for its end."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def change(self, kind: str, state: State, **more: Any) -> Any:
         """Write something into the file of the state; every page shows the file as it is now."""
@@ -390,7 +391,7 @@ class Viewer:
         Where the equations are known, a position takes milliseconds and nobody waits for it; units are identified when
         the controls rest.
         """
-        verdict, changed = asyncio.create_task(self._judge(wanted)), asyncio.create_task(self.changed.wait())
+        verdict, changed = self.studio.begin(self._judge(wanted)), asyncio.create_task(self.changed.wait())
         try:
             try:
                 if description["known"] or not await self._moves():
@@ -398,11 +399,9 @@ class Viewer:
             except CosimoError as error:
                 await self.send(kind="error", text=str(error), key=wanted["key"])
             await asyncio.wait({verdict, changed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (verdict, changed):
-                task.cancel()
-                with suppress(asyncio.CancelledError, CosimoError):
-                    await task
+        finally:  # nobody waits until the process of a verdict has ended
+            verdict.cancel()
+            changed.cancel()
 
     async def _at_once(self, wanted: Message) -> Message | None:
         """What the page shows of a state first; None where the controls have moved on meanwhile."""
@@ -453,10 +452,15 @@ class Viewer:
 
     async def _judge(self, wanted: Message) -> None:
         await asyncio.sleep(REST)
-        await self.send(kind="judging", key=wanted["key"], step=wanted["state"].step)
-        found = await self.studio.verdict(wanted["state"])
-        told = {"verdict": finite(found), "shares": contributions(found)}
-        await self.send(kind="verdict", key=wanted["key"], step=wanted["state"].step, **told)
+        with suppress(WebSocketDisconnect, RuntimeError):  # closed meanwhile
+            await self.send(kind="judging", key=wanted["key"], step=wanted["state"].step)
+            try:
+                found = await self.studio.verdict(wanted["state"])
+            except CosimoError as error:
+                await self.send(kind="error", key=wanted["key"], text=str(error))
+                return
+            told = {"verdict": finite(found), "shares": contributions(found)}
+            await self.send(kind="verdict", key=wanted["key"], step=wanted["state"].step, **told)
 
     async def _fill(self, wanted: Message, description: Message) -> None:
         """The other positions of the slider, nearest first, so that moving it shows what is there already."""
