@@ -41,7 +41,7 @@ def round_trips(master: str, units: int) -> int:
 
 def steps_for(trips: int, latency: float) -> int:
     """So many macro steps that they take a second or two."""
-    return max(20, min(400, int(1.5 / (trips * (2 * latency + 1.5e-3)))))
+    return max(20, min(200, int(1.0 / (trips * (2 * latency + 1.5e-3)))))
 
 
 # ---- what runs in the namespaces -------------------------------------------------------------------------------------
@@ -53,10 +53,13 @@ def run_jobs(path: str) -> None:
     from cosimo.execution.options import EngineOptions
     from cosimo.masters import MasterOptions
 
+    designs: dict[str, Any] = {}  # made on one machine: a compensation needs thousands of steps
     for job in json.loads(Path(path).read_text()):
         scenario = co.load(job["file"])
         scenario = scenario.changed(stop=job["steps"] * scenario.step, options=MasterOptions(**job["master"]))
-        result = scenario.run(engine=EngineOptions(parallel=False))
+        if (words := str(job["master"])) not in designs:
+            designs[words] = scenario.master
+        result = scenario.run(master=designs[words], engine=EngineOptions(parallel=False))
         rows = np.column_stack([result.time, result.to_numpy()])
         digest = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
         print(json.dumps({"seconds": result.info["stepping_time"], "digest": digest}), flush=True)
@@ -167,15 +170,16 @@ def compared(network: Any, site: Any, steps: Mapping[str, int], latency: float) 
     """Seconds for stepping with all units on other hosts, by master; the rows must be those of one machine."""
     jobs = [
         {"file": str(site.folder / f"{where}.toml"), "steps": steps[name], "master": MASTERS[name]}
-        for where in ("here", "there")
+        for where in ("here", "there", "there")  # the first ones there are slow: workers load what they need
         for name in steps
     ]
     (site.folder / "jobs.json").write_text(json.dumps(jobs))
     network.set(f"latency {latency}")
     said = [json.loads(line) for line in in_namespace(site, 0, "run", str(site.folder / "jobs.json")).splitlines()]
-    here, there = said[: len(steps)], said[len(steps) :]
-    assert [one["digest"] for one in here] == [one["digest"] for one in there], "rows differ"
-    return {name: one["seconds"] for name, one in zip(steps, there, strict=True)}
+    here, *there = (said[begin : begin + len(steps)] for begin in range(0, len(said), len(steps)))
+    for turn in there:
+        assert [one["digest"] for one in turn] == [one["digest"] for one in here], "rows differ"
+    return {name: min(turn[place]["seconds"] for turn in there) for place, name in enumerate(steps)}
 
 
 def in_namespace(site: Any, host: int, *words: str) -> str:
@@ -234,7 +238,7 @@ def latencies(counts: Sequence[int] = (2, 8)) -> Table:
         "in another; packets take the added latency from one namespace to another (`tests/network.c`). All rows are "
         "those of one machine, to the bit. Bound: round trips of a macro step (Jacobi 1, Gauss–Seidel one per unit, "
         "three sweeps 3) × 2 × latency. Plain HELICS: one federate per FMU with FMPy, program FGH, which is Jacobi. "
-        + _load()
+        "The better of two turns. " + _load()
     )
     return table
 

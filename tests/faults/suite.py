@@ -48,7 +48,7 @@ row unless the row says otherwise.
 - **Nothing is left behind**: no process and no temporary folder. What a killed process could not remove, the next
   start removes.
 - **A prompt end**: within 2 s of the fault; within 1 s of a time limit; within 1 s of Ctrl-C, termination or hang-up.
-  A cluster's scheduler counts as lost after 10 s without an answer.
+  A cluster's scheduler counts as lost after 10 s without an answer, a host after its `patience` (3 s in these trials).
 
 ## What is not promised for a unit in the master's process
 
@@ -76,6 +76,9 @@ the next process which extracts one does it. *In-process* units run in the maste
 own ([My FMU crashes](isolation.md)), those in a *sandbox* also without network and files ([Security](security.md)).
 In-process rows are measured with `--trust-units`; *auto* is what happens without an option: a first trial ([My FMU
 crashes](isolation.md#the-first-trial)).
+
+In rows on *two hosts* the unit lives with a worker in another network namespace ([How do I run units on other
+machines?](hosts.md)); a trial also checks that no process and no temporary file is left there.
 
 Measured on {machine}; load while measuring {load}. {summary}
 
