@@ -1,10 +1,11 @@
 """`python -m wheels [TARGET …]`: the source distribution and from it wheels for Linux, Windows and macOS.
 
 All are compiled here by zig, which brings the C and C++ libraries of the systems along: those of Linux for glibc 2.28,
-which `auditwheel` checks. Without a target those of Linux are made, for CPython 3.11 and with the stable interface from
-3.12 on, which `abi3audit` checks; for macOS only the latter. `make test-all` tests that for Linux and CPython 3.11,
+which `auditwheel` checks. Without a target all are made, for CPython 3.11 and with the stable interface from 3.12 on,
+which `abi3audit` checks; for macOS only the latter. `make test-all` tests that for Linux and CPython 3.11,
 `make windows` that for Windows. Nobody has run those for macOS: they stay in `build/wheels`, where the others go to
-`dist`. The target `units` is the library inside exported FMUs for all systems, in `build/wheels/units`.
+`dist`. All bring the libraries inside exported FMUs for all systems, which the target `libraries` alone makes, in
+`build/wheels/libraries`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -57,12 +58,6 @@ TARGETS = {
     "macos-arm": Target("aarch64-macos.13.0", "Darwin", "arm64", "macosx_13_0_arm64", "cpython-{}-darwin", False),
     "macos-intel": Target("x86_64-macos.13.0", "Darwin", "x86_64", "macosx_13_0_x86_64", "cpython-{}-darwin", False),
 }
-UNITS = {
-    "unit.so": ("x86_64-linux-gnu.2.17",),
-    "unit.dll": ("x86_64-windows-gnu",),
-    "unit.dylib": ("x86_64-macos.11.0", "aarch64-macos.11.0"),
-}
-"""The library inside exported FMUs: the file, and what it is compiled for."""
 PROCESSORS = {"x86_64": (0x01000007, 3, 12), "aarch64": (0x0100000C, 0, 14)}
 """As a library of macOS for several names them: processor, variant, alignment of the part as a power of two."""
 PYCONFIG = """\
@@ -130,20 +125,20 @@ def main() -> int:
     """Make what was asked for, and print each wheel with its size."""
     parser = argparse.ArgumentParser(prog="wheels", description=__doc__)
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}, units; linux if none is given"
+        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}, libraries; all if none is given"
     )
     parser.add_argument("--python", default="3.11,3.12", help="3.11, 3.12 (the stable interface) or both")
     given = parser.parse_args()
-    for name in set(given.targets) - set(TARGETS) - {"units"}:
-        parser.error(f"there is no target '{name}'; choose from {', '.join(TARGETS)}, units")
+    for name in set(given.targets) - set(TARGETS) - {"libraries"}:
+        parser.error(f"there is no target '{name}'; choose from {', '.join(TARGETS)}, libraries")
     interpreters = [interpreter(version) for version in given.python.split(",")]
-    units = unit_libraries(interpreters[0])
-    targets = [TARGETS[name] for name in given.targets or ["linux"] if name != "units"]
+    exported = libraries(interpreters[0])
+    targets = [TARGETS[name] for name in given.targets or TARGETS if name != "libraries"]
     source = unpack(sdist(interpreters[0])) if targets else None
     for target, one in itertools.product(targets, interpreters):
         if source is None or not (target.tried or one.stable):
             continue
-        wheel = build(target, one, source, units)
+        wheel = build(target, one, source, exported)
         size = wheel.stat().st_size
         print(f"{wheel.relative_to(ROOT)}: {size / 1e6:.2f} MB{'' if target.tried else ', never run'}", flush=True)
         if size > LARGEST:
@@ -217,47 +212,57 @@ def program(interpreter: Interpreter, name: str, *words: str) -> Path:
 def toolchain(name: str, target: Target, interpreter: Interpreter) -> Path:
     """CMake's description of the compiler for a target."""
     lines = {
-        "CMAKE_C_COMPILER": program(interpreter, f"{name}-cc", "cc", "-target", target.zig),
-        "CMAKE_CXX_COMPILER": program(interpreter, f"{name}-c++", "c++", "-target", target.zig),
+        "CMAKE_C_COMPILER": program(interpreter, f"{name}-cc", "cc", "-target", target.zig, "-g0"),
+        "CMAKE_CXX_COMPILER": program(interpreter, f"{name}-c++", "c++", "-target", target.zig, "-g0"),
         "CMAKE_AR": program(interpreter, "ar", "ar"),
         "CMAKE_RANLIB": program(interpreter, "ranlib", "ranlib"),
         "CMAKE_RC_COMPILER": program(interpreter, "rc", "rc"),
         "CMAKE_MODULE_LINKER_FLAGS_INIT": "-s",
         "CMAKE_EXE_LINKER_FLAGS_INIT": "-s",
         "CMAKE_FIND_ROOT_PATH_MODE_PROGRAM": "NEVER",
+        "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
     }
-    if target.system != "Linux":
+    # What CMake would find out by linking programs, for each of which zig compiles the C++ library anew.
+    lines |= {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY", "CMAKE_HAVE_LIBC_PTHREAD": "ON"}
+    known = {"ID_RUN": "1", "ID": "Clang", "VERSION": "20.0", "FRONTEND_VARIANT": "GNU"}
+    for language in ("C", "CXX"):
+        lines |= {f"CMAKE_{language}_COMPILER_{key}": value for key, value in known.items()}
+        lines[f"CMAKE_{language}_STANDARD_COMPUTED_DEFAULT"] = "17"
+        lines[f"CMAKE_{language}_EXTENSIONS_COMPUTED_DEFAULT"] = "ON"
+    if target.system == "Linux":
+        lines["can_hide_libraries"] = "OFF"  # CMakeLists.txt
+    else:
         lines |= {"CMAKE_SYSTEM_NAME": target.system, "CMAKE_SYSTEM_PROCESSOR": target.processor}
-        # What CMake would find out by linking programs, for each of which zig compiles the C++ library anew.
-        lines |= {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY", "CMAKE_HAVE_LIBC_PTHREAD": "ON"}
-        known = {"ID_RUN": "1", "ID": "Clang", "VERSION": "20.0", "FRONTEND_VARIANT": "GNU"}
-        for language in ("C", "CXX"):
-            lines |= {f"CMAKE_{language}_COMPILER_{key}": value for key, value in known.items()}
-            lines[f"CMAKE_{language}_STANDARD_COMPUTED_DEFAULT"] = "17"
-            lines[f"CMAKE_{language}_EXTENSIONS_COMPUTED_DEFAULT"] = "ON"
     if target.system == "Darwin":  # nothing of an SDK is looked for, and nothing is installed under another name
         lines |= {"CMAKE_OSX_SYSROOT": "", "CMAKE_OSX_DEPLOYMENT_TARGET": "", "CMAKE_INSTALL_NAME_TOOL": "true"}
         lines["CMAKE_MODULE_LINKER_FLAGS_INIT"] = "-s -undefined dynamic_lookup"
+        # The linker of zig knows no bundles; Python and importers of FMUs load a dynamic library as well.
+        lines["CMAKE_USER_MAKE_RULES_OVERRIDE"] = WORK / "no-bundles.cmake"
+        made = "".join(f'set(CMAKE_SHARED_MODULE_CREATE_{language}_FLAGS "-shared")\n' for language in ("C", "CXX"))
+        (WORK / "no-bundles.cmake").write_text(made, encoding="utf-8")
     path = WORK / f"{name}.cmake"
     path.write_text("".join(f'set({key} "{value}")\n' for key, value in lines.items()), encoding="utf-8")
     return path
 
 
-def unit_libraries(interpreter: Interpreter) -> Path:
-    """The library inside exported FMUs for all systems, in one folder."""
-    folder = WORK / "units"
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = sorted(map(str, (ROOT / "src" / "fmu").glob("*.c")))
-    for file, targets in UNITS.items():
-        parts = []
-        for target in targets:
-            part = WORK / f"unit-{target}"
-            flags = ["-std=c11", "-O3", "-DNDEBUG", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC"]
-            flags += ["-shared", "-s"]
-            flags += [f"-Wl,-install_name,@rpath/{file}"] if "macos" in target else []
-            interpreter.run("ziglang", "cc", "-target", target, *flags, "-o", part, *sources)
-            parts.append((target.partition("-")[0], part.read_bytes()))
-        (folder / file).write_bytes(parts[0][1] if len(parts) == 1 else universal(parts))
+def libraries(interpreter: Interpreter) -> Path:
+    """The libraries inside exported FMUs, of units and of couplings, for all systems in one folder."""
+    folder = WORK / "libraries"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    parts: dict[str, list[tuple[str, bytes]]] = {}
+    for name, target in TARGETS.items():
+        older = replace(target, zig=target.zig.replace("gnu.2.28", "gnu.2.17"))  # than systems that wheels are for
+        made, out = WORK / "build" / f"libraries-{name}", WORK / f"libraries-{name}"
+        tools = f"-DCMAKE_TOOLCHAIN_FILE={toolchain(f'libraries-{name}', older, interpreter)}"
+        shutil.rmtree(out, ignore_errors=True)
+        interpreter.run("cmake", "-G", "Ninja", "-S", ROOT, "-B", made, tools, "-DCOSIMO_ONLY_LIBRARIES=ON")
+        interpreter.run("cmake", "--build", made)
+        interpreter.run("cmake", "--install", made, "--prefix", out)
+        for file in (out / "cosimo" / "formats" / "_fmu").iterdir():
+            parts.setdefault(file.name, []).append((target.zig.partition("-")[0], file.read_bytes()))
+    for file, found in parts.items():
+        (folder / file).write_bytes(found[0][1] if len(found) == 1 else universal(found))
     return folder
 
 
@@ -297,17 +302,27 @@ def windows_python(interpreter: Interpreter) -> Iterator[str]:
         yield f"-D{option}={library}"
 
 
+def debian_headers(interpreter: Interpreter) -> Iterator[str]:
+    """An option of CMake: the header that Debian keeps among those of the system, which zig must not see."""
+    own = Path("x86_64-linux-gnu", interpreter.include.name)
+    if (kept := interpreter.include.parent / own).exists():
+        shutil.copytree(kept, WORK / "debian" / own, dirs_exist_ok=True)
+        yield f"-DCMAKE_CXX_FLAGS=-isystem {WORK / 'debian'}"
+
+
 # ---- one wheel -------------------------------------------------------------------------------------------------------
 
 
-def build(target: Target, interpreter: Interpreter, source: Path, units: Path) -> Path:
+def build(target: Target, interpreter: Interpreter, source: Path, exported: Path) -> Path:
     """The wheel for a target, in `dist/`."""
     name = target.tag
     options = [
         f"-DCMAKE_TOOLCHAIN_FILE={toolchain(name, target, interpreter)}",
-        f"-DCOSIMO_UNIT_LIBRARIES={units}",
+        f"-DCOSIMO_LIBRARIES={exported}",
         f"-DSKBUILD_SOABI={target.module.format(interpreter.number)}",
     ]
+    if target.system == "Linux":
+        options += debian_headers(interpreter)
     if target.system == "Windows":
         # nanobind takes the endings of the Python that runs here.
         endings = [f"-DNB_SUFFIX=.{target.module.format(interpreter.number)}.pyd", "-DSKBUILD_SOSABI="]

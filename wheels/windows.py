@@ -4,8 +4,8 @@ The interpreter is in the folder COSIMO_TESTBED, as `python` with its packages i
 it; where there is none, `testbed` in the folder COSIMO_WINDOWS_TOOLS sets it up. `left_out.toml` names the tests that
 are left out, with the reason. Every file of tests runs in a process of its own: a crash in one of them ends no other.
 What passed is kept in `build/windows.json` and is not run again before the wheel or the file changes, so that a run
-that was ended goes on where it was. In the end trajectories of both systems are compared to the bit. How long anything
-takes under Wine says nothing of Windows.
+that was ended goes on where it was. In the end trajectories of both systems are compared to the bit, also those of FMUs
+that are exported on Windows. How long anything takes under Wine says nothing of Windows.
 """
 
 from __future__ import annotations
@@ -37,20 +37,55 @@ PACKAGES = (
 COMPARED = """
 import json, sys, tempfile
 from pathlib import Path
+import fmpy
+import numpy as np
 import cosimo as co
-from cosimo.formats.export import export_ssp
-found = {}
-def keep(name, result):
-    found[name] = {label: [value.hex() for value in result[label].tolist()] for label in result.names}
+from cosimo.formats.export import export_coupling, export_ssp, export_unit
+found, fmus = {}, Path(sys.argv[2])
+exporting = not fmus.exists()
+fmus.mkdir(exist_ok=True)
+def keep(name, result, names):
+    found[name] = {label: [float(value).hex() for value in result[label]] for label in names}
+def simulate(name, file, step, stop):
+    variables = fmpy.read_model_description(file).modelVariables
+    inputs, outputs = ([one.name for one in variables if one.causality == kind] for kind in ("input", "output"))
+    rows = np.zeros(round(stop / step) + 1, dtype=[(one, float) for one in ("time", *inputs)])
+    rows["time"] = np.arange(len(rows)) * step
+    for place, one in enumerate(inputs):  # the same bits on every system, which those of a sine need not be
+        rows[one] = (np.arange(len(rows)) * (37 + place) % 101) / 101
+    how = {"step_size": step, "output_interval": step, "stop_time": stop, "validate": False}
+    keep(f"{name} in FMPy", fmpy.simulate_fmu(file, input=rows if inputs else None, **how), outputs)
 for name, step, stop in (("two-mass", 1e-3, 5.0), ("quarter-truck", 1e-3, 3.0)):
     system = getattr(co.problems, name.replace("-", "_"))()
-    keep(name, co.run(system, co.masters.gauss_seidel(system, step=step), stop=stop))
+    master = co.masters.gauss_seidel(system, step=step)
+    ran = co.run(system, master, stop=stop)
+    keep(name, ran, ran.names)
     for fmi in (2, 3):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path = export_ssp(system, Path(folder, "system.ssp"), fmi=fmi, step=step, stop=stop)
-            keep(f"{name}, exported as FMI {fmi}", co.load(path).run())
+            ran = co.load(path).run()
+            keep(f"{name}, exported as FMI {fmi}", ran, ran.names)
+        one, unit = next(iter(system.units.items()))
+        alone, whole = fmus / f"{name}-{one}-{fmi}.fmu", fmus / f"{name}-{fmi}.fmu"
+        if exporting:
+            export_unit(unit, alone, name=one, fmi=fmi)
+            export_coupling(system, whole, master=master, fmi=fmi)
+        simulate(f"{name}, unit {one} as FMI {fmi}", str(alone), step, stop)
+        simulate(f"{name} as one FMU of FMI {fmi}", str(whole), step, stop)
+inner = fmus / "two-mass-2.fmu"
+for depth in (1, 2):  # a coupling of FMUs inside a coupling
+    outer = fmus / f"nested-{depth}.fmu"
+    if exporting:
+        unit = co.Fmu(inner, name="inner")
+        lag = co.StateSpace([[-20.0 * depth]], [[20.0 * depth]], [[1.0]], inputs=("u",), outputs=("y",))
+        seen = next(name for name in unit.outputs if name.endswith("two.x"))
+        system = co.System({"inner": unit, "lag": lag}, [(f"inner.{seen}", "lag.u")], name="outer")
+        export_coupling(system, outer, master=co.masters.gauss_seidel(system, step=2e-3))
+    simulate(f"two-mass, nested {depth} times", str(outer), 2e-3, 2.0)
+    inner = outer
 Path(sys.argv[1]).write_text(json.dumps(found))
 """
+"""Trajectories of problems, and of FMUs that the first system exports and both run: to a file, by name and output."""
 
 
 @dataclass(frozen=True)
@@ -198,10 +233,15 @@ def make_compiler(bed: Path) -> Path:
     folder = bed / "bin"
     folder.mkdir(exist_ok=True)
     script, program, command = folder / "cc-here", folder / "cc.py", folder / "cc.cmd"
-    script.write_text(SCRIPT.replace("ZIG", str(bed / "zig")), encoding="utf-8")
+    contents = {
+        script: SCRIPT.replace("ZIG", str(bed / "zig")),
+        program: COMPILER.format(script=str(script)),
+        command: f"@Z:{bed}/windows/python.exe Z:{program} %*\n".replace("/", "\\"),
+    }
+    for path, content in contents.items():  # what is new has every library of the tests compiled again
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            path.write_text(content, encoding="utf-8")
     script.chmod(0o755)
-    program.write_text(COMPILER.format(script=str(script)), encoding="utf-8")
-    command.write_text(f"@Z:{bed}/windows/python.exe Z:{program} %*\n".replace("/", "\\"), encoding="utf-8")
     return command
 
 
@@ -229,9 +269,10 @@ def read_left_out() -> dict[str, list[str]]:
 def compare(bed: Path) -> int:
     """Compare trajectories of Windows with those of this system; 1 where they differ by more than rounding."""
     folder = ROOT / "build" / "trajectories"
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for python, file in ((bed / "python", "windows"), (Path(sys.executable), "here")):
-        subprocess.run([python, "-c", COMPARED, str(folder / file)], cwd=ROOT, check=True)
+        subprocess.run([python, "-c", COMPARED, str(folder / file), str(folder / "fmus")], cwd=ROOT, check=True)
     windows, here = (json.loads((folder / file).read_text(encoding="utf-8")) for file in ("windows", "here"))
     worst = 0.0
     for name, columns in here.items():
