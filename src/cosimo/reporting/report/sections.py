@@ -112,7 +112,8 @@ def _alternatives(contents: Contents) -> DocumentTable | None:
     rows = [_row(contents, "given", verdict.description, verdict.headline, verdict.error, cost)]
     if other is not None:
         role, point = other
-        grounds = Grounds(point.stable, point.errors, verdict.evidence, verdict.target, horizon=verdict.horizon)
+        over: Any = {"horizon": verdict.horizon, "seen": verdict.pilot_horizon}
+        grounds = Grounds(point.stable, point.errors, verdict.evidence, verdict.target, **over)
         rows.append(_row(contents, role, point.name, judge(grounds).headline, point.errors, point.cost))
     if compensation is not None:
         master, judged = compensation.master, contents.corrected
