@@ -33,7 +33,7 @@ from cosimo.analysis.linearisation import (
     unit_report,
 )
 from cosimo.analysis.pilots import USUAL, Budget, Pilots, Report, limit
-from cosimo.analysis.spectrum import SHAPES_UP_TO, Spectrum, Stability, converges, sweep_factor, sweep_jacobian
+from cosimo.analysis.spectrum import SHAPES_UP_TO, MasterStability, Spectrum, converges, sweep_factor, sweep_jacobian
 from cosimo.analysis.stability import IDENTIFIED, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
@@ -395,7 +395,7 @@ class Model:
             self._spectrum = Spectrum(linear, like=self._spectrum)
         return self._spectrum
 
-    def stability(self, master: Master) -> Stability:
+    def stability(self, master: Master) -> MasterStability:
         """Whether a master stays bounded: what every verb means by "stable" where the model can be believed.
 
         An iteration that diverges is not stable, whatever Φ of its fixed point says: no run reaches that point.
@@ -403,7 +403,7 @@ class Model:
         factor = sweep_factor(self.linear(master))
         converging = converges(master, factor)
         stable = self.spectrum(master).stays_bounded(identified=not self.known)
-        return Stability(stable if converging or factor is None else converging, converging, factor)
+        return MasterStability(stable if converging or factor is None else converging, converging, factor)
 
     @cached_property
     def rests(self) -> bool:

@@ -65,7 +65,7 @@ def _damping(pole: complex) -> float:
     return -pole.real / abs(pole) if pole else 0.0
 
 
-class Stability(NamedTuple):
+class MasterStability(NamedTuple):
     """Whether a master is stable; of an iteration, whether it converges and its factor per sweep (see `converges`)."""
 
     stable: bool | None
