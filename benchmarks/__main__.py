@@ -39,6 +39,7 @@ brackets. Tables may come from different runs (`python -m benchmarks NAME` measu
 
 MEASUREMENTS = (
     commands.start_up,
+    commands.imports,
     analysis.chains,
     analysis.batched,
     analysis.pilot_runs,
