@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import say
@@ -14,6 +14,11 @@ from cosimo.cli.option_groups import ALL, Json, StartTime, StopTime, SystemName,
 from cosimo.cli.run import Recording, run_and_report
 from cosimo.cli.system_options import MasterChoice, stop_of
 from cosimo.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cosimo.execution.federate import SystemFederate
+    from cosimo.execution.options import RunOptions
+    from cosimo.formats.scenario import Scenario
 
 Broker = Annotated[str, option("Address and port of the HELICS broker, as 192.168.1.10:23404.", metavar="ADDRESS:PORT")]
 CoreType = Annotated[str, option("How HELICS connects to the broker: zmq or tcp.", metavar="zmq|tcp")]
@@ -86,7 +91,6 @@ def federate(
     """
     from cosimo.execution.federate import Membership, SystemFederate
     from cosimo.execution.options import EngineOptions, RunOptions
-    from cosimo.execution.running import execute
     from cosimo.units.remote import Hosts, require_helics
 
     require_helics()
@@ -112,9 +116,15 @@ def federate(
     # The plain engine: the compiled one takes external inputs of many macro steps at once.
     engine = EngineOptions(kind="reference")
     options = RunOptions(engine=engine, start=start, stop=stop, record="all", output=output, progress=member)
+    _take_part(member, scenario, options, json_)
+
+
+def _take_part(member: SystemFederate, scenario: Scenario, options: RunOptions, json_: bool) -> None:
+    from cosimo.execution.running import execute
+
     member.join()
     try:
-        times = (start, stop, scenario.master.step)
+        times = (options.start, options.stop, scenario.master.step)
         run_and_report(
             lambda _: execute(member.system, scenario.master, options),
             times, options.path, json_, metadata=scenario.provenance,

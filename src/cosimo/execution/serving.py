@@ -126,7 +126,7 @@ class _Worker:
     def __init__(self, how: Serving, token: bytes, files: Path, parent: int) -> None:
         self.how, self.files, self._token, self._parent = how, files, token, parent
         self._sessions: dict[int, _Session] = {}
-        self._greeted: set[bytes] = set()
+        self._greeted: dict[bytes, bytes] = {}  # greetings, and what was answered
         self._lock = threading.RLock()
         self._over = threading.Event()
         self.served = False
@@ -176,8 +176,9 @@ class _Worker:
     def _greet(self, federate: str, number: int, data: bytes) -> None:
         message = Seal(self._token, number, worker=True).open(data)
         reason = "it has another token; give both sides the same one" if message is None else ""
-        if message is not None and (message.content in self._greeted or number in self._sessions):
-            return  # repeated by somebody
+        if message is not None and message.content in self._greeted:  # repeated, by the run or by somebody else
+            self.link.send(federate, self._greeted[message.content])
+            return
         if message is not None:
             with suppress(DamagedError):
                 other = from_bytes(message.content)
@@ -186,12 +187,12 @@ class _Worker:
             self.how.say(f"refused a run ({federate}): {reason}")
             self.link.send(federate, HEAD.pack(remote.REFUSED, number, 0, 0) + reason.encode())
             return
-        self._greeted.add(message.content)
         said = to_bytes(remote.greeting())
         key = remote.session_key(self._token, message.content, said)
         self._sessions[number] = _Session(self, federate, Seal(key, number, worker=True))
         self.served = True
-        self.link.send(federate, Seal(self._token, number, worker=True).seal(remote.WELCOME, 0, said))
+        self._greeted[message.content] = Seal(self._token, number, worker=True).seal(remote.WELCOME, 0, said)
+        self.link.send(federate, self._greeted[message.content])
 
     def _look_for_lost_runs(self) -> None:
         with self._lock:

@@ -430,17 +430,18 @@ class HostConnection:
         """The session with a worker, made when it is needed first; waits for the worker to join."""
         if name in self._hosts:
             return self._hosts[name]
-        begin, said, asked = time.monotonic(), "", dict[str, tuple[Seal, bytes]]()
+        begin, said, asked = time.monotonic(), "", dict[str, tuple[Seal, bytes, bytes]]()
         found: list[_Host] = []
         again = 0.0
         while not found:
             if time.monotonic() - begin > self.hosts.wait:
                 raise ConfigurationError(said or self._absent(name))
             if time.monotonic() >= again:
-                again = time.monotonic() + 0.3
+                again = time.monotonic() + 0.5
                 for federate in self.link.others():
-                    if federate.startswith(worker_prefix(name)) and federate not in asked:
-                        asked[federate] = self._greet(federate)
+                    if federate.startswith(worker_prefix(name)):
+                        asked.setdefault(federate, self._greeting())
+                        self.link.send(federate, asked[federate][2])  # again: one that has just joined may miss it
             said = self._welcomed(name, asked, found) or said
             if said and not found:
                 raise ConfigurationError(said)
@@ -467,20 +468,19 @@ class HostConnection:
             f"one on that host with: cosimo worker --broker {self.hosts.broker} --name {name}"
         )
 
-    def _greet(self, federate: str) -> tuple[Seal, bytes]:
-        said = to_bytes(greeting())
-        seal = Seal(self._token, secrets.randbits(63))
-        self.link.send(federate, seal.seal(HELLO, 0, said))
-        return seal, said
+    def _greeting(self) -> tuple[Seal, bytes, bytes]:
+        """For one worker: what makes and checks the greeting, what it says, and the message."""
+        said, seal = to_bytes(greeting()), Seal(self._token, secrets.randbits(63))
+        return seal, said, seal.seal(HELLO, 0, said)
 
-    def _welcomed(self, name: str, asked: Mapping[str, tuple[Seal, bytes]], found: list[_Host]) -> str:
+    def _welcomed(self, name: str, asked: Mapping[str, tuple[Seal, bytes, bytes]], found: list[_Host]) -> str:
         """Take what workers answer to a greeting: those that accept it are found, else the reason."""
         while not self._inbox.empty():
             federate, data = self._inbox.get()
             if federate not in asked:
                 self._take(federate, data)
                 continue
-            seal, said = asked[federate]
+            seal, said, _ = asked[federate]
             message = seal.open(data)
             if message is None and len(data) > HEAD.size and data[0] == REFUSED:
                 reason = data[HEAD.size :].decode("utf-8", "replace")[:300]
