@@ -70,7 +70,7 @@ mutations: $(READY)
 sanitize: $(READY)
 	$(BIN)/python -m sanitize
 
-# The source distribution and wheels, compiled here by zig (wheels/): for Linux, Windows and macOS, or for TARGETS.
+# The source distribution and wheels, compiled here by zig (wheels/): for Linux, or for TARGETS.
 wheel:
 	$(PYTHON) -m wheels $(TARGETS)
 

@@ -1,8 +1,8 @@
 """`python -m wheels [TARGET …]`: the source distribution and from it wheels for Linux, Windows and macOS.
 
 All are compiled here by zig, which brings the C and C++ libraries of the systems along: those of Linux for glibc 2.28,
-which `auditwheel` checks. Without a target all are made, for CPython 3.11 and with the stable interface from 3.12 on,
-which `abi3audit` checks; for macOS only the latter. `make test-all` tests that for Linux and CPython 3.11,
+which `auditwheel` checks. Without a target those of Linux are made, for CPython 3.11 and with the stable interface from
+3.12 on, which `abi3audit` checks; for macOS only the latter. `make test-all` tests that for Linux and CPython 3.11,
 `make windows` that for Windows. Nobody has run those for macOS: they stay in `build/wheels`, where the others go to
 `dist`. All bring the libraries inside exported FMUs for all systems, which the target `libraries` alone makes, in
 `build/wheels/libraries`.
@@ -125,7 +125,7 @@ def main() -> int:
     """Make what was asked for, and print each wheel with its size."""
     parser = argparse.ArgumentParser(prog="wheels", description=__doc__)
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}, libraries; all if none is given"
+        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}, libraries; linux if none is given"
     )
     parser.add_argument("--python", default="3.11,3.12", help="3.11, 3.12 (the stable interface) or both")
     given = parser.parse_args()
@@ -133,7 +133,7 @@ def main() -> int:
         parser.error(f"there is no target '{name}'; choose from {', '.join(TARGETS)}, libraries")
     interpreters = [interpreter(version) for version in given.python.split(",")]
     exported = libraries(interpreters[0])
-    targets = [TARGETS[name] for name in given.targets or TARGETS if name != "libraries"]
+    targets = [TARGETS[name] for name in given.targets or ["linux"] if name != "libraries"]
     source = unpack(sdist(interpreters[0])) if targets else None
     for target, one in itertools.product(targets, interpreters):
         if source is None or not (target.tried or one.stable):
