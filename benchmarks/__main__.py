@@ -52,6 +52,7 @@ MEASUREMENTS = (
     runs.sweeps,
     runs.memory,
     compensation.macro_steps,
+    compensation.accurate_steps,
     compensation.design,
     prediction.macro_steps,
     tuning.cpu,
