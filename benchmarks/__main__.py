@@ -55,6 +55,7 @@ MEASUREMENTS = (
     runs.sweeps,
     runs.memory,
     compensation.macro_steps,
+    compensation.accurate_steps,
     compensation.design,
     prediction.macro_steps,
     tuning.cpu,

@@ -19,6 +19,16 @@ Predictor::Predictor(Options options) : options_(std::move(options)) {
     frozen_samples_ = memory_.counter(samples_);
     frozen_S_ = memory_.take(options_.n * width() * samples_);
     frozen_b_ = memory_.take(options_.n);
+    if (!options_.watched) return;
+    guess_ = memory_.take(2 * options_.n);   // what the model foresaw, then what is held
+    missed_ = memory_.take(2 * options_.n);  // sums of squares by which both missed
+    used_ = memory_.counter(1);
+    fits_ = memory_.counter(Memory::any);
+    count_ = memory_.counter(Memory::any);
+    held_ = memory_.counter(Memory::any);
+    changes_ = memory_.counter(Memory::any);
+    changed_ = memory_.counter(Memory::any);
+    for (std::size_t i = 1; i < Watch::listed; ++i) memory_.counter(Memory::any);
 }
 
 void Predictor::advance(const double *x, const double *u, double *next) {
@@ -45,6 +55,7 @@ void Predictor::advance(const double *x, const double *u, double *next) {
             sum += std::min(miss * miss, 1e200);
         }
         memory_[error_] = std::sqrt(sum / static_cast<double>(n));
+        if (options_.watched) score(x);
     }
     if (memory_[known_] < static_cast<double>(samples_)) memory_[known_] += 1.0;
 
@@ -57,7 +68,51 @@ void Predictor::advance(const double *x, const double *u, double *next) {
             coast(x, next);
             break;
         }
+    if (options_.watched && !frozen()) hold(x, next);
     std::copy(next, next + n, last);
+}
+
+void Predictor::score(const double *x) {
+    const std::size_t n = options_.n;
+    const double *guess = memory_.at(guess_), *peaks = memory_.at(peaks_);
+    double *missed = memory_.at(missed_);
+    bool good = true;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double e = x[i] - guess[i], d = x[i] - guess[n + i], floor = Watch::rounding * peaks[i];
+        missed[i] = Watch::fading * missed[i] + std::min(e * e, largest);
+        missed[n + i] = Watch::fading * missed[n + i] + std::min(d * d, largest);
+        good = good && missed[i] <= Watch::share * Watch::share * missed[n + i] + floor * floor;
+    }
+    memory_[fits_] = good ? memory_[fits_] + 1.0 : 0.0;
+    const bool used = memory_[used_] != 0.0;
+    if (used ? good : memory_[fits_] < static_cast<double>(Watch::again)) return;
+    memory_[used_] = used ? 0.0 : 1.0;
+    const std::size_t place = static_cast<std::size_t>(memory_[changes_]);
+    if (place < Watch::listed) memory_[changed_ + place] = memory_[count_];
+    memory_[changes_] += 1.0;
+}
+
+void Predictor::hold(const double *x, double *next) {
+    const std::size_t n = options_.n;
+    double *guess = memory_.at(guess_);
+    const double *before = history(1);
+    std::copy(next, next + n, guess);
+    for (std::size_t i = 0; i < n; ++i) guess[n + i] = options_.lines && known() > 1 ? x[i] + (x[i] - before[i]) : x[i];
+    memory_[count_] += 1.0;
+    if (memory_[used_] != 0.0) return;
+    memory_[held_] += 1.0;
+    std::copy(guess + n, guess + 2 * n, next);
+}
+
+Watch Predictor::watch() const {
+    Watch found;
+    if (!options_.watched) return found;
+    found.used = memory_[used_] != 0.0;
+    found.held = static_cast<std::size_t>(memory_[held_]);
+    found.changes = static_cast<std::size_t>(memory_[changes_]);
+    for (std::size_t i = 0; i < std::min(found.changes, Watch::listed); ++i)
+        found.changed.push_back(static_cast<std::size_t>(memory_[changed_ + i]));
+    return found;
 }
 
 bool Predictor::restore(const std::vector<double> &from) {

@@ -28,6 +28,18 @@ struct Options {
     std::vector<Pair> pairs;   // the prior advances these positions by h times their velocities
     double step = 0.0;         // h, needed by pairs
     double tolerance = 1e-6;   // directions of z smaller than this, relative to the largest samples, are not learned
+    bool watched = false;      // hold the samples where the model does not predict clearly better than that
+    bool lines = false;        // … and hold means a straight line through the last two samples
+};
+
+// Whether a watched predictor's model is used, for how many samples it was not, how often that changed, and when: the
+// numbers of the first samples at which it did.
+struct Watch {
+    static constexpr double fading = 0.8, share = 0.3, rounding = 1e-11;
+    static constexpr std::size_t again = 10, listed = 10;
+    bool used = true;
+    std::size_t held = 0, changes = 0;
+    std::vector<std::size_t> changed;
 };
 
 // x_{k+1} = S z + b; z holds `samples` samples [x; u], the newest first.
@@ -63,6 +75,7 @@ public:
     std::size_t expert() const { return static_cast<std::size_t>(memory_[expert_]); }
     double error() const { return memory_[error_]; }
     virtual std::vector<std::string> experts() const = 0;
+    Watch watch() const;
 
     static constexpr double largest = 1e150;  // squares of what is learned from must not overflow
 
@@ -87,9 +100,14 @@ private:
     Model frozen_model() const;
     Model coasting(std::size_t samples) const;
     void apply_frozen(double *next) const;
+    // With e the misses of the model and d those of the hold, summed with the weight `fading` per sample, the model is used
+    // from the time on at which Σ e² ≤ share² Σ d² for all signals and `again` samples in a row, until it is not.
+    void score(const double *x);
+    void hold(const double *x, double *next);
 
     std::size_t samples_;  // kept in the history
     std::size_t known_, history_, peaks_, last_, error_, expert_, frozen_, frozen_samples_, frozen_S_, frozen_b_;
+    std::size_t guess_ = 0, missed_ = 0, used_ = 0, fits_ = 0, count_ = 0, held_ = 0, changes_ = 0, changed_ = 0;
 };
 
 std::unique_ptr<Predictor> make_predictor(const Options &options);

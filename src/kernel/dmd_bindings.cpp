@@ -21,8 +21,10 @@ using Filled = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 std::unique_ptr<Predictor> make(std::size_t n, std::size_t p, const std::string &method, std::size_t window, bool centred,
                                 std::size_t delays, const std::vector<std::pair<std::size_t, std::size_t>> &pairs,
-                                double step, double tolerance) {
+                                double step, double tolerance, bool watched, bool lines) {
     Options options;
+    options.watched = watched;
+    options.lines = lines;
     options.n = n;
     options.p = p;
     if (method == "recursive")
@@ -72,7 +74,8 @@ void follow(Predictor &predictor, Table x, Table u, Filled next) {
 void cosimo::bind_predictors(nb::module_ &m) {
     nb::class_<Predictor>(m, "Predictor")
         .def(nb::new_(&make), nb::arg("n"), nb::arg("p"), nb::kw_only(), nb::arg("method"), nb::arg("window"),
-             nb::arg("centred"), nb::arg("delays"), nb::arg("pairs"), nb::arg("step"), nb::arg("tolerance"))
+             nb::arg("centred"), nb::arg("delays"), nb::arg("pairs"), nb::arg("step"), nb::arg("tolerance"),
+             nb::arg("watched") = false, nb::arg("lines") = false)
         .def("advance", &advance, nb::arg("x"), nb::arg("u"))
         .def("follow", &follow, nb::arg("x"), nb::arg("u"), nb::arg("next").noconvert())
         .def("save",
@@ -90,6 +93,12 @@ void cosimo::bind_predictors(nb::module_ &m) {
         .def_prop_ro("expert", &Predictor::expert)
         .def_prop_ro("experts", &Predictor::experts)
         .def_prop_ro("error", &Predictor::error)
+        // (whether the model is used, samples for which it was not, changes, the samples of the first changes)
+        .def_prop_ro("watch",
+                     [](const Predictor &predictor) {
+                         Watch watch = predictor.watch();
+                         return std::make_tuple(watch.used, watch.held, watch.changes, std::move(watch.changed));
+                     })
         // (samples, S by rows, b)
         .def("model", [](const Predictor &predictor) {
             Model model = predictor.model();

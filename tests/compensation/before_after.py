@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """Errors of the plain hold, of the iteration with rollback, of models learned in the run (`dmd:mean`), and of the
+    """Errors of the plain hold, of the iteration with rollback, of models learned in the run (`--adapt`), and of the
     compensated master; macro steps in which its inputs were held, and when first; why it is not offered, or nothing."""
 
     case: Case
@@ -119,7 +119,7 @@ def measure(case: Case, coupling: Hold, folder: Path) -> Row:
     system = case.make(folder, False)
     master = co.masters.jacobi(system, h, coupling=coupling)
     before, known = error(co.run(system, master, stop=stop).values, true), error(iterated.values, true)
-    learning = co.run(system, co.masters.jacobi(system, h, coupling=Dmd(mean=True)), stop=stop)
+    learning = co.run(system, co.masters.jacobi(system, h, coupling=Dmd(mean=True, watched=True)), stop=stop)
     learned = error(learning.values[:, : true.shape[1]], true)
     try:
         found = compensate(system, master, target="converged", horizon=stop)
@@ -148,7 +148,7 @@ def foreign(folder: Path) -> Iterator[str]:
         case = Foreign(place)
         scenario = case.scenario.changed(step=case.own_key()[1])
         system, plain = scenario.system, scenario.master
-        learning = replace(plain, coupling=Dmd(mean=True), couplings={})
+        learning = replace(plain, coupling=Dmd(mean=True, watched=True), couplings={})
         said = [_measured(scenario, master) for master in (plain, learning)]
         try:
             found = compensate(system, plain, target="converged", start=scenario.start, horizon=scenario.horizon)

@@ -25,5 +25,4 @@ def test_compensated_units_follow_the_iteration_and_are_never_much_worse_than_th
     elif not np.isnan(row.compensated):
         assert row.compensated <= 1.1 * row.plain
         assert row.held == 0 or row.first is not None
-    if not case.linear:
-        assert row.learned <= 1.1 * row.plain
+    assert row.learned <= 1.1 * row.plain

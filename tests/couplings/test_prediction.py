@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum
-from cosimo.core.coupling import Sampling
+from cosimo.cli import app
+from cosimo.core.coupling import Coupling, Sampling
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master, Segment, joints, segment
 from cosimo.core.result import Result
@@ -20,9 +23,10 @@ from cosimo.couplings import Dmd, Hold, Nepce, parse_coupling
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.formats.export import export_ssp
+from cosimo.formats.results import read_result
 from cosimo.formats.scenario import load
 from cosimo.papers.freezing import freeze
-from cosimo.problems import chain, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
+from cosimo.problems import chain, find, four_mass, oscillator_linear, oscillator_nonlinear, pendula, two_mass
 from cosimo.units import PythonUnit, StateSpace
 
 
@@ -271,3 +275,107 @@ def test_units_without_slopes_are_given_the_mean_of_the_predicted_line() -> None
     held = run(system, masters.jacobi(system, h), stop=4.0).values
     assert np.abs(found.values[:, :2] - exact).max() < 0.2 * np.abs(held - exact).max()
     assert np.array_equal(found.values[1, :2], held[1])  # nothing is known yet
+
+
+# ---- watched: learned models are used where they foresee what comes, and inputs are held elsewhere ----------------
+
+
+class Changing(Spring):
+    """The same spring, linear, until it is hit: from then on it is forced by noise that nobody can foresee."""
+
+    def __init__(self, *, at: float, hit: float = 1e9, until: float = 1e9) -> None:
+        super().__init__(at=at)
+        self.hit, self.until, self.noise = hit, until, np.random.default_rng(1)
+
+    def step(self, time: float, duration: float) -> None:
+        h, push = duration / 20, 200 * self.noise.standard_normal() if self.hit <= time < self.until else 0.0
+        for _ in range(20):
+            self.v += h * (-30 * self.y - 0.2 * self.v + 12 * self.u + push)
+            self.y += h * self.v
+
+
+def watched(system: System, stop: float, step: float = 0.02) -> Result:
+    return both(system, masters.jacobi(system, step, coupling=parse_coupling("dmd:adapt")), stop)
+
+
+def spoken(result: Result) -> list[tuple[float, str]]:
+    return [(warning.time, str(warning)) for warning in result.warnings if "foresee" in str(warning)]
+
+
+def test_what_is_learned_is_used_once_it_foresees_what_comes() -> None:
+    """Held for ten samples at least, without a warning; then several times as accurate as the hold."""
+    units = {"a": PythonUnit(Spring, at=0.5), "b": PythonUnit(Spring, at=0.0, drift=0.1)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
+    found, held = watched(system, 4.0), run(system, masters.jacobi(system, 0.02), stop=4.0).values
+    assert [10 <= each["held"] < 60 for each in found.info["learned"]] == [True, True]
+    assert spoken(found) == []
+    assert np.array_equal(found.values[:2, :2], held[:2])
+    exact = run(system, masters.strang(system, 0.02 / 32), stop=4.0).values[::32]
+    assert np.abs(found.values[:, :2] - exact).max() < 0.5 * np.abs(held - exact).max()
+
+
+def test_a_unit_that_cannot_be_foreseen_is_noticed_and_used_again_later() -> None:
+    units = {"a": PythonUnit(Changing, at=0.5), "b": PythonUnit(Changing, at=0.0, hit=2.0, until=3.0)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
+    found = watched(system, 8.0)
+    (begin, said), (end, again), *_ = spoken(found)
+    assert 2.0 < begin <= 2.0 + 20 * 0.02
+    assert said.endswith("unit 'a': what was learned no longer foresees what 'b' sends: inputs are held until it does")
+    assert begin < end < 8.0
+    assert "unit 'a': what was learned foresees what 'b' sends again" in again
+    assert len(found) == 401
+
+
+class Noise:
+    """An output that nobody can foresee."""
+
+    inputs, outputs = ("u",), ("y",)
+
+    def __init__(self) -> None:
+        self.random, self.y, self.u = np.random.default_rng(1), 0.0, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.y = float(self.random.standard_normal())
+
+
+def test_what_is_never_foreseen_is_held_all_the_time() -> None:
+    units = {"a": PythonUnit(Changing, at=0.5), "b": PythonUnit(Noise)}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
+    found = watched(system, 2.0)
+    assert found.info["learned"][0]["held"] == 100
+    assert np.array_equal(found.values[:, :2], run(system, masters.jacobi(system, 0.02), stop=2.0).values)
+    assert any("unit 'a': no model that was learned foresees what 'b' sends" in said for _, said in spoken(found))
+
+
+@pytest.mark.parametrize("name", ["quarter-truck", "dc-motor"])
+def test_inputs_that_jump_at_the_start_are_never_worse_than_held(name: str) -> None:
+    """Where predictions err by several times as much as the hold before there is anything to learn from."""
+    problem = find(name)
+    system, h = problem.system(), problem.step
+    exact = run(system, masters.iterative(system, h / 32, coupling=Hold(1)), stop=200 * h).values[::32]
+
+    def error(coupling: Coupling) -> float:
+        found = run(system, masters.jacobi(system, h, coupling=coupling), stop=200 * h).values[:, : exact.shape[1]]
+        return float((np.abs(found - exact).max(axis=0) / np.abs(exact).max(axis=0)).max())
+
+    assert error(Dmd(mean=True, watched=True)) <= 1.1 * error(Hold(1)) < error(Dmd(mean=True))
+
+
+def test_watching_goes_with_the_mean() -> None:
+    assert str(parse_coupling("dmd:adapt")) == "dmd:adapt"
+    with pytest.raises(ConfigurationError, match="write dmd:adapt"):
+        Dmd(watched=True)
+
+
+def test_adapt_on_the_command_line(tmp_path: Path) -> None:
+    """It is the coupling of that name, and not to be combined with another one."""
+    file = tmp_path / "rows.csv"
+    arguments = ["run", "two-mass", "--stop-time", "0.1", "--adapt"]
+    done = CliRunner().invoke(app, [*arguments, "--output-file", str(file), "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["steps"] == 100
+    system = two_mass()
+    wanted = run(system, masters.jacobi(system, 1e-3, coupling=Dmd(mean=True, watched=True)), stop=0.1)
+    assert read_result(file)["two.x"] == pytest.approx(wanted["two.x"], rel=1e-12)
+    for more in (["--coupling", "hold1"], ["--follow", "converged"]):
+        with pytest.raises(ConfigurationError, match=f"leave out --adapt or {more[0]}"):
+            CliRunner().invoke(app, [*arguments, *more], catch_exceptions=False)

@@ -138,6 +138,9 @@ class MasterChoice(SystemChoice):
         str | None,
         option("Correct the inputs as 'compensate' does, to follow this target: monolithic, exact or converged."),
     ] = None
+    adapt: Annotated[
+        bool, option("Learn models of the units along the run, and hold inputs where these do not foresee what comes.")
+    ] = False
     target_error: TargetError = None
 
     def scenario(self, target: str) -> Scenario:
@@ -160,13 +163,17 @@ class MasterChoice(SystemChoice):
 
     def _options(self, written: MasterOptions) -> MasterOptions:
         """The master in words: of the file, as far as the command line does not say otherwise."""
+        from cosimo.couplings import Dmd
         from cosimo.masters import MasterOptions
         from cosimo.masters.words import OPTIONS
 
         plain = (name for name in (*OPTIONS, "follow") if name != "multiples")
         said = {name: value for name in plain if (value := getattr(self, name)) is not None}
-        if self.coupling:
-            said["couplings"] = tuple(self.coupling)
+        if self.adapt and (self.coupling or self.follow):
+            other = "--coupling" if self.coupling else "--follow"
+            raise ConfigurationError(f"--adapt is a coupling of its own (dmd:adapt); leave out --adapt or {other}.")
+        if self.coupling or self.adapt:
+            said["couplings"] = tuple(self.coupling or [str(Dmd(mean=True, watched=True))])
         if self.multiple:
             said["multiples"] = {n: number(n, v, int) for n, v in pairs("--multiple", self.multiple).items()}
         if self.master is not None and self.master != written.name:

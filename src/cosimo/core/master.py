@@ -210,6 +210,7 @@ class Joint:
     label: str  # distinguishes the joints of a unit in names of recorded signals; empty where there is one only
     pairs: tuple[tuple[int, int], ...]  # (position, velocity) among the links, as the source itself knows them
     mean: bool  # whether the unit is given the mean of the line
+    lines: bool  # whether the end of the line matters: the unit takes slopes, or feeds these inputs through
 
     @property
     def signals(self) -> tuple[str, str]:
@@ -242,8 +243,10 @@ def joints(system: System, master: Master) -> tuple[Joint, ...]:
             sent = {link.source.index for link in system.incoming(source) if link.source.unit == name}
             label = str(number) if len(groups) > 1 else ""
             pairs = tuple(_pairs(links, system.units[source].derivatives()))
-            mean = coupling.mean and system.units[name].input_degree == 0
-            found.append(Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs, mean))
+            unit = system.units[name]
+            mean = coupling.mean and unit.input_degree == 0
+            lines = unit.input_degree > 0 or bool(unit.feedthrough()[:, [link.target.index for link in links]].any())
+            found.append(Joint(name, source, tuple(links), tuple(sorted(sent)), coupling, label, pairs, mean, lines))
     if found and any(isinstance(operation, Repeat) for operation in master.schedule.operations):
         raise ConfigurationError(
             f"inputs of unit '{found[0].unit}' are predicted, which needs one exchange per macro step; an iterative "

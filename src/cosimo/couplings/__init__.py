@@ -179,9 +179,12 @@ class Dmd(JointCoupling):
     learned; "detect" asks the units, () declares none. Directions of z smaller than `tolerance` of the largest are not
     learned. `mean`: units that take no slopes are given the mean of the predicted line over their step, instead of its
     beginning; that is of second order also for them, unless their solvers use inputs of the start of a step anyway.
+    `watched` (with `mean`; `dmd:adapt`): what the model foresees is used only while it misses less than a third of what
+    a hold does, in the last samples and of every signal; before and meanwhile samples are held, or extrapolated by a
+    straight line where the unit takes slopes or feeds the input through. A run tells when.
 
-    >>> Dmd(window=100)
-    Dmd(window=100, method='robust', centred=False, delays=0, pairs='detect', tolerance=1e-09, mean=False)
+    >>> Dmd(window=100).method, Dmd(window=100).watched
+    ('robust', False)
     """
 
     window: int | Literal["auto"] = "auto"
@@ -191,8 +194,11 @@ class Dmd(JointCoupling):
     pairs: Pairs | Literal["detect"] = "detect"
     tolerance: float = 1e-9
     mean: bool = False
+    watched: bool = False
 
     def __post_init__(self) -> None:
+        if self.watched and not self.mean:
+            raise ConfigurationError("a Dmd is watched together with mean=True only; write dmd:adapt.")
         if self.window != "auto" and (not isinstance(self.window, int) or self.window < 1):
             raise ConfigurationError(
                 f"the window of a Dmd is a number of pairs, 1 or more, or 'auto', not {self.window!r}."
@@ -216,20 +222,21 @@ class Dmd(JointCoupling):
 
     def __str__(self) -> str:
         if self.window == "auto":
-            return "dmd:mean" if self.mean else "dmd"
+            return "dmd:adapt" if self.watched else "dmd:mean" if self.mean else "dmd"
         return f"dmd:{self.window}" + (":recursive" if self.method == "recursive" else "")
 
     @classmethod
     def parse(cls, argument: str) -> Dmd:
-        """From the text after `dmd:`, as `mean`, `100` or `100:recursive`."""
+        """From the text after `dmd:`, as `adapt`, `mean`, `100` or `100:recursive`."""
         window, _, method = argument.partition(":")
-        if argument == "mean":
-            return cls(mean=True)
+        if argument in ("mean", "adapt"):
+            return cls(mean=True, watched=argument == "adapt")
         if window in ("", "auto") and not method:
             return cls()
         if not window.isdigit() or method not in ("", "robust", "recursive"):
             raise ConfigurationError(
-                f"coupling 'dmd:{argument}' is not understood; write dmd, dmd:mean, dmd:100 or dmd:100:recursive."
+                f"coupling 'dmd:{argument}' is not understood; write dmd, dmd:mean, dmd:adapt, dmd:100 or "
+                "dmd:100:recursive."
             )
         return cls(window=int(window), method="recursive" if method == "recursive" else "robust")
 
@@ -246,6 +253,8 @@ class Dmd(JointCoupling):
             pairs=list(self._places(joint)),
             step=period,
             tolerance=self.tolerance,
+            watched=self.watched,
+            lines=joint.lines,
         )
 
     def _places(self, joint: Joint) -> tuple[tuple[int, int], ...]:
@@ -294,7 +303,9 @@ COUPLINGS: Mapping[str, CouplingWord] = {
     "hold3": CouplingWord(partial(Hold.parse, 3), ("hold3", "hold3:SUBSTEPS"), "", "cubic extrapolation", tuned=False),
     "nepce": CouplingWord(Nepce.parse, ("nepce:GAIN",), "nepce:0.5"),
     # It has no matrices before it has run: nothing to tune.
-    "dmd": CouplingWord(Dmd.parse, ("dmd", "dmd:mean", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False),
+    "dmd": CouplingWord(
+        Dmd.parse, ("dmd", "dmd:mean", "dmd:adapt", "dmd:WINDOW"), "dmd", "data-driven extrapolation", tuned=False
+    ),
 }
 
 

@@ -89,7 +89,8 @@ class Live:
         self.checked: list[Array] = []
         self.nodes: list[Array] = []
         self.joints = joints(system, master)
-        self.predictors = [joint.coupling.predictor(joint, self._period(joint)) for joint in self.joints]
+        self.periods = [self._period(joint) for joint in self.joints]
+        self.predictors = [j.coupling.predictor(j, period) for j, period in zip(self.joints, self.periods, strict=True)]
         clocks = self.timeline.clocks.items()
         self.input_rows = {n: value_row(input_degree(system, master, n), clock.now) for n, clock in clocks}
         """By unit the row that evaluates its input polynomial at the end of the macro step."""
@@ -239,6 +240,7 @@ class Live:
                     "S": np.reshape(S, (len(joint.links), -1)).tolist(),
                     "b": list(b),
                     "experts": list(predictor.experts),
+                    "held": predictor.watch[1],
                 }
             )
         return found

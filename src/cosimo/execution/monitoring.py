@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import Link, System
 from cosimo.execution.divergence import NOISE, WINDOW, Grown, Growth
 from cosimo.execution.power_bonds import Bond
+
+if TYPE_CHECKING:
+    from cosimo.execution.live import Live
 
 BLOCK = WINDOW  # macro steps that are looked at together
 DEFECT = 0.3
@@ -462,6 +465,27 @@ def switch_warnings(
         more, last = len(switches) - SWITCHES, switches[-1][0]
         message = f"inputs changed {more} more times between held and compensated; use a master that needs no models"
         found.append(Warned(message, time(last, 0.0)))
+    return found
+
+
+def watch_warnings(live: Live) -> list[Warned]:
+    """When models that were learned in the run (`Dmd`, watched) were not used any more, and when again."""
+    found = []
+    for joint, predictor, period in zip(live.joints, live.predictors, live.periods, strict=True):
+        used, held, changes, changed = predictor.watch
+        whose, what = f"unit '{joint.unit}'", f"what '{joint.source}' sends"
+        if held and not changes:
+            message = f"{whose}: no model that was learned foresees {what} clearly better than a hold: inputs were held"
+            found.append(Warned(message, live.start_time))
+        for number, sample in enumerate(changed[1:]):
+            message = f"{whose}: what was learned foresees {what} again, and is used"
+            if number % 2 == 0:
+                message = f"{whose}: what was learned no longer foresees {what}: inputs are held until it does"
+            found.append(Warned(message, live.start_time + sample * period))
+        if changes > len(changed):
+            state = "used" if used else "held"
+            message = f"{whose}: this changed {changes - len(changed)} more times; at the end inputs were {state}"
+            found.append(Warned(message, live.start_time + changed[-1] * period))
     return found
 
 

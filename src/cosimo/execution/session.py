@@ -41,7 +41,15 @@ from cosimo.execution.engines import (
     ReferenceEngine,
 )
 from cosimo.execution.live import Live, Signals
-from cosimo.execution.monitoring import Iterations, MonitorReport, Ranges, Watch, held_steps, switch_warnings
+from cosimo.execution.monitoring import (
+    Iterations,
+    MonitorReport,
+    Ranges,
+    Watch,
+    held_steps,
+    switch_warnings,
+    watch_warnings,
+)
 from cosimo.execution.options import RunOptions
 from cosimo.execution.power_bonds import power_bonds
 from cosimo.execution.recording import Recorder
@@ -447,6 +455,7 @@ class EqualSteps(Session):
             info["unit_times"] = {name: share * self.stepping for name, share in shares.items()}
         if self.live.joints:
             info["learned"] = self.live.learned()
+            warned += watch_warnings(self.live)
         if (report := self._monitored(final=True)) is not None:
             warned += report.warnings()
             info |= {"monitors": report.info(), "stopped_at": self.stopped_at}
