@@ -310,33 +310,33 @@ def test_no_more_than_twenty_four() -> None:
     assert len(orders(System(units, fits))) == 24
 
 
+def linearised(system: System) -> Any:
+    local = LocalSystem(system, np.zeros(len(system.outputs)), 0.1, {})
+    return SimpleNamespace(system=system, at=lambda _: local), replace(local, exact=True)
+
+
 def test_the_best_order_has_the_largest_step() -> None:
     """Three lags in a ring: two connections, or one, can be of this very step."""
     units = {name: StateSpace(-1.0, 1.0, 1.0, initial=1.0, inputs=["u"], outputs=["y"]) for name in "abc"}
     system = System(units, [Connection(f"{a}.y", f"{b}.u", gain=-1.5) for a, b in ("ab", "bc", "ca")])
-    local = LocalSystem(system, np.zeros(3), 0.1, {})
+    search = CriticalStepSearch(*linearised(system))
     found = {order: critical_step(system, gauss_seidel(system, 0.1, order=order)) for order in orders(system)}
     steps = {order: limit.step for order, limit in found.items() if limit is not None}
     good = [order for order, step in steps.items() if step > 0.999 * max(steps.values())]
     assert len(steps) == 6
     assert 0 < len(good) < 6
-    assert best_order(local, list(steps)) == good[0]
-    assert best_order(local, list(steps)[::-1]) == good[-1]
+    assert best_order(search, list(steps)) == good[0]
+    assert best_order(search, list(steps)[::-1]) == good[-1]
 
 
 def test_of_equals_the_first_order() -> None:
     system = ring("ab")
-    local = LocalSystem(system, np.zeros(2), 0.1, {})
+    search = CriticalStepSearch(*linearised(system))
     for candidates in ([("a", "b"), ("b", "a")], [("b", "a"), ("a", "b")]):
-        assert best_order(local, candidates) == candidates[0]  # type: ignore[arg-type]
+        assert best_order(search, candidates) == candidates[0]  # type: ignore[arg-type]
 
 
 # ---- all together ----------------------------------------------------------------------------------------------------
-
-
-def linearised(system: System) -> Any:
-    local = LocalSystem(system, np.zeros(len(system.outputs)), 0.1, {})
-    return SimpleNamespace(system=system, at=lambda _: local), replace(local, exact=True)
 
 
 def test_the_limits_of_the_usual_masters() -> None:
@@ -346,7 +346,7 @@ def test_the_limits_of_the_usual_masters() -> None:
     found = critical_steps(linearisation, base, own)
     assert found.jacobi == critical_step(system, jacobi(system, 0.1))
     assert found.own is found.jacobi
-    assert found.order == best_order(base, orders(system))
+    assert found.order == best_order(CriticalStepSearch(linearisation, base), orders(system))
     assert found.gauss_seidel == critical_step(system, gauss_seidel(system, 0.1, order=found.order))
     assert found.iterative == critical_step(system, iterative(system, 0.1, sweeps=2))
     assert found.reasons == ()

@@ -441,7 +441,7 @@ def test_what_identification_adds_to_the_tolerance(known: bool, monkeypatch: pyt
 def test_growth_that_conversion_adds_is_not_held_against_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
     """Converted models grow at 1/s by themselves: ρ = exp(0.1) at 0.1 s is theirs, anything above the coupling's."""
     local = SimpleNamespace(linear=SYSTEM, growth_by_conversion=1.0)
-    model: Any = SimpleNamespace(valid=True, known=False, grows=False, system=SYSTEM, local=local)
+    model: Any = SimpleNamespace(valid=True, known=False, grows=False, system=SYSTEM, local=local, states=2)
     for radius, stable in ((math.exp(0.1), True), (math.exp(0.1) + 1e-3, False)):
         sizes = SimpleNamespace(sizes=lambda steps, radius=radius: np.full((len(steps), 1), radius))
         monkeypatch.setattr(recommending, "EigenvalueSizes", lambda *_, sizes=sizes: sizes)
@@ -517,7 +517,7 @@ class Fake:
     grows = rests = False
     instant = math.inf
     horizon = 100.0
-    step = 0.1
+    step, states = 0.1, 2
     base = SimpleNamespace(exact=True)
 
     def __init__(self, error: Any, full: Any = None) -> None:
