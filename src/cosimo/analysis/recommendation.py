@@ -346,7 +346,8 @@ def judge_point(
     """
     price = master_cost(model, master, cost)
     if model.valid:
-        model = model.checked(master.step)
+        here = model.checked(master.step)
+        model, errors = here, errors if here is model else None  # of other units than those at this step
         # Where units are others in the parts of a macro step that they are stepped by, only a run tells: so they are
         # where their solvers' errors depend on the step.
         part = min(master.durations.values())
