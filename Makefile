@@ -21,8 +21,9 @@ demo: $(if $(wildcard $(READY)),$(READY),$(FEW))
 # Bytecode is kept, whatever the environment says: compiling is half of what collecting the tests costs.
 TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
+# Three processes for two cores: a fifth of the time tests wait, for a time limit or another process.
 test: packages lint
-	$(TESTING) $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(TESTING) $(BIN)/pytest -n 3 --dist worksteal -m "not slow"
 
 test-all: packages lint
 	$(TESTING) COSIMO_TESTS=all $(BIN)/pytest -n 2 --dist worksteal

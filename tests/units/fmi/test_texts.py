@@ -225,7 +225,7 @@ def test_no_linear_model_is_believed_where_texts_are_exchanged(tmp_path: Path) -
     system = co.System(
         {**pair(tmp_path).units, "c": co.StateSpace(-1.0, 1.0, 1.0, initial=1.0)}, WIRES[:1], inputs={"c.u1": 0.0}
     )
-    verdict = co.analyse(system, co.masters.jacobi(system, step=0.1), horizon=1.0, details=False)
+    verdict = co.analyse(system, co.masters.jacobi(system, step=0.1), horizon=1.0, pilots=False)
     assert verdict.evidence not in ("proved", "confirmed")
     assert "texts are passed on between units" in verdict.reasons["model"]
 
