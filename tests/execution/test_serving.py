@@ -15,8 +15,10 @@ import pytest
 from tests.hosts import Site, is_running, processes_of
 from tests.processes import COSIMO, Popen, run
 
+from cosimo.core import guarding
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnsafeInputError
 from cosimo.core.plain import from_bytes, to_bytes
+from cosimo.execution.serving import Serving, serve
 from cosimo.units.remote import PLAIN, Hosts, Seal, failure, raise_failure
 
 SCENARIO = """
@@ -164,3 +166,13 @@ def test_a_file_must_be_what_its_name_says(tmp_path: Path) -> None:
         served._take("0" * 64, 0, 2**40, b"abc")
     with pytest.raises(UnsafeInputError, match="SHA-256"):
         served._file("../../etc/passwd", 3)
+
+
+def test_an_interrupt_that_got_lost_ends_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that came while the process of a broker was started, where Python loses what handlers raise."""
+    monkeypatch.setenv("COSIMO_TOKEN", "of this test, long enough")
+    monkeypatch.setattr(guarding._Present, "interrupted", False)
+    with pytest.raises(KeyboardInterrupt):
+        guarding.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        serve(Serving(Hosts("127.0.0.1:1"), "a", folder=tmp_path))

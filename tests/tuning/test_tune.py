@@ -139,7 +139,8 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
         if progress.evaluations > 150:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    for pause in ("PAUSE", "SPARING"):  # a report after every evaluation, however long one takes here
+        monkeypatch.setattr(f"cosimo.tuning.search.{pause}", 0.0)
     with pytest.raises(Interrupted, match="continues from"):
         tune(system, space, evaluations=250, horizon=100.0, settings=settings, progress=kill)
     kept = np.load(tmp_path / "search.npz")["rows"]

@@ -243,7 +243,8 @@ def interrupt() -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _raise_what_got_lost() -> None:
+def raise_lost_interrupt() -> None:
+    """Raise the interrupt that came where exceptions get lost, if one did: for loops that only an interrupt ends."""
     if _Present.interrupted:
         _Present.interrupted = False
         raise KeyboardInterrupt
@@ -263,7 +264,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            _raise_what_got_lost()
+            raise_lost_interrupt()
             for number in SIGNALS:
                 handler = signal.getsignal(number)
                 if callable(handler):
@@ -306,7 +307,7 @@ class Interrupts:
             number, frame = self._waiting.pop()
             self._before[number](number, frame)
         if self._before:
-            _raise_what_got_lost()
+            raise_lost_interrupt()
 
 
 def _count_again() -> None:

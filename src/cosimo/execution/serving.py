@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
+from cosimo.core.guarding import raise_lost_interrupt
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes
 from cosimo.core.storage import default_folder, file_digest, replacing
 from cosimo.core.unit import Instance
@@ -67,6 +68,7 @@ def serve(how: Serving) -> None:
         files.mkdir(parents=True, exist_ok=True)
         waiting = False
         while True:
+            raise_lost_interrupt()  # one that came while a process was started, say
             if not remote.answers(how.hosts.place):
                 if not waiting:
                     how.say(f"worker '{how.name}' waits for a broker at {how.hosts.broker}")

@@ -43,6 +43,8 @@ DESCENT = 400
 """Evaluations of one Nelder–Mead search at most."""
 PAUSE = 0.2
 """Seconds between two reports at least."""
+SPARING = 10
+"""The same in times of a report: the hypervolume of many points in four objectives takes a while."""
 OUTER = 1.1
 """The point that hypervolumes are measured from lies this factor beyond the worst of the first front."""
 
@@ -202,8 +204,7 @@ class MasterSearch:
             self._reference = values.max(axis=0) + (OUTER - 1) * np.where(span > 0, span, 1.0)
         volume = 0.0 if self._reference is None else hypervolume(values, self._reference)
         self.report(Progress(stage, self.pool.count, self.allowed, len(values), volume, *self.best()))
-        # The hypervolume of many points in four objectives takes a while: a tenth of the time at most.
-        self._next = time.monotonic() + max(PAUSE, 10 * (time.monotonic() - begin))
+        self._next = time.monotonic() + max(PAUSE, SPARING * (time.monotonic() - begin))
 
     # Local search.
 
