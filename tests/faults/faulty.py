@@ -21,12 +21,11 @@ def build(path: Path, *, early: str = "", changes: Mapping[str, str] | None = No
     for old, new in (changes or {}).items():
         assert old in text, f"faulty.xml does not contain {old!r}"
         text = text.replace(old, new)
-    files: dict[str, str | bytes] = {"modelDescription.xml": text}
-    files |= {"resources/fault.txt": early} if early else {}
-    files[f"binaries/{platform_folders(2)[0]}/faulty.so"] = library()
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content)  # without the time: equal files are the same FMU
+        archive.writestr("modelDescription.xml", text)
+        if early:
+            archive.writestr("resources/fault.txt", early)
+        archive.writestr(f"binaries/{platform_folders(2)[0]}/faulty.so", library())
     return path
 
 
