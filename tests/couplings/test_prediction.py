@@ -277,11 +277,11 @@ def test_units_without_slopes_are_given_the_mean_of_the_predicted_line() -> None
     assert np.array_equal(found.values[1, :2], held[1])  # nothing is known yet
 
 
-# ---- watched: learned models are used where they foresee what comes, and inputs are held elsewhere ----------------
+# ---- watched: learned models are used where they predict what comes, and inputs are held elsewhere ----------------
 
 
 class Changing(Spring):
-    """The same spring, linear, until it is hit: from then on it is forced by noise that nobody can foresee."""
+    """The same spring, linear, until it is hit: from then on it is forced by noise that nobody can predict."""
 
     def __init__(self, *, at: float, hit: float = 1e9, until: float = 1e9) -> None:
         super().__init__(at=at)
@@ -299,10 +299,10 @@ def watched(system: System, stop: float, step: float = 0.02) -> Result:
 
 
 def spoken(result: Result) -> list[tuple[float, str]]:
-    return [(warning.time, str(warning)) for warning in result.warnings if "foresee" in str(warning)]
+    return [(warning.time, str(warning)) for warning in result.warnings if "predicts" in str(warning)]
 
 
-def test_what_is_learned_is_used_once_it_foresees_what_comes() -> None:
+def test_what_is_learned_is_used_once_it_predicts_what_comes() -> None:
     """Held for ten samples at least, without a warning; then several times as accurate as the hold."""
     units = {"a": PythonUnit(Spring, at=0.5), "b": PythonUnit(Spring, at=0.0, drift=0.1)}
     system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
@@ -314,20 +314,20 @@ def test_what_is_learned_is_used_once_it_foresees_what_comes() -> None:
     assert np.abs(found.values[:, :2] - exact).max() < 0.5 * np.abs(held - exact).max()
 
 
-def test_a_unit_that_cannot_be_foreseen_is_noticed_and_used_again_later() -> None:
+def test_a_unit_that_cannot_be_predicted_is_noticed_and_used_again_later() -> None:
     units = {"a": PythonUnit(Changing, at=0.5), "b": PythonUnit(Changing, at=0.0, hit=2.0, until=3.0)}
     system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
     found = watched(system, 8.0)
     (begin, said), (end, again), *_ = spoken(found)
     assert 2.0 < begin <= 2.0 + 20 * 0.02
-    assert said.endswith("unit 'a': what was learned no longer foresees what 'b' sends: inputs are held until it does")
+    assert said.endswith("unit 'a': what was learned no longer predicts what 'b' sends: inputs are held until it does")
     assert begin < end < 8.0
-    assert "unit 'a': what was learned foresees what 'b' sends again" in again
+    assert "unit 'a': what was learned predicts what 'b' sends again" in again
     assert len(found) == 401
 
 
 class Noise:
-    """An output that nobody can foresee."""
+    """An output that nobody can predict."""
 
     inputs, outputs = ("u",), ("y",)
 
@@ -338,13 +338,13 @@ class Noise:
         self.y = float(self.random.standard_normal())
 
 
-def test_what_is_never_foreseen_is_held_all_the_time() -> None:
+def test_what_is_never_predicted_is_held_all_the_time() -> None:
     units = {"a": PythonUnit(Changing, at=0.5), "b": PythonUnit(Noise)}
     system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
     found = watched(system, 2.0)
     assert found.info["learned"][0]["held"] == 100
     assert np.array_equal(found.values[:, :2], run(system, masters.jacobi(system, 0.02), stop=2.0).values)
-    assert any("unit 'a': no model that was learned foresees what 'b' sends" in said for _, said in spoken(found))
+    assert any("unit 'a': no model that was learned predicts what 'b' sends" in said for _, said in spoken(found))
 
 
 @pytest.mark.parametrize("name", ["quarter-truck", "dc-motor"])

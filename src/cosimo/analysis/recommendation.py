@@ -342,7 +342,7 @@ def judge_point(
     """All that the choice needs of one master: predicted where the model can be believed, else measured by runs.
 
     Robustness is looked for up to the change `limit`, at so many `shells` (see `relative_radius`), of systems of up to
-    `FEW` states. `errors` are the predicted ones where they are known already.
+    `FEW` states. `errors`: what `model` predicts, where that is known already.
     """
     price = master_cost(model, master, cost)
     if model.valid:

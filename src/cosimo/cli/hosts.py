@@ -77,7 +77,7 @@ def federate(
     offset: Annotated[float, time_option("Time of the first exchange.")] = 0.0,
     wait_for_current_time: Annotated[bool, option("See what others publish at the same time.")] = False,
     iterations: Annotated[
-        int | None, option("Iterate with the federation: make the steps to one time so often at most.")
+        int | None, option("Iterate with the federation: repeat the steps up to an exchange at most N times.")
     ] = None,
     iteration_tolerance: Annotated[float, option("Publish again only what changed by more than this.")] = 0.0,
     patience: Annotated[float, time_option("Time without an answer after which the broker counts as lost.")] = 10.0,

@@ -139,7 +139,7 @@ class MasterChoice(SystemChoice):
         option("Correct the inputs as 'compensate' does, to follow this target: monolithic, exact or converged."),
     ] = None
     adapt: Annotated[
-        bool, option("Learn models of the units along the run, and hold inputs where these do not foresee what comes.")
+        bool, option("Learn models of the units along the run, and hold inputs where these do not predict what comes.")
     ] = False
     target_error: TargetError = None
 

@@ -179,7 +179,7 @@ class Dmd(JointCoupling):
     learned; "detect" asks the units, () declares none. Directions of z smaller than `tolerance` of the largest are not
     learned. `mean`: units that take no slopes are given the mean of the predicted line over their step, instead of its
     beginning; that is of second order also for them, unless their solvers use inputs of the start of a step anyway.
-    `watched` (with `mean`; `dmd:adapt`): what the model foresees is used only while it misses less than a third of what
+    `watched` (with `mean`; `dmd:adapt`): what the model predicts is used only while it misses less than a third of what
     a hold does, in the last samples and of every signal; before and meanwhile samples are held, or extrapolated by a
     straight line where the unit takes slopes or feeds the input through. A run tells when.
 

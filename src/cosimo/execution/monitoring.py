@@ -475,12 +475,12 @@ def watch_warnings(live: Live) -> list[Warned]:
         used, held, changes, changed = predictor.watch
         whose, what = f"unit '{joint.unit}'", f"what '{joint.source}' sends"
         if held and not changes:
-            message = f"{whose}: no model that was learned foresees {what} clearly better than a hold: inputs were held"
+            message = f"{whose}: no model that was learned predicts {what} clearly better than a hold: inputs were held"
             found.append(Warned(message, live.start_time))
         for number, sample in enumerate(changed[1:]):
-            message = f"{whose}: what was learned foresees {what} again, and is used"
+            message = f"{whose}: what was learned predicts {what} again, and is used"
             if number % 2 == 0:
-                message = f"{whose}: what was learned no longer foresees {what}: inputs are held until it does"
+                message = f"{whose}: what was learned no longer predicts {what}: inputs are held until it does"
             found.append(Warned(message, live.start_time + sample * period))
         if changes > len(changed):
             state = "used" if used else "held"
