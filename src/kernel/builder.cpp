@@ -84,6 +84,28 @@ void Builder::specialise(Sequence &sequence) {
         if (auto *repeat = dynamic_cast<Repeat *>(instruction.get()))
             for (Sequence &sweep : repeat->sweeps) specialise(sweep);
     }
+    join<Fmi2>(sequence);
+    join<Fmi3>(sequence);
+}
+
+// Couple, Step and Read that follow each other and call FMUs directly become one instruction.
+template <class F>
+void Builder::join(Sequence &sequence) {
+    auto called = [](Instruction *instruction, auto *kind) {
+        auto *found = dynamic_cast<decltype(kind)>(instruction);
+        return found && !found->calls.template of<F>().empty();
+    };
+    Sequence joined;
+    for (auto &next : sequence) {
+        joined.push_back(std::move(next));
+        const std::size_t n = joined.size();
+        Instruction *read = joined.back().get(), *step = n < 3 ? nullptr : joined[n - 2].get(), *couple = n < 3 ? nullptr : joined[n - 3].get();
+        if (!called(couple, static_cast<Couple *>(nullptr)) || !called(step, static_cast<Step *>(nullptr)) || !called(read, static_cast<Read *>(nullptr))) continue;
+        auto round = std::make_unique<Round<F>>(std::move(joined[n - 3]), std::move(joined[n - 2]), std::move(joined[n - 1]));
+        joined.resize(n - 3);
+        joined.push_back(std::move(round));
+    }
+    sequence = std::move(joined);
 }
 
 int Builder::linear(Numbers x, Numbers c, std::size_t inputs, Numbers output, std::size_t outputs, bool through) {
@@ -414,6 +436,8 @@ void Builder::finish(unsigned threads, int mode, double interval) {
         any = any || stage->parallel != 0;
     }
     specialise(program.instructions);
+    if (auto *stepper = dynamic_cast<RestoringStepper *>(program.stepper.get()))
+        for (Sequence *sequence : {&stepper->saving, &stepper->restoring}) specialise(*sequence);
     if (any) {
         program.own_pool = std::make_unique<Pool>(threads - 1);
         program.pool = program.own_pool.get();

@@ -142,6 +142,8 @@ private:
     void specialise(Sequence &sequence);
     template <class F>
     void specialise(Instruction &);
+    template <class F>
+    void join(Sequence &);
     bool kept(int number) const { return std::find(keepers.begin(), keepers.end(), number) != keepers.end(); }
     template <class Stage>
     Stage &last() {

@@ -12,11 +12,13 @@ constexpr long long least = 6, many = 8, under_inputs = 10;   // windows
 constexpr double swift = 4.0, steadily = 2.0, driven = 30.0;  // the factor F over these
 constexpr double even = 0.25, bend = 0.1, input = 1.5, slack = 0.02, side = 0.25, shrunk = 0.99, noise = 1e-9;
 
-// Whether a window has grown out of the one before.
+// Whether a window has grown out of the one before: its range is larger, none was empty, and no end is left behind by more
+// than the slack. Without branches: which of these fails first cannot be foreseen.
 inline bool contains(Interval later, Interval before) {
     const double size = range_of(before), next = range_of(later), missed = slack * next;
-    // Without branches: which of the four fails first cannot be foreseen.
-    return (size < next) & (0.0 < size) & !(before[0] > later[0] + missed) & !(before[1] > later[1] + missed);
+    const Interval ends = later + Interval{missed, missed}, sizes = {size, 0.0}, larger = {next, size};
+    const auto failed = (before > ends) | ~(sizes < larger);
+    return !(failed[0] | failed[1]);
 }
 
 // Whether an output oscillates less than it did, as one that gives energy away. A drift that slows down has moved on.
@@ -67,6 +69,7 @@ Growth::Level Growth::fresh(long long width) const {
 }
 
 void Growth::window(const Interval *now) {
+    if (owners_.empty()) return;  // nothing that could grow
     steps_ += window_steps;
     const double time = static_cast<double>(steps_);
     for (std::size_t i = 0; i < start_.size(); ++i) block_[i] = Extent{now[i], Interval{time, time}};

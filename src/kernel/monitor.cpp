@@ -12,12 +12,18 @@ static_assert(block == 8 && Growth::window_steps == 8);
 typedef double Two __attribute__((vector_size(16)));
 typedef long long TwoBits __attribute__((vector_size(16)));
 
-inline Two load(const double *from) {
+// Two of a block's values. The last ones were just written, one by one, and are read so: a processor waits where a wider load
+// spans two stores that are under way.
+inline Two load(const double *from, int pair) {
+    if (pair == block / 2 - 1) {
+        const volatile double *last = from + 2 * pair;
+        return Two{last[0], last[1]};
+    }
     Two x;
-    std::memcpy(&x, from, sizeof x);
+    std::memcpy(&x, from + 2 * pair, sizeof x);
     return x;
 }
-inline Two larger(Two a, Two b) { return a > b ? a : b; }
+inline Two larger(Two a, Two b) { return joined(a, b); }
 inline Two absolute(Two x) { return (Two)((TwoBits)x & 0x7fffffffffffffffLL); }
 
 // Eight values of one signal, one per macro step.
@@ -53,7 +59,6 @@ void Monitor::prepare() {
     trace_.assign((outputs.size() + inputs.size()) * block, 0.0);
     window_.resize(growth.signals());
     plain_ = true;
-    for (std::size_t i = 0; i < outputs.size(); ++i) places_.push_back(static_cast<std::uint32_t>(i));
     for (const Input &input : inputs) {
         places_.push_back(input.first);
         plain_ = plain_ && input.weights.size() == 1 && input.weights[0] == 1.0;
@@ -119,7 +124,7 @@ void Monitor::sum_up(std::size_t count) {
 }
 
 void Monitor::sum_output(Output &output, const double *y, std::size_t count) {
-    Eight moved([&](int i) { return load(y + 2 * i) - output.start; });
+    Eight moved([&](int i) { return load(y, i) - output.start; });
     if (count < block) moved.clear_from(count);
     const Eight squares([&](int i) { return moved.part[i] * moved.part[i]; });
     output.sum += moved.sum();
@@ -127,7 +132,7 @@ void Monitor::sum_output(Output &output, const double *y, std::size_t count) {
 }
 
 void Monitor::sum_link(Link &link, const double *y, const double *u, std::size_t count) {
-    Eight missed([&](int i) { return absolute(link.gain * load(y + 2 * i) + link.offset - load(u + 2 * i)); });
+    Eight missed([&](int i) { return absolute(link.gain * load(y, i) + link.offset - load(u, i)); });
     if (count < block) missed.clear_from(count);
     const Eight squares([&](int i) { return missed.part[i] * missed.part[i]; });
     link.squares += squares.sum();
@@ -139,8 +144,8 @@ void Monitor::sum_link(Link &link, const double *y, const double *u, std::size_t
 
 // a: what the sending unit puts out and is given; b: the same of the receiving one.
 void Monitor::sum_bond(Bond &bond, Ends a, Ends b, std::size_t count) {
-    const Eight received([&](int i) { return load(b.input + 2 * i) * load(b.output + 2 * i); });
-    const Eight given([&](int i) { return bond.ratio * (load(a.output + 2 * i) * load(a.input + 2 * i)); });
+    const Eight received([&](int i) { return load(b.input, i) * load(b.output, i); });
+    const Eight given([&](int i) { return bond.ratio * (load(a.output, i) * load(a.input, i)); });
     Eight residual([&](int i) { return received.part[i] - given.part[i]; });
     Eight exchanged([&](int i) { return 0.5 * (absolute(received.part[i]) + absolute(given.part[i])); });
     if (count < block) {
@@ -152,7 +157,7 @@ void Monitor::sum_bond(Bond &bond, Ends a, Ends b, std::size_t count) {
 }
 
 Interval Monitor::interval_of(const double *x) {
-    const Two a = load(x), b = load(x + 2), c = load(x + 4), d = load(x + 6);
+    const Two a = load(x, 0), b = load(x, 1), c = load(x, 2), d = load(x, 3);
     const Two high = larger(larger(a, b), larger(c, d)), low = larger(larger(-a, -b), larger(-c, -d));
     return joined(Interval{high[0], low[0]}, Interval{high[1], low[1]});
 }

@@ -48,9 +48,8 @@ public:
     bool observe(const double *y, const double *c) {
         double *to = trace_.data() + filled_;
         if (plain_) {
-            const std::uint32_t *place = places_.data();
-            for (const std::uint32_t *end = place + outputs.size(); place != end; ++place, to += block) *to = y[*place];
-            for (const std::uint32_t *end = places_.data() + places_.size(); place != end; ++place, to += block) *to = c[*place];
+            for (const double *end = y + outputs.size(); y != end; ++y, to += block) *to = *y;
+            for (const std::uint32_t *place = places_.data(), *end = place + places_.size(); place != end; ++place, to += block) *to = c[*place];
         } else {
             evaluate(y, c, to);
         }
@@ -70,7 +69,7 @@ public:
 
 private:
     std::vector<double> trace_;  // signal after signal, `block` values of each: outputs, then inputs
-    std::vector<std::uint32_t> places_;  // of the outputs in y, and of the inputs in c where these are plain numbers
+    std::vector<std::uint32_t> places_;  // of the inputs in c, where these are plain numbers
     std::vector<Interval> window_;  // of a block
     std::size_t filled_ = 0;
     bool plain_ = false;

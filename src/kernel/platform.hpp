@@ -15,7 +15,7 @@
 namespace cosimo {
 
 // Whether a unit can be kept apart in a process of its own (src/isolation).
-#ifdef __linux__
+#if defined(__linux__) || defined(_WIN32)
 constexpr bool can_isolate = true;
 #else
 constexpr bool can_isolate = false;

@@ -44,9 +44,7 @@ int run_all(Sequence &instructions, Machine &machine) {
 
 namespace {
 
-// What a unit has just written is read value by value (volatile): a processor waits where a wider load spans two stores.
-
-// x − x is 0 for finite numbers only; one sum tells of all.
+// x − x is 0 for finite numbers only; one sum tells of all. Read as by `copy_values`.
 inline bool all_finite(const double *y, std::size_t n) {
     double sum = 0.0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -54,14 +52,6 @@ inline bool all_finite(const double *y, std::size_t n) {
         sum += value - value;
     }
     return sum == 0.0;
-}
-
-inline void copy_values(double *to, const double *from, std::size_t n) {
-    if (n > 16) {
-        std::memcpy(to, from, n * sizeof(double));
-        return;
-    }
-    for (std::size_t i = 0; i < n; ++i) to[i] = const_cast<const volatile double *>(from)[i];
 }
 
 // Calls `work` with what a stage calls its units by: the FMUs' own functions side by side, or the members themselves.
@@ -272,12 +262,16 @@ void TimedLink::interpolate(double lasting) {
 }
 
 int Couple::run(Machine &m) {
+    form_inputs(m);
+    return with_calls(calls, targets, [&](const auto &each) { return set_each(m, each); });
+}
+
+inline void Couple::form_inputs(Machine &m) {
     double *c = m.c.data();
     const double *y = m.y.data();
     for (const Copy &copy : copies) c[copy.target] = y[copy.source];
     for (const Scaled &one : scaled) c[one.target] = one.gain * y[one.source] + one.offset;
     if (!held) form_others(m);
-    return with_calls(calls, targets, [&](const auto &each) { return set_each(m, each); });
 }
 
 void Couple::form_others(Machine &m) {
@@ -318,7 +312,7 @@ void Predict::run(Machine &m) {
 }
 
 template <class Call>
-int Couple::set_each(Machine &m, const std::vector<Call> &each) {
+[[gnu::always_inline]] inline int Couple::set_each(Machine &m, const std::vector<Call> &each) {
     // Pointers of its own: what stands behind `this` would be read again after every call.
     const double *c = m.c.data();
     const Call *call = each.data(), *end = call + each.size();
@@ -354,8 +348,12 @@ int Shift::run(Machine &m) {
 
 int Step::run(Machine &m) {
     for (const Stepped &s : posted) s.unit->post(m.time(s.tau), s.duration);
-    if (parallel == 0) return with_calls(calls, units, [&](const auto &each) { return step_each(m, each); });
+    if (parallel == 0) return serial(m);
     return parallel < 0 ? measure(m) : shared(m);
+}
+
+inline int Step::serial(Machine &m) {
+    return with_calls(calls, units, [&](const auto &each) { return step_each(m, each); });
 }
 
 void Step::last(double h, int length) {
@@ -386,7 +384,7 @@ inline int Step::call(Machine &m, const Stepped &s, const DirectCall<Fmi3> &call
 }
 
 template <class Call>
-int Step::step_each(Machine &m, const std::vector<Call> &each) {
+[[gnu::always_inline]] inline int Step::step_each(Machine &m, const std::vector<Call> &each) {
     const Call *next = each.data(), *end = next + each.size();
     const Stepped *s = units.data();
     double tau = next->tau, time = m.time(tau);  // nearly always that of all units of the stage
@@ -405,28 +403,42 @@ int Step::step_each(Machine &m, const std::vector<Call> &each) {
     return ok;
 }
 
-int Step::shared(Machine &m) { return proved < 32 && serial_cost > 0.0 ? prove(m) : share(m); }
+int Step::shared(Machine &m) { return proved < proofs && serial_cost > 0.0 ? prove(m) : share(m); }
 
 int Step::share(Machine &m) {
-    std::vector<int> status(units.size(), 0);
+    statuses.resize(units.size());
     m.begins_stage();
     m.calls_unit(-1, stepping);
-    (*pool)->run(static_cast<std::uint32_t>(units.size()), [&](std::uint32_t i) {
+    const double time = m.time(units[0].tau);
+    (*pool)->run(static_cast<std::uint32_t>(units.size()), [this, &m, time](std::uint32_t i) {
         const Stepped &s = units[i];
         Running running(m, s.number);
-        status[i] = caught(*s.unit, [&] { return s.unit->step(m.time(s.tau), s.duration, s.map); });
+        const int status = caught(*s.unit, [&] { return s.unit->step(s.tau == units[0].tau ? time : m.time(s.tau), s.duration, s.map); });
+        if (status) [[unlikely]]  // else nothing is written that other threads read
+            statuses[i] = status;
     });
     for (std::size_t i = 0; i < units.size(); ++i)
-        if (int found = outcome(m, units[i], status[i])) return found;
+        if (int found = outcome(m, units[i], statuses[i])) {
+            statuses.clear();
+            return found;
+        }
     return ok;
 }
 
-// The first steps are timed, unit by unit. Sharing pays when what the other threads take off this one clearly exceeds
-// the price of handing work over (about a microsecond between threads that spin).
+// The first steps are timed, unit by unit. Sharing is tried when what the other threads take off this one clearly exceeds
+// the price of handing work over (about half a microsecond between threads that spin). Then whole stages are timed, in this
+// thread and shared: the clock itself takes as long as a small unit.
 int Step::measure(Machine &m) {
     using Clock = std::chrono::steady_clock;
-    constexpr int warm_up = 3, samples = 16;
     constexpr double price = 3e-6;
+    if (waiting > 0) {
+        --waiting;
+        return serial(m);
+    }
+    if (measured >= warm_up + samples) {
+        if (++measured > warm_up + 2 * samples) parallel = 1;
+        return timed(serial_cost, [&] { return serial(m); });
+    }
     m.begins_stage();
     for (std::size_t i = 0; i < units.size(); ++i) {
         const Stepped &s = units[i];
@@ -441,33 +453,48 @@ int Step::measure(Machine &m) {
     double total = std::accumulate(cost.begin(), cost.end(), 0.0);
     double longest = *std::max_element(cost.begin(), cost.end());
     double best = std::max(longest, total / static_cast<double>((*pool)->size() + 1));
-    parallel = total - best > price ? 1 : 0;
-    serial_cost = total;
+    if (total - best <= price) parallel = 0;
     return ok;
 }
 
-// Whether sharing really pays depends on what else the machine does: the first shared stages are timed as well, and
-// where they are no faster the units go back to one thread.
+// Whether sharing really pays depends on what else the machine does. Where it does not, it is tried again later.
 int Step::prove(Machine &m) {
-    constexpr int samples = 32;
-    auto begin = std::chrono::steady_clock::now();
-    int outcome = share(m);
-    double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    shared_cost = proved == 0 ? took : std::min(shared_cost, took);
-    if (++proved == samples && shared_cost > 0.9 * serial_cost) parallel = 0;
+    const int outcome = timed(shared_cost, [&] { return share(m); });
+    if (++proved == proofs && shared_cost > 0.9 * serial_cost) {
+        parallel = -1;
+        waiting = patience;
+        patience = std::min(2 * patience, 1LL << 20);
+        measured = warm_up + samples;
+        proved = 0;
+        serial_cost = shared_cost = 0.0;
+    }
+    return outcome;
+}
+
+// Keeps the shortest time; 0: none yet.
+template <class Work>
+int Step::timed(double &least, Work work) {
+    const auto begin = std::chrono::steady_clock::now();
+    const int outcome = work();
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    least = least > 0.0 ? std::min(least, took) : took;
     return outcome;
 }
 
 int Read::run(Machine &m) {
     const int outcome = with_calls(calls, sources, [&](const auto &each) { return get_each(m, each); });
     if (!m.read_at.empty()) [[unlikely]]
-        for (const Source &source : sources)
-            m.read_at[static_cast<std::size_t>(source.number)] = m.k + static_cast<long long>(source.tau * m.parts);
+        note_places(m);
     return outcome;
 }
 
+void Read::note_places(Machine &m) const {
+    for (const Source &source : sources)
+        m.read_at[static_cast<std::size_t>(source.number)] = m.k + static_cast<long long>(source.tau * m.parts);
+}
+
 template <class Call>
-int Read::get_each(Machine &m, const std::vector<Call> &each) {
+[[gnu::always_inline]] inline int Read::get_each(Machine &m, const std::vector<Call> &each) {
     const Call *call = each.data(), *end = call + each.size();
     const Source *source = sources.data();
     double *const outputs = m.y.data();
@@ -501,6 +528,29 @@ int Read::not_finite(Machine &m, const Source &source) {
     m.value = y[m.output];
     return non_finite;
 }
+
+template <class F>
+Round<F>::Round(std::unique_ptr<Instruction> couple, std::unique_ptr<Instruction> step, std::unique_ptr<Instruction> read)
+    : couple_(static_cast<Couple *>(couple.release())),
+      step_(static_cast<Step *>(step.release())),
+      read_(static_cast<Read *>(read.release())) {}
+
+template <class F>
+int Round<F>::run(Machine &m) {
+    couple_->form_inputs(m);
+    if (int outcome = couple_->set_each(m, couple_->calls.of<F>())) [[unlikely]]
+        return outcome;
+    const bool plain = step_->parallel == 0 && step_->posted.empty();
+    if (int outcome = plain ? step_->step_each(m, step_->calls.of<F>()) : step_->run(m)) [[unlikely]]
+        return outcome;
+    const int outcome = read_->get_each(m, read_->calls.of<F>());
+    if (!m.read_at.empty()) [[unlikely]]
+        read_->note_places(m);
+    return outcome;
+}
+
+template struct Round<Fmi2>;
+template struct Round<Fmi3>;
 
 int Keep::run(Machine &m) { return all_fmi2 ? all<Fmi2>(m) : all<Unit>(m); }
 
@@ -601,12 +651,17 @@ void Program::time_units(double seconds) {
     });
 }
 
-void Program::write(double *row) const {
+inline void Program::write_row(double *row) const {
     row[0] = machine.time(0.0);
-    if (plain_) {
+    if (plain_) [[likely]]
         copy_values(row + 1, machine.y.data(), machine.y.size());
-        return;
-    }
+    else
+        write_columns(row);
+}
+
+void Program::write(double *row) const { write_row(row); }
+
+void Program::write_columns(double *row) const {
     const double *y = machine.y.data(), *c = machine.c.data();
     for (const Column &column : columns) {
         double value;
@@ -674,7 +729,7 @@ int Program::run(long long first, long long count, const double *given, std::siz
             machine.k = ++first;
             ++made;
             given += given_width;
-            write(rows);
+            write_row(rows);
             rows += width;
         }
         if (watching && watching->observe(machine.y.data(), machine.c.data())) [[unlikely]]

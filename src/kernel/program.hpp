@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,17 @@ namespace dmd {
 class Predictor;
 }
 class Stepper;
+
+// What a unit has just written is read value by value (volatile): a processor waits where a wider load spans two stores. And a
+// call takes longer than copying few values.
+template <class Value>
+inline void copy_values(Value *to, const Value *from, std::size_t n) {
+    if (n > 16) {
+        std::memcpy(to, from, n * sizeof(Value));
+        return;
+    }
+    for (std::size_t i = 0; i < n; ++i) to[i] = const_cast<const volatile Value *>(from)[i];
+}
 
 // All numbers the instructions work on. y: outputs of all units; c: their input polynomials; w: coupling memories;
 // e: what is given from outside in the present macro step.
@@ -273,6 +285,9 @@ struct Couple final : Instruction {
     }
 
 private:
+    template <class F>
+    friend struct Round;
+    void form_inputs(Machine &);
     void form_others(Machine &);
     template <class Call>
     int set_each(Machine &, const std::vector<Call> &);
@@ -308,7 +323,10 @@ struct Step final : Instruction {
     Pool **pool = nullptr;
     int parallel = -1;  // -1: measure first; 0: no; 1: yes
     std::vector<double> cost;
+    std::vector<int> statuses;  // of a shared stage that are not 0
+    static constexpr int warm_up = 3, samples = 16, proofs = 64;  // stages
     int measured = 0, proved = 0;
+    long long waiting = 0, patience = 1000;  // stages before sharing is tried again, and that next time
     double serial_cost = 0.0, shared_cost = 0.0;
     DirectCalls calls;
     int run(Machine &) override;
@@ -316,6 +334,8 @@ struct Step final : Instruction {
     void last(double h, int length);
 
 private:
+    template <class F>
+    friend struct Round;
     static int outcome(Machine &m, const Stepped &s, int status) {
         if (status) [[unlikely]]
             return m.fail(*s.unit, s.number, stepping, status, m.time(s.tau), s.duration);
@@ -326,8 +346,11 @@ private:
     static int call(Machine &, const Stepped &, const DirectCall<Fmi3> &, double time);
     template <class Call>
     int step_each(Machine &, const std::vector<Call> &);
+    int serial(Machine &);
     int shared(Machine &);
     int share(Machine &);
+    template <class Work>
+    int timed(double &least, Work work);
     int prove(Machine &);
     int measure(Machine &);
 };
@@ -347,9 +370,26 @@ struct Read final : Instruction {
     int run(Machine &) override;
 
 private:
+    template <class F>
+    friend struct Round;
     template <class Call>
     int get_each(Machine &, const std::vector<Call> &);
+    void note_places(Machine &) const;
     int not_finite(Machine &, const Source &);
+};
+
+// Couple, step and read where all units are FMUs of one version (F: Fmi2 or Fmi3) that are called directly, in one function:
+// of a macro step of small units, a tenth is spent on the way from one instruction to the next.
+template <class F>
+struct Round final : Instruction {
+    Round(std::unique_ptr<Instruction> couple, std::unique_ptr<Instruction> step, std::unique_ptr<Instruction> read);
+    int run(Machine &) override;
+    void remember(StateBytes &bytes) override { couple_->remember(bytes); }
+
+private:
+    std::unique_ptr<Couple> couple_;
+    std::unique_ptr<Step> step_;
+    std::unique_ptr<Read> read_;
 };
 
 // Units that are saved, or put back, one after the other; with each its input polynomial.
@@ -440,6 +480,8 @@ private:
     bool plain_ = false;
     bool prepared_ = false;
     void prepare_rows();
+    void write_row(double *row) const;
+    void write_columns(double *row) const;
 };
 
 // What the loop looks at once per macro step: counted up by the signal handler that `run` installs, and by the tickers.

@@ -15,6 +15,12 @@ long long Lengths::fit(double wanted) const {
 
 namespace {
 
+template <class Value>
+void take(std::vector<Value> &to, const std::vector<Value> &from) {
+    to.resize(from.size());
+    copy_values(to.data(), from.data(), from.size());
+}
+
 double value_of(const Exchanged &input, const double *c) {
     double value = input.weights[0] * c[input.first];
     for (std::size_t j = 1; j < input.weights.size(); ++j) value += input.weights[j] * c[input.first + j * input.stride];
@@ -180,18 +186,19 @@ void EnergyStepper::judge(const Machine &m, long long at, bool jumped) {
         bond.exchanged += m.h * (std::fabs(received) + std::fabs(sent)) / 2.0;
     }
     take_over();
-    judged = {};
-    for (std::size_t i = 0; i < errors_.size(); ++i) worse(errors_[i], i);
+    Judged found;
+    for (std::size_t i = 0; i < errors_.size(); ++i) found.join(errors_[i], i);
+    judged = found;
 }
 
 int RestoringStepper::save(Program &program) {
     Machine &m = program.machine;
     m.k = place;
     if (int outcome = run_all(saving, m)) return outcome;
-    kept_y_ = m.y;
-    kept_w_ = m.w;
-    kept_stamps_ = m.stamps;
-    kept_read_at_ = m.read_at;
+    take(kept_y_, m.y);
+    take(kept_w_, m.w);
+    take(kept_stamps_, m.stamps);
+    take(kept_read_at_, m.read_at);
     return ok;
 }
 
@@ -201,10 +208,10 @@ int RestoringStepper::restore(Program &program) {
     m.unit = -1;
     if (int outcome = run_all(restoring, m)) return outcome;
     m.ending = -1;
-    m.y = kept_y_;
-    m.w = kept_w_;
-    m.stamps = kept_stamps_;
-    m.read_at = kept_read_at_;
+    take(m.y, kept_y_);
+    take(m.w, kept_w_);
+    take(m.stamps, kept_stamps_);
+    take(m.read_at, kept_read_at_);
     return ok;
 }
 
@@ -338,23 +345,25 @@ int DoublingStepper::attempt(Program &program, bool jumped, double *rows) {
 }
 
 void DoublingStepper::judge(const Machine &m, long long at, bool jumped) {
-    judged = {};
-    for (std::size_t i = 0; i < m.y.size(); ++i)
-        worse(counts[i] ? std::fabs(short_[i] - long_[i]) / shrinks / tolerances.of(seen_largest_[i]) : 0.0, exchanged.size() + i);
-    const Judged outputs = judged;
-    judged = {};
+    Judged outputs, inputs;  // of its own: what stands behind `this` would be written for each
+    for (std::size_t i = 0; i < m.y.size(); ++i) {
+        double error = std::fabs(short_[i] - long_[i]);
+        if (shrinks != 1.0) error /= shrinks;
+        outputs.join(counts[i] ? error / tolerances.of(seen_largest_[i]) : 0.0, exchanged.size() + i);
+    }
     look(m, at);
     for (std::size_t i = 0; i < exchanged.size(); ++i)
-        worse(counted(i, jumped) ? std::fabs(used_[i] - now_[i]) / changes.of(seen_sizes_[i]) : 0.0, i);
-    judged.error = std::pow(judged.error, steeper);
-    if (!(judged.error > outputs.error)) judged = outputs;
+        inputs.join(counted(i, jumped) ? std::fabs(used_[i] - now_[i]) / changes.of(seen_sizes_[i]) : 0.0, i);
+    // A power that is at least 1 makes what is below 1 smaller: nearly always there is none to take.
+    if (!(inputs.error <= 1.0 && inputs.error <= outputs.error && steeper >= 1.0)) inputs.error = std::pow(inputs.error, steeper);
+    judged = inputs.error > outputs.error ? inputs : outputs;
 }
 
 // All outputs at the end: as they were read, or, where that was early or under another input, asked for. `again`: under the
 // input that the unit had at the end of the long step, which is then taken back.
 int DoublingStepper::ask(Program &program, std::vector<double> &to, bool again) {
     Machine &m = program.machine;
-    to = m.y;
+    take(to, m.y);
     for (Asked &one : asked) {
         const double when = m.time(0.0);
         double *outputs = to.data() + one.output;

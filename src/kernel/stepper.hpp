@@ -52,6 +52,10 @@ struct Outside {
 struct Judged {
     double error = 0.0;
     long long worst = -1;
+    void join(double other, std::size_t where) {
+        if (other != other) other = std::numeric_limits<double>::infinity();
+        if (other > error || worst < 0) *this = {other, static_cast<long long>(where)};
+    }
 };
 
 class Stepper {
@@ -100,10 +104,6 @@ protected:
     void take_samples(const Machine &, long long at, std::vector<double> &to);
     void look(const Machine &, long long at);
     void take_over();
-    void worse(double error, std::size_t where) {
-        if (error != error) error = std::numeric_limits<double>::infinity();
-        if (error > judged.error || judged.worst < 0) judged = {error, static_cast<long long>(where)};
-    }
     bool counted(std::size_t signal, bool jumped) const { return exchanged[signal].counts && !(jumped && signal >= links); }
 };
 

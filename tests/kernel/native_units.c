@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef _WIN32
+#define kill(process, number) raise(number)
+#endif
 
 static double lag(double h, const double *x, double u) { return x[0] + h * (u - x[0]); }
 

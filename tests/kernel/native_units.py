@@ -35,7 +35,7 @@ def compile_units(folder: Path) -> Path:
 
 @cache
 def _library() -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         return ctypes.CDLL(str(compile_units(Path(folder))))
 
 
