@@ -1,7 +1,8 @@
 """Units on other hosts, in network namespaces with added latency: macro steps per second, beside the bound that the
 latency sets and a plain HELICS federation of the same FMUs; and what two workers gain for two heavy units.
 
-`python -m benchmarks.hosts run JOBS` and `… federate FOLDER NAME` are the programs inside the namespaces.
+`python -m benchmarks.hosts run JOBS`, `… federate FOLDER NAME` and `… bare FOLDER NAME` are the programs inside the
+namespaces.
 """
 
 from __future__ import annotations
@@ -101,11 +102,49 @@ def run_federate(place: str, name: str) -> None:
         h.helicsFederateRequestNextStep(federate)
         unit.setReal([one for one, _, _ in taken], [gain * h.helicsInputGetDouble(s) for _, gain, s in taken])
         unit.doStep(k * STEP, STEP)
+        time.sleep(told["sleep"])
         for publication, value in zip(published, unit.getReal(outputs), strict=True):
             h.helicsPublicationPublishDouble(publication, value)
     print((time.perf_counter() - begin) / told["steps"], flush=True)
     h.helicsFederateDisconnect(federate)
     h.helicsCloseLibrary()
+
+
+def run_bare(place: str, name: str) -> None:
+    """Commands of HELICS alone, as a run and its workers exchange them: the run (no name) sends one to each worker, who
+    sleeps and answers. The seconds that this takes."""
+    import helics as h
+
+    told = json.loads(Path(place, "bare.json").read_text())
+    address, _, port = told["broker"].rpartition(":")
+    if not name:
+        words = f"--federates=9 --port={port} --local_interface={address} --loglevel=no_print"
+        broker = h.helicsCreateBroker(told["core"], "", words + (" --reuse_address" if told["core"] == "tcp" else ""))
+    info = h.helicsCreateFederateInfo()
+    h.helicsFederateInfoSetCoreTypeFromString(info, told["core"])
+    words = f"--federates=1 --broker_address={address} --brokerport={port} --loglevel=no_print"
+    h.helicsFederateInfoSetCoreInitString(info, words)
+    federate = h.helicsCreateCombinationFederate(name or "run", info)
+    if name:
+        h.helicsFederateSendCommand(federate, "run", name)
+        while h.helicsFederateWaitCommand(federate) != "end":
+            time.sleep(told["sleep"])
+            h.helicsFederateSendCommand(federate, "run", "x" * 100)
+        os._exit(0)
+    there = [h.helicsFederateWaitCommand(federate) for _ in range(told["workers"])]
+    took = np.zeros(told["steps"])
+    for k in range(told["steps"]):
+        begin = time.perf_counter()
+        for worker in there:
+            h.helicsBrokerSendCommand(broker, worker, "x" * 100, None)
+        for _ in there:
+            h.helicsFederateWaitCommand(federate)
+        took[k] = time.perf_counter() - begin
+    print(took.mean(), flush=True)
+    for worker in there:
+        h.helicsFederateSendCommand(federate, worker, "end")
+    time.sleep(0.2)
+    os._exit(0)
 
 
 def run_broker(words: str) -> None:
@@ -191,10 +230,11 @@ def in_namespace(site: Any, host: int, *words: str) -> str:
     return done.stdout
 
 
-def plain(site: Any, units: dict[str, Any], steps: int) -> float:
+def plain(site: Any, units: dict[str, Any], steps: int, sleep: float = 0.0) -> float:
     """Macro steps per second of the same FMUs as a federation by HELICS alone, each on its host."""
     address, _, port = site.broker.rpartition(":")
-    told = {"units": units, "steps": steps, "broker": f"--broker_address={address} --brokerport={port}"}
+    broker_words = f"--broker_address={address} --brokerport={port}"
+    told = {"units": units, "steps": steps, "broker": broker_words, "sleep": sleep}
     (site.folder / "plain.json").write_text(json.dumps(told))
     words = f"--federates={len(units)} --port={port} --local_interface={address} --loglevel=no_print"
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "cwd": ROOT}
@@ -243,31 +283,63 @@ def latencies(counts: Sequence[int] = (2, 8)) -> Table:
     return table
 
 
+def bare(site: Any, core: str, steps: int, sleep: float) -> float:
+    """Seconds for which two workers take by commands of HELICS alone, who only sleep."""
+    told = {"broker": site.broker, "core": core, "workers": 2, "steps": steps, "sleep": sleep}
+    (site.folder / "bare.json").write_text(json.dumps(told))
+    there = [
+        subprocess.Popen(site.on(number, [*SELF, "bare", str(site.folder), f"worker{number}"]), cwd=ROOT)
+        for number in (1, 2)
+    ]
+    seconds = float(in_namespace(site, 0, "bare", str(site.folder), "").split()[-1])
+    for worker in there:
+        worker.wait(timeout=60)
+    return seconds
+
+
 def heavy(steps: int = 100) -> Table:
     """Two units that take 10 ms for a step, one after the other on one machine, and on two workers."""
     table = Table("Two units of 10 ms per step", ("where", "ms per macro step", "× one machine"))
-    with hosts(2) as (_, site):
-        sys.path.insert(0, str(ROOT / "tests" / "faults"))
-        import faulty
-
-        for unit in ("one", "two"):
-            faulty.build(site.folder / f"{unit}.fmu")
-        for name, there in (("here", ()), ("there", ("host1", "host2"))):
-            text = "step-size = 0.01\n"
-            for number, unit in enumerate(("one", "two")):
-                text += f'[units.{unit}]\nfmu = "{unit}.fmu"\nparameters = {{ fault = "slow", amount = 0.01 }}\n'
-                text += f'host = "{there[number]}"\n' if there else ""
-            (site.folder / f"{name}.toml").write_text(text + (site.table() if there else ""))
-        job = {"steps": steps, "master": MASTERS["Jacobi"]}
-        jobs = [job | {"file": str(site.folder / f"{name}.toml")} for name in ("here", "there")] * 3
-        (site.folder / "jobs.json").write_text(json.dumps(jobs))
-        said = in_namespace(site, 0, "run", str(site.folder / "jobs.json")).splitlines()
-        seconds = [json.loads(line)["seconds"] / steps for line in said]
-    here, there_ = np.array(seconds[::2]), np.array(seconds[1::2])
-    table.add("one machine, one thread", f"{1e3 * np.median(here):.2f}", "1")
-    table.add("two workers", f"{1e3 * np.median(there_):.2f}", scatter(here / there_))
-    table.note = f"Jacobi, {steps} macro steps, three turns. The units sleep: two cores would do for more. {_load()}"
+    alone: list[float] = []
+    for core in ("zmq", "tcp"):
+        with hosts(2, core) as (_, site):
+            _write_heavy(site, core)
+            job = {"steps": steps, "master": MASTERS["Jacobi"]}
+            jobs = [job | {"file": str(site.folder / f"{name}.toml")} for name in ("here", "there")] * 3
+            (site.folder / "jobs.json").write_text(json.dumps(jobs))
+            said = in_namespace(site, 0, "run", str(site.folder / "jobs.json")).splitlines()
+            seconds = np.array([json.loads(line)["seconds"] / steps for line in said])
+            here, there = seconds[::2], seconds[1::2]
+            site.close()
+            floor = bare(site, core, steps, 0.01)
+            if not alone:
+                alone = [float(np.median(here))]
+                table.add("one machine, one thread", f"{1e3 * alone[0]:.2f}", "1")
+                federation = 1 / plain(site, write_chain(site.folder, 2, site.table()), steps, 0.01)
+                table.add("HELICS alone: a federation", f"{1e3 * federation:.2f}", f"{alone[0] / federation:.2f}")
+        table.add(f"HELICS alone: commands, {core}", f"{1e3 * floor:.2f}", f"{alone[0] / floor:.2f}")
+        table.add(f"two workers, {core}", f"{1e3 * np.median(there):.2f}", scatter(here / there))
+    table.note = (
+        f"Jacobi, {steps} macro steps, three turns; the units sleep. HELICS alone: two federates that sleep for 10 ms "
+        "in Python, as a federation with time requests, and by the commands that a run exchanges with its workers: "
+        f"what a run with its workers takes at least. All in network namespaces. {_load()}"
+    )
     return table
+
+
+def _write_heavy(site: Any, core: str) -> None:
+    """`here.toml` with two units that sleep for 10 ms, and `there.toml` with each on a host of its own."""
+    sys.path.insert(0, str(ROOT / "tests" / "faults"))
+    import faulty
+
+    for unit in ("one", "two"):
+        faulty.build(site.folder / f"{unit}.fmu")
+    for name, there in (("here", ()), ("there", ("host1", "host2"))):
+        text = "step-size = 0.01\n"
+        for number, unit in enumerate(("one", "two")):
+            text += f'[units.{unit}]\nfmu = "{unit}.fmu"\nparameters = {{ fault = "slow", amount = 0.01 }}\n'
+            text += f'host = "{there[number]}"\n' if there else ""
+        (site.folder / f"{name}.toml").write_text(text + (site.table(core) if there else ""))
 
 
 def _load() -> str:
@@ -276,4 +348,4 @@ def _load() -> str:
 
 if __name__ == "__main__":
     what, *given = sys.argv[1:]
-    {"run": run_jobs, "broker": run_broker, "federate": run_federate}[what](*given)
+    {"run": run_jobs, "broker": run_broker, "federate": run_federate, "bare": run_bare}[what](*given)

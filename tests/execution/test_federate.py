@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -62,11 +63,10 @@ def test_values_arrive_one_period_after_they_were_published(tmp_path: Path) -> N
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", OTHER, str(port)], **pipes) as other:  # type: ignore[call-overload]
         words = ["--subscribe", "lag.u=grid/u", "--period", "0.25", "-o", "plant.csv", "-q"]
-        broker = ["--broker", f"127.0.0.1:{port}"]
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        broker = ["--broker", f"127.0.0.1:{port}", "--patience", "100"]
+        while not answers(("127.0.0.1", port)):
+            assert other.poll() is None
+            time.sleep(0.05)
         done = run([*COSIMO, "federate", "plant.toml", *broker, *words], cwd=tmp_path, capture_output=True, timeout=120)
         seen, _ = other.communicate(timeout=120)
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.hosts import Site, is_running, processes_of
@@ -18,8 +19,9 @@ from tests.processes import COSIMO, Popen, run
 from cosimo.core import guarding
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnsafeInputError
 from cosimo.core.plain import from_bytes, to_bytes
+from cosimo.execution import serving
 from cosimo.execution.serving import Serving, serve
-from cosimo.units.remote import PLAIN, Hosts, Seal, failure, raise_failure
+from cosimo.units.remote import HELLO, PLAIN, WELCOME, Hosts, RemoteInstance, Seal, failure, greeting, raise_failure
 
 SCENARIO = """
 step-size = 0.001
@@ -76,7 +78,7 @@ def test_rows_on_two_hosts_are_those_of_one_machine(site: Pair) -> None:
 
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.parametrize(("count", "latency", "core"), [(2, 0.005, "zmq"), (2, 0.0, "tcp"), (8, 0.0002, "zmq")])
+@pytest.mark.parametrize(("count", "latency", "core"), [(2, 0.005, "zmq"), (2, 0.0, "tcp"), (8, 0.005, "zmq")])
 def test_rows_on_hosts_with_latency_are_those_of_one_machine(count: int, latency: float, core: str) -> None:
     """Every host is a network namespace; Jacobi, Gauss–Seidel, iterative with rollback, compensated."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -166,6 +168,69 @@ def test_a_file_must_be_what_its_name_says(tmp_path: Path) -> None:
         served._take("0" * 64, 0, 2**40, b"abc")
     with pytest.raises(UnsafeInputError, match="SHA-256"):
         served._file("../../etc/passwd", 3)
+
+
+def test_a_run_that_greets_while_the_worker_joins_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The greeting is there before the worker listens."""
+    hello, sent = Seal(b"k" * 32, 7), list[tuple[str, bytes]]()
+
+    class Link:
+        def __init__(self, hosts: Hosts, name: str, deliver: Callable[[str, bytes], None]) -> None:
+            self.name, self._deliver = name, deliver
+
+        def listen(self) -> None:
+            self._deliver("run", hello.seal(HELLO, 0, to_bytes(greeting())))
+
+        def send(self, target: str, message: bytes) -> None:
+            sent.append((target, message))
+
+        def others(self) -> list[str]:
+            return ["run", self.name]
+
+    monkeypatch.setattr(serving, "HelicsLink", Link)
+    how = Serving(Hosts("127.0.0.1:1"), "lab", folder=tmp_path, say=lambda text: None)
+    serving._Worker(how, b"k" * 32, tmp_path, 0)
+    ((target, message),) = sent
+    opened = hello.open(message)
+    assert opened is not None
+    assert (target, opened.kind) == ("run", WELCOME)
+
+
+def test_a_unit_whose_step_was_interrupted_is_closed_without_its_answer() -> None:
+    """The answer of the step would be taken for that of the closing."""
+    sent: list[bytes] = []
+
+    class Connection:
+        going = True
+
+        def send(self, host: object, kind: int, unit: int, content: bytes) -> None:
+            sent.append(content)
+
+        def wait(self, host: object, unit: int) -> None:
+            raise KeyboardInterrupt if len(sent) == 1 else AssertionError("an answer is awaited")
+
+    instance = RemoteInstance.__new__(RemoteInstance)
+    vars(instance).update(_connection=Connection(), _host=SimpleNamespace(left=False), _number=1, _queue=[], _freed=[])
+    vars(instance).update(_awaited=False, _closed=False, _failed=None)
+    with pytest.raises(KeyboardInterrupt):
+        instance.step(0.0, 0.1)
+    instance.close()
+    assert from_bytes(sent[-1]) == {"do": "close"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "sessions", "age", "second"),
+    [(True, {}, -1.0, True), (False, {}, -1.0, False), (True, {7: None}, -1.0, False), (True, {}, 1.0, False)],
+)
+def test_the_second_worker_of_a_name_leaves(answers: bool, sessions: dict[int, None], age: float, second: bool) -> None:
+    """If the first one answers; not one that serves a run already, or was there for longer than its patience."""
+    from cosimo.execution.serving import _Worker
+
+    pulse = SimpleNamespace(silent=lambda name: 0.0, has_answered=lambda name: answers)
+    worker = _Worker.__new__(_Worker)
+    worker._sessions, worker._before = sessions, ["cosimo-worker.lab.1"]  # type: ignore[assignment]
+    worker._settled, worker.link = time.monotonic() - 60 * age, SimpleNamespace(pulse=pulse)  # type: ignore[assignment]
+    assert worker._is_second() is second
 
 
 def test_an_interrupt_that_got_lost_ends_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

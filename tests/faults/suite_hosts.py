@@ -252,6 +252,23 @@ def run_dies(folder: Path, mode: str, number: int) -> Seen:
         return Seen("the unit is released, the worker serves the next run")
 
 
+def interrupted(folder: Path, mode: str, number: int) -> Seen:
+    """Ctrl-C of the run: it ends at once, and the worker serves the next one."""
+    with laboratory(folder) as site:
+        begin_worker(site)
+        ready = once_recording(folder / "rows.arrows", rows=50)
+
+        def disturb(process: subprocess.Popen[str]) -> None:
+            ready(process)
+            process.send_signal(signal.SIGINT)
+
+        outcome = run_there(site, "run", "s.toml", "--output-file", "rows.arrows", disturb=disturb)
+        require_contract(outcome, code=130, names=["interrupted at t = "], within=2.0)
+        require_rows(folder / "rows.arrows", at_least=50)
+        require_served(site)
+        return Seen(outcome.line.removeprefix("cosimo: "), outcome.took)
+
+
 # ---- what does not fit together --------------------------------------------------------------------------------------
 
 
@@ -268,14 +285,35 @@ def refused(says: str, **worker: object) -> Trial:
     return trial
 
 
-def two_of_one_name(folder: Path, mode: str, number: int) -> Seen:
-    """Two workers, each on a host of its own, have joined as 'lab'."""
+def joined(site: Site, host: int) -> subprocess.Popen[str]:
+    """A worker 'lab' on a host, once it has joined."""
+    worker = begin_worker(site, host=host)
+    assert worker.stderr is not None
+    while "has joined the broker" not in worker.stderr.readline():
+        assert worker.poll() is None
+    return worker
+
+
+def second_of_one_name(folder: Path, mode: str, number: int) -> Seen:
+    """A worker 'lab' joins, on another host than the first one: it ends, and the first one serves."""
     with laboratory(folder) as site, own_broker(site):
-        for host in (1, 2):
-            worker = begin_worker(site, host=host)
-            assert worker.stderr is not None
-            while "has joined the broker" not in worker.stderr.readline():
-                assert worker.poll() is None
+        joined(site, 1)
+        second = joined(site, 2)
+        assert second.stderr is not None
+        (line,) = second.stderr.read().splitlines()
+        assert (second.wait(30), "another worker 'lab'" in line) == (2, True), line
+        require_served(site)
+        return Seen(line.removeprefix("cosimo: "))
+
+
+def two_of_one_name(folder: Path, mode: str, number: int) -> Seen:
+    """A worker hangs, another takes its name, and the first one goes on: the run is refused."""
+    with laboratory(folder) as site, own_broker(site):
+        first = joined(site, 1)
+        signal_all(first, signal.SIGSTOP)
+        joined(site, 2)
+        time.sleep(PATIENCE + 0.5)  # for so long it would leave
+        signal_all(first, signal.SIGCONT)
         outcome = run_there(site, "run", "s.toml", "--output-file", "rows.csv")
         require_contract(outcome, code=2, names=["2 workers", "are called 'lab'"])
         return Seen(outcome.line.removeprefix("cosimo: "))

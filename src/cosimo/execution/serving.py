@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,19 @@ def serve(how: Serving) -> None:
                 time.sleep(0.3)
                 continue
             waiting = False
-            if _in_child(how, token, files) == SERVED and how.once:
+            code = _in_child(how, token, files)
+            if code == SECOND:
+                raise ConfigurationError(
+                    f"another worker '{how.name}' has joined the broker at {how.hosts.broker} before; "
+                    "give each a name of its own."
+                )
+            if code == SERVED and how.once:
                 return
             time.sleep(0.3)  # for a broker that is about to end
 
 
-SERVED = 10
-"""The exit code of a process that has served a run."""
+SERVED, SECOND = 10, 11
+"""Exit codes of a process that has served a run, or left because another worker of its name was there before."""
 
 
 def _in_child(how: Serving, token: bytes, files: Path) -> int | None:
@@ -106,20 +113,20 @@ def _in_child(how: Serving, token: bytes, files: Path) -> int | None:
 
 
 def _join(how: Serving, token: bytes, files: Path, parent: int) -> None:
-    served = False
+    code = 0
     try:
         with _Worker(how, token, files, parent) as worker:
             try:
                 worker.serve()
             finally:
-                served = worker.served
+                code = SECOND if worker.second else SERVED if worker.served else 0
     except ConfigurationError as error:  # the broker has gone meanwhile
         how.say(str(error))
     except KeyboardInterrupt:
         pass
     finally:
         sys.stderr.flush()
-        os._exit(SERVED if served else 0)
+        os._exit(code)
 
 
 class _Worker:
@@ -131,14 +138,24 @@ class _Worker:
         self._greeted: dict[bytes, bytes] = {}  # greetings, and what was answered
         self._lock = threading.RLock()
         self._over = threading.Event()
-        self.served = False
-        self.link = HelicsLink(how.hosts, f"{remote.worker_prefix(how.name)}{secrets.token_hex(6)}", self._take)
+        self.served = self.second = False
+        prefix = remote.worker_prefix(how.name)
+        self.link = HelicsLink(how.hosts, f"{prefix}{secrets.token_hex(6)}", self._take)
+        self.link.listen()
+        known = remote.within(how.hosts.patience, self.link.others)  # a broker that is about to end may not answer
+        before = takewhile(lambda one: one != self.link.name, known if isinstance(known, list) else ())
+        self._before = [one for one in before if one.startswith(prefix)]
+        self._settled = time.monotonic() + how.hosts.patience
         how.say(f"worker '{how.name}' has joined the broker at {how.hosts.broker}")
 
     def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Without a broker HELICS may wait for ever; the process ends then all the same.
+        remote.within(2 * self.how.hosts.patience + 3.0, self._leave)
+
+    def _leave(self) -> None:
         for session in [*self._sessions.values()]:
             session.send(remote.LEAVING, 0, b"")
             session.close()
@@ -150,11 +167,22 @@ class _Worker:
         """Until the broker is gone, or the first run has ended where only one is served."""
         while not self._over.wait(0.25):
             self._look_for_lost_runs()
+            if self._is_second():
+                self.second = True
+                return
             if self.link.pulse.silent("root") > self.how.hosts.patience:
                 self.how.say(f"the broker at {self.how.hosts.broker} is gone")
                 return
             if os.getppid() != self._parent or (self.how.once and self.served and not self._sessions):
                 return
+
+    def _is_second(self) -> bool:
+        """Whether a worker of this name was there before, and answers; one that was killed does not."""
+        if self._sessions or time.monotonic() > self._settled:
+            return False
+        for one in self._before:
+            self.link.pulse.silent(one)
+        return any(map(self.link.pulse.has_answered, self._before))
 
     def _take(self, federate: str, data: bytes) -> None:
         """A message, in the thread that listens."""
@@ -166,7 +194,7 @@ class _Worker:
                 self._greet(federate, number, data)
                 return
             session = self._sessions.get(number)
-            if session is None or session.federate != federate or (message := session.seal.open(data)) is None:
+            if session is None or (message := session.seal.open(data)) is None:
                 return
             if message.kind == remote.LEAVING:
                 self._end(number, "has ended")

@@ -173,6 +173,10 @@ class Pulse:
                 self._asked[name] = (query, now if since is None else since)
         return 0.0 if since is None else now - since
 
+    def has_answered(self, name: str) -> bool:
+        """Whether a federate has ever answered `silent`."""
+        return name in self._answered
+
     def has_lost_broker(self) -> bool:
         """Whether the broker leaves a question without an answer; asks nothing."""
         return "root" in self._asked and time.monotonic() - self._asked["root"][1] > 1.5
@@ -181,26 +185,37 @@ class Pulse:
 class HelicsLink:
     """A federate that sends commands, and hands those that come to `deliver`, in a thread of its own.
 
-    `pulse` tells whether others are there.
+    `pulse` tells whether others are there. A `broker` of this process sends in place of the federate: that saves every
+    message one of its two ways, the one to the broker.
     """
 
-    def __init__(self, hosts: Hosts, name: str, deliver: Callable[[str, bytes], None]) -> None:
+    def __init__(self, hosts: Hosts, name: str, deliver: Callable[[str, bytes], None], broker: Any = None) -> None:
         self.hosts, self.name, self._deliver, self._h = hosts, name, deliver, helics()
+        self._broker = broker
         made = join(hosts, name)
         self._federate = made
         self.pulse = Pulse(made)
         self._begun: dict[str, list[str]] = {}  # by federate, what has come of a message in several commands
         self._sending = threading.Lock()
         self._listener = threading.Thread(target=self._listen, name="commands", daemon=True)
+
+    def listen(self) -> None:
+        """Begin to hand over what comes, also what has come; `deliver` may use the link from now on."""
         self._listener.start()
 
-    def send(self, target: str, message: bytes) -> None:
-        """Send a message, in several commands where it is long; one that gets lost will be missed (`pulse`)."""
+    def send(self, target: str, message: bytes, *, named: bool = False) -> None:
+        """Send a message, in several commands where it is long; one that gets lost will be missed (`pulse`).
+
+        `named`: as the federate itself, whose name the other side then has.
+        """
         text, most = base64.b64encode(message).decode(), LONGEST[self.hosts.core]
         with self._sending, suppress(self._h.HelicsException):
             for begin in range(0, len(text), most):
-                mark = MORE if begin + most < len(text) else LAST
-                self._h.helicsFederateSendCommand(self._federate, target, mark + text[begin : begin + most])
+                command = (MORE if begin + most < len(text) else LAST) + text[begin : begin + most]
+                if self._broker is None or named:
+                    self._h.helicsFederateSendCommand(self._federate, target, command)
+                else:
+                    self._h.helicsBrokerSendCommand(self._broker, target, command, None)
 
     def _listen(self) -> None:
         while (text := self._h.helicsFederateWaitCommand(self._federate)) != END:
@@ -215,7 +230,7 @@ class HelicsLink:
                     self._deliver(source, base64.b64decode(whole, validate=True))
 
     def others(self) -> list[str]:
-        """All federates that the broker knows."""
+        """All federates that the broker knows, in the order in which they joined."""
         query = self._h.helicsCreateQuery("root", "federates")
         with suppress(self._h.HelicsException):
             found = self._h.helicsQueryExecute(query, self._federate)
@@ -393,7 +408,8 @@ class HostConnection:
         try:
             name = f"cosimo.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
             self._inbox: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
-            self.link = HelicsLink(hosts, name, lambda source, data: self._inbox.put((source, data)))
+            self.link = HelicsLink(hosts, name, lambda *taken: self._inbox.put(taken), self._broker)
+            self.link.listen()
         except BaseException:
             self._stop_broker()
             raise
@@ -441,7 +457,8 @@ class HostConnection:
                 for federate in self.link.others():
                     if federate.startswith(worker_prefix(name)):
                         asked.setdefault(federate, self._greeting())
-                        self.link.send(federate, asked[federate][2])  # again: one that has just joined may miss it
+                        greeting = asked[federate][2]
+                        self.link.send(federate, greeting, named=True)  # again: one that has just joined may miss it
             said = self._welcomed(name, asked, found) or said
             if said and not found:
                 raise ConfigurationError(said)
@@ -462,7 +479,12 @@ class HostConnection:
     def _absent(self, name: str) -> str:
         prefix = worker_prefix("")
         there = {one.removeprefix(prefix).rpartition(".")[0] for one in self.link.others() if one.startswith(prefix)}
-        known = f" (there: {', '.join(sorted(there))})" if there - {name} else ""
+        if name in there:
+            return (
+                f"the worker '{name}' at {self.hosts.broker} has joined, and not answered for {self.hosts.wait:g} s: "
+                "it hangs, was killed or is cut off; start it again."
+            )
+        known = f" (there: {', '.join(sorted(there))})" if there else ""
         return (
             f"no worker '{name}' joined the broker at {self.hosts.broker} within {self.hosts.wait:g} s{known}; start "
             f"one on that host with: cosimo worker --broker {self.hosts.broker} --name {name}"
@@ -590,7 +612,6 @@ class RemoteFmu(Fmu):
 
     isolated = True
 
-    host: str
     hosts: Hosts
     trusted: bool
 
@@ -734,9 +755,10 @@ class RemoteInstance(Instance):
             self._closed = True
             return
         self._closed = True
-        with suppress(RunError, KeyboardInterrupt):
-            self._settle()
         self._queue.clear()
+        if self._awaited:  # nobody needs the answer any more: the run was interrupted, or another unit has failed
+            self._connection.send(self._host, PLAIN, self._number, to_bytes({"do": "close"}))
+            return
         self._ask("close")
 
     # ---- beyond the contract: what the instance on the other host has --------------------------------------------
@@ -784,8 +806,12 @@ class RemoteInstance(Instance):
             self._answer()
 
     def _answer(self) -> Message:
-        self._awaited = False
-        message = self._connection.wait(self._host, self._number)
+        try:
+            message = self._connection.wait(self._host, self._number)
+        except RunError:
+            self._awaited = False
+            raise
+        self._awaited = False  # after an interrupt the answer is still to come
         if message.kind == FAILED:
             self._told(from_bytes(message.content))
         return message
@@ -803,6 +829,7 @@ class RemoteInstance(Instance):
         self._outputs = None  # what is done may change them
         content = to_bytes({"do": do, **given})
         self._connection.send(self._host, PLAIN, self._number, content)
+        self._awaited = True
         told = from_bytes(self._answer().content)
         self._notices = tuple(told.get("notices", self._notices))
         return told
