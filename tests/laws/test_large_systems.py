@@ -166,7 +166,11 @@ def compare_errors(system: System, master: Master) -> None:
     with mock.patch.object(linearisation, "LARGE", 0), mock.patch.object(truth, "ROWS", 7):
         sparse = Model(system, step=master.step, horizon=40 * master.step)
         linear = LinearSystem(system, master)
-        found = truth.large_errors(sparse.local, linear, start=0.0, horizon=sparse.horizon, sizes=sparse._sizes)
+        asked = {"start": 0.0, "horizon": sparse.horizon, "sizes": sparse._sizes}
+        found = truth.large_errors(sparse.local, linear, **asked)  # type: ignore[arg-type]
+        for share in (0.0, 0.25, 0.49, 1.01):  # who asks for less is told on which side of it the errors are
+            brief = truth.large_errors(sparse.local, linear, beyond=share * found.worst, **asked)  # type: ignore[arg-type]
+            assert (brief.worst > share * found.worst) == (share < 1 and found.worst > 0)
     assert found.outputs.keys() == expected.outputs.keys()
     assert found.typical == pytest.approx(expected.typical, rel=1e-6, abs=1e-9)
     for name, error in expected.outputs.items():
@@ -189,8 +193,9 @@ def test_defects_are_those_of_full_matrices(system: System, norm: int) -> None:
 def test_critical_steps_are_those_of_full_matrices(system: System, step: float, build: Callable[..., Master]) -> None:
     linear = LinearSystem(system, build(system, step))
     expected = critical_step(system, linear.master)
+    stable = Spectrum(linear).stays_bounded() is True
     try:
-        found = large_critical_step(linear, LargePoles(sp.csr_array(linear.coupled.A)))
+        found = large_critical_step(linear, LargePoles(sp.csr_array(linear.coupled.A)), stable=stable)
     except ConfigurationError:
         return  # what is not known is not said
     if found is None or expected is None:

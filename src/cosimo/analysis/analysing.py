@@ -265,7 +265,8 @@ class _Analysis:
             raise ConfigurationError(
                 "looked for in systems of so many states only where their equations are known; compare runs."
             )
-        return large_critical_step(linear, model.large or LargePoles(linear.coupled.A))
+        stable = model.stability(master).stable is True
+        return large_critical_step(linear, model.large or LargePoles(linear.coupled.A), stable=stable)
 
     def _left_open(self, stable: bool | None, radius: float | None, converging: bool | None, *, iterates: bool) -> None:
         """Why figures of a large system are not known."""

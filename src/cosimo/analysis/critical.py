@@ -167,11 +167,12 @@ class EigenvalueSizes:
         return np.asarray(left.max(axis=1, initial=0.0))
 
 
-def large_critical_step(linear: LinearSystem, poles: LargePoles) -> CriticalStep | None:
+def large_critical_step(linear: LinearSystem, poles: LargePoles, *, stable: bool = False) -> CriticalStep | None:
     """The first crossing of a large system, `between` a step proved stable and one proved unstable; None as above.
 
     Growth is looked for at octaves, from steps on that hardly turn the fastest mode. The eigenvalue that is found
     outside the unit circle is followed to its edge; below, decay is proved, which takes the longer the nearer it is.
+    `stable`: at its own step the master was proved to be.
     """
     if poles.grows:
         return None
@@ -188,6 +189,8 @@ def large_critical_step(linear: LinearSystem, poles: LargePoles) -> CriticalStep
     octaves = [first * 2.0**k for k in range(OCTAVES + max(0, round(math.log2(slow / first))))]
     searched, high, outside, open_ = (octaves[0], octaves[-1]), math.inf, None, list[float]()
     for h in octaves:
+        if stable and h == step:
+            continue
         bounded, outside = at(h).look(BRIEFLY, columns=2)
         if bounded is False:
             high = h

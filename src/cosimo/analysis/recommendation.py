@@ -558,7 +558,8 @@ def _search(
     kinds = list(few_masters(model, rungs[0]) if many else usual_masters(model.system, rungs[0]))
     hopeful = dict.fromkeys(range(len(kinds)), math.inf)
     if many:  # where not even the shortest step will do, none is walked down to
-        hopeful = {number: math.inf for number, kind in enumerate(kinds) if _will_do(kind, rungs[-1], quick, target)}
+        brief = partial(quick, beyond=MARGIN * target) if quick == model.predict else quick
+        hopeful = {number: math.inf for number, kind in enumerate(kinds) if _will_do(kind, rungs[-1], brief, target)}
     stable = _SeemsStable(model, rungs)
     prices = [rungs[0] * master_cost(model, master, cost) for master in kinds]  # of one macro step
     candidates = sorted((round(prices[number] / rung, 9), number, rung) for number in hopeful for rung in rungs)

@@ -42,6 +42,8 @@ from cosimo.core.unit import LinearModel
 from cosimo.units.linear import Exact, discretise
 
 BLOCK = 32
+OVERFLOWING = 1e100
+"""A number that overflows when it is squared a few times is as good as infinite."""
 ROWS = 128
 """Rows of a large system that are kept at a time."""
 ROOM = 2**31
@@ -215,8 +217,7 @@ def _shares(system: System, rows: Array, wanted: Array, sizes: Array, horizon: f
     names = [name for name, moves in zip(system.outputs, moving, strict=True) if moves]
     with np.errstate(over="ignore", invalid="ignore"):
         shares = np.abs(rows - wanted)[:, moving] / sizes[moving]
-        # A number that overflows when it is squared is as good as infinite.
-        if not (shares < 1e100).all():
+        if not (shares < OVERFLOWING).all():
             return OutputErrors(dict.fromkeys(names, math.inf), horizon, kind, math.inf)
     typical = float(np.sqrt(np.mean(shares**2))) if shares.size else 0.0
     return OutputErrors(dict(zip(names, shares.max(axis=0, initial=0.0).tolist(), strict=True)), horizon, kind, typical)
@@ -564,31 +565,39 @@ def _sparse_sizes(local: LocalSystem, start: float, horizon: float) -> Array:
 
 
 def large_errors(
-    local: LocalSystem, linear: LinearSystem, *, start: float, horizon: float, sizes: Array
+    local: LocalSystem,
+    linear: LinearSystem,
+    *,
+    start: float,
+    horizon: float,
+    sizes: Array,
+    beyond: float = math.inf,
 ) -> OutputErrors:
-    """`output_errors` of a large system: some rows at a time, so that no table of all of them is kept."""
-    step, early = linear.master.step, _read_early(linear.operations.timeline.clocks)
-    steps = count_steps(horizon, step)
+    """`output_errors` of a large system: some rows at a time, so that no table of all of them is kept.
 
-    def truth() -> Iterator[Array]:
-        flow = (rows + local.offsets for rows, _ in _sparse_flow(local, local.coupled, step, start, steps))
-        return _regrouped(flow, ROWS)
-
-    for rows in truth():
-        if not np.isfinite(rows).all():
+    For whoever asks only whether errors stay below `beyond`, what follows after one of twice this size is left out.
+    """
+    if not np.isfinite(sizes).all():
+        raise ConfigurationError(_beyond(local.linear.name, horizon))
+    step, early, moving = linear.master.step, _read_early(linear.operations.timeline.clocks), sizes > 0
+    steps, given, before = count_steps(horizon, step), sizes[moving], None
+    names = [name for name, moves in zip(local.linear.outputs, moving, strict=True) if moves]
+    largest, reached, squares, count = np.zeros(len(given)), given, np.zeros(len(given)), 0
+    flow = (rows + local.offsets for rows, _ in _sparse_flow(local, local.coupled, step, start, steps))
+    for rows, truth in zip(_stepped(linear, start, steps), _regrouped(flow, ROWS), strict=True):
+        if not np.isfinite(truth).all():
             raise ConfigurationError(_beyond(local.linear.name, horizon))
-        sizes = np.where(sizes > 0, np.maximum(sizes, np.abs(rows).max(axis=0)), 0.0)
-    found, weights, before = [], [], None
-    for rows, wanted in zip(_stepped(linear, start, steps), truth(), strict=True):
-        aligned = _as_read(local.linear, wanted, early, before)
-        before = wanted[-1]
-        found.append(_shares(local.linear, rows + local.offsets, aligned, sizes, horizon, "predicted"))
-        weights.append(len(rows))
-        if found[-1].typical == math.inf:
-            return replace(found[-1], start=start)
-    worst = {name: max(part.outputs[name] for part in found) for name in found[0].outputs}
-    typical = float(np.sqrt(np.average([part.typical**2 for part in found], weights=weights)))
-    return OutputErrors(worst, horizon, "predicted", typical, start=start)
+        reached = np.maximum(reached, np.abs(truth).max(axis=0)[moving])
+        apart = np.abs(rows + local.offsets - _as_read(local.linear, truth, early, before))[:, moving]
+        before, count, shares = truth[-1], count + len(rows), apart / given
+        if not (shares < OVERFLOWING).all():
+            return OutputErrors(dict.fromkeys(names, math.inf), horizon, "predicted", math.inf, start=start)
+        largest, squares = np.maximum(largest, apart.max(axis=0)), squares + (shares**2).sum(axis=0)
+        if (largest > 2 * beyond * reached).any():
+            break
+    worst, squares = largest / reached, squares * (given / reached) ** 2
+    typical = float(np.sqrt(squares.mean() / count)) if squares.size else 0.0
+    return OutputErrors(dict(zip(names, worst.tolist(), strict=True)), horizon, "predicted", typical, start=start)
 
 
 def _regrouped(parts: Iterable[Array], count: int) -> Iterator[Array]:
