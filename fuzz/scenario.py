@@ -76,8 +76,8 @@ def large() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """The file as it is."""
+    from cosimo.core.errors import FileFindings
     from cosimo.formats import scenario_building
-    from cosimo.formats.findings import FileFindings
     from cosimo.formats.scenario_building import load_scenario
 
     _files()

@@ -143,7 +143,7 @@ def large() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     """Description, parameter set and mapping, in files of their own."""
-    from cosimo.formats.findings import FileFindings
+    from cosimo.core.errors import FileFindings
     from cosimo.formats.osp import load_osp
     from cosimo.formats.ssp import load_ssp
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import cosimo as co
 from cosimo.analysis import Verdict
 from cosimo.cli import app
-from cosimo.core.document import plain
+from cosimo.core.formatting import plain
 from cosimo.formats.export import export_ssp
 from thinning import mostly_slow
 

@@ -26,6 +26,7 @@ import processes
 from cosimo.algebra import LinearSystem
 from cosimo.analysis.model import Model
 from cosimo.cli import app
+from cosimo.cli.run import run_fields
 from cosimo.compensation import compare
 from cosimo.core import errors
 from cosimo.core.coupling import Coupling
@@ -34,7 +35,7 @@ from cosimo.core.unit import Unit
 from cosimo.formats.export import export_unit
 from cosimo.formats.information import describe
 from cosimo.papers import reproduce
-from cosimo.reporting.documents import compensation_document, run_fields, study_document
+from cosimo.reporting.documents import compensation_document, study_document
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.trials import MasterComparison, combinations, reference, try_masters
 from cosimo.tuning import Space

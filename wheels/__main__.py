@@ -176,10 +176,28 @@ def find_python(version: str) -> str:
 def sdist(interpreter: Interpreter) -> Path:
     """The source distribution in `dist/`."""
     shutil.rmtree(WORK / "sdist", ignore_errors=True)
-    interpreter.run("build", "--sdist", "--no-isolation", "--outdir", WORK / "sdist", ROOT)
+    interpreter.run("build", "--sdist", "--no-isolation", "--outdir", WORK / "sdist", clean_tree())
     (made,) = (WORK / "sdist").iterdir()
     (ROOT / "dist").mkdir(exist_ok=True)
     return Path(shutil.copy(made, ROOT / "dist"))
+
+
+def clean_tree() -> Path:
+    """A copy of the files that git does not ignore: the builder looks at every file, of environments too.
+
+    Where there is no git, the folder itself.
+    """
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        return ROOT
+    folder = WORK / "tree"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():  # not removed since
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
 
 
 def unpack(archive: Path) -> Path:

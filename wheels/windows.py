@@ -221,7 +221,7 @@ sys.exit(int(code))
 """
 SCRIPT = """#!/usr/bin/env bash
 words=()
-for word in "$@"; do word=${word#[Zz]:}; words+=("${word//\\\\//}"); done
+for word in "$@"; do word=${word#[Zz]:}; word=${word/#-I[Zz]:/-I}; words+=("${word//\\\\//}"); done
 if [[ $1 == [Cc]:* ]]; then words[0]="$WINEPREFIX/drive_c/${words[0]#[Cc]:/}"; fi
 ZIG cc -target x86_64-windows-gnu -s "${words[@]:1}"
 echo $? > "${words[0]}"
@@ -242,6 +242,8 @@ def make_compiler(bed: Path) -> Path:
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             path.write_text(content, encoding="utf-8")
     script.chmod(0o755)
+    for library in (bed / "windows").glob("xpi-ms-*.dll"):  # of TOOLS; units in workers need it too
+        shutil.copy(library, folder)
     return command
 
 

@@ -23,10 +23,10 @@ Names are loaded when first used, so that importing the package costs nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cosimo.core import __version__ as __version__
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo import couplings, masters, problems
@@ -104,13 +104,7 @@ __all__ = [
     "simulate",
     "tune",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cosimo' has no attribute '{name}'")
-    module = importlib.import_module(_HOMES[name])
-    return module if module.__name__ == f"cosimo.{name}" else getattr(module, name)
+__getattr__ = loaded_when_used("cosimo", _HOMES)
 
 
 def __dir__() -> list[str]:

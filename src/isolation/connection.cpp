@@ -1,13 +1,9 @@
 #include "connection.hpp"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
+
+#include "placement.hpp"
 
 namespace cosimo::isolation {
 namespace {
@@ -30,9 +26,7 @@ void recount(Header *header, bool spinning, bool joins) {
         headers.push_back(header);
     else
         std::erase(headers, header);
-    cpu_set_t allowed;
-    const int processors = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    const bool crowded = static_cast<int>(headers.size()) + 1 > processors;
+    const bool crowded = static_cast<int>(headers.size()) + 1 > usable_processors();
     header->spins.store(spinning);
     for (Header *each : headers) {
         each->crowded.store(crowded);
@@ -55,32 +49,22 @@ struct Connection::Wait {
     double begin = now();
 };
 
-extern "C" __attribute__((visibility("default"))) void cosimoIsolationInterrupts(const void *counter) {
-    interrupts.store(static_cast<const std::atomic<unsigned> *>(counter));
-}
+EXPORTED void cosimoIsolationInterrupts(const void *counter) { interrupts.store(static_cast<const std::atomic<unsigned> *>(counter)); }
 
 Connection::Connection(const char *const *arguments, const char *const *environment, const Options &options)
     : sandboxed_(options.sandboxed != 0), spinning_(options.spinning != 0), timeout_(options.timeout), interrupts_(interrupted_so_far()) {
     limited_ = options.memory_limit != 0;
-    memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
-    void *mapped = MAP_FAILED;
-    // Of this size for good: memory that the unit cut off would take the master with it.
-    if (memory_ >= 0 && ftruncate(memory_, static_cast<off_t>(total_bytes)) == 0 &&
-        fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        mapped = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0);
-    if (mapped == MAP_FAILED) {
+    header_ = process_.share(problem);
+    if (!header_) {
         end = End::not_started;
-        problem = std::string("no memory to share with it: ") + std::strerror(errno);
         return;
     }
-    madvise(mapped, total_bytes, MADV_DONTFORK);  // a copy of this process has no say in it
-    header_ = new (mapped) Header;
     header_->version = static_cast<std::uint32_t>(options.version);
     header_->sandboxed = sandboxed_;
     header_->memory_limit = options.memory_limit;
     recount(header_, spinning_, true);
     out = Writer(request_area(header_), area);
-    problem = process_.start(arguments, environment, memory_, sandboxed_);
+    problem = process_.start(arguments, environment, sandboxed_);
     if (problem.empty())
         await_start();
     else
@@ -89,11 +73,7 @@ Connection::Connection(const char *const *arguments, const char *const *environm
 
 Connection::~Connection() {
     close();
-    if (header_) {
-        recount(header_, false, false);
-        munmap(header_, total_bytes);
-    }
-    shut(memory_);
+    if (header_) recount(header_, false, false);
 }
 
 void Connection::await_start() {
@@ -204,7 +184,7 @@ bool Connection::has_time(const Wait &wait) {
 void Connection::publish_request() {
     for (Ahead &one : ahead_) one.values = nullptr, one.status = status_ok;
     kept_ = 0;
-    if (sent_ % 64 == 0) header_->master_cpu.store(sched_getcpu(), std::memory_order_relaxed);
+    if (sent_ % 64 == 0) header_->master_cpu.store(present_processor(), std::memory_order_relaxed);
     publish(header_->request, ++sent_, static_cast<std::uint32_t>(out.used()));
 }
 
@@ -311,12 +291,12 @@ int Connection::collect_step() {
 bool Connection::refused_memory() const { return limited_ && header_->memory_refused.load(); }
 
 void Connection::reap(bool block) {
-    siginfo_t how;
+    Ending how;
     if (end != End::alive || !process_.ended(block, how)) return;
     during = header_->running.load();
     const auto noted = static_cast<int>(header_->signal.load());
-    const bool killed = how.si_code != CLD_EXITED;
-    number = how.si_status;
+    const bool killed = how.killed;
+    number = how.number;
     overflow = header_->overflow.load() != 0;
     end = header_->leaving.load() && !noted ? End::exited : killed || noted ? End::crashed : End::exited;
     if (noted) number = noted;
@@ -329,7 +309,12 @@ void Connection::reap(bool block) {
     if (header_->mark != magic) end = End::broken;  // nothing else that it says can be believed
     records.take(header_->ring);
     // What was printed last before the end and nobody in the worker could pass on any more.
-    records.read_lines(process_.printed());
+    char text[4096];
+    for (int i = 0; i < 64; ++i) {
+        const std::size_t got = process_.read_printed(text, sizeof text);
+        if (got == 0) break;
+        records.append_lines(text, got);
+    }
 }
 
 void Connection::kill(End reason) {

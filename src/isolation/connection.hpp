@@ -73,7 +73,6 @@ private:
         unsigned unused;
     };
     Header *header_ = nullptr;
-    int memory_ = -1;
     Process process_;
     bool sandboxed_ = false, spinning_ = true, stepping_ = false, posted_ = false, fresh_ = false;
     bool ending_ = false;           // the call ends the unit

@@ -1,7 +1,5 @@
 // Messages of units in the master's own process, kept without the interpreter: a unit may log from threads of its own, or
 // twenty thousand lines a step.
-#include <time.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <deque>
@@ -21,10 +19,9 @@ class Messages {
 public:
     // Without a lock, as nearly all of a flood ends here: threads that see a second begin at once may keep a few more.
     bool has_room(int status) {
-        timespec time;
-        clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-        if (second_.load(std::memory_order_relaxed) != time.tv_sec) {
-            second_.store(time.tv_sec, std::memory_order_relaxed);
+        const std::int64_t second = coarse_seconds();
+        if (second_.load(std::memory_order_relaxed) != second) {
+            second_.store(second, std::memory_order_relaxed);
             plain_.store(0, std::memory_order_relaxed);
             bad_.store(0, std::memory_order_relaxed);
         }
@@ -56,7 +53,7 @@ private:
     std::mutex mutex_;
     std::deque<Record> records_;
     std::string shown_;
-    std::atomic<time_t> second_{0};
+    std::atomic<std::int64_t> second_{0};
     std::atomic<unsigned> plain_{0}, bad_{0};
 };
 

@@ -49,7 +49,7 @@ private:
         for (int i = 0; i < most_yields; ++i) {
             // Reading the clock is a fiftieth of a macro step: not every time.
             const double before = ++yields_ % timed == 0 ? now() : 0.0;
-            sched_yield();
+            let_others_run();
             const bool slow = before > 0.0 && now() - before > too_long;
             if (slow) no_yield_for_ = pause_after_a_slow_one();
             if (arrived(word, number)) {

@@ -2,13 +2,31 @@
 // the master keeps a processor to itself and the workers take turns on the others: one change of processes per macro step
 // instead of two. Work that is worth a processor of its own, or a busy machine, undoes it.
 #pragma once
-#include <sched.h>
-
 #include <algorithm>
 
 #include "waiting.hpp"
 
 namespace cosimo::isolation {
+
+#ifdef _WIN32
+inline int usable_processors() {
+    DWORD_PTR usable = 0, all = 0;
+    return GetProcessAffinityMask(GetCurrentProcess(), &usable, &all) ? std::max(1, __builtin_popcountll(usable)) : 1;
+}
+inline int present_processor() { return static_cast<int>(GetCurrentProcessorNumber()); }
+
+class Placement {  // left to Windows
+public:
+    explicit Placement(Header *) {}
+    bool begins() { return false; }
+    void ends(bool) {}
+};
+#else
+inline int usable_processors() {
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+inline int present_processor() { return sched_getcpu(); }
 
 class Placement {
 public:
@@ -55,5 +73,6 @@ private:
         if (sched_setaffinity(0, sizeof wanted, &wanted) == 0) away_from_ = master;
     }
 };
+#endif
 
 }  // namespace cosimo::isolation

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,8 +33,7 @@ void close_from(posix_spawn_file_actions_t &files, int first) {
 #endif
 }
 
-}  // namespace
-
+// Out of the way of the numbers that the worker expects.
 int high(int fd) {
     if (fd < 0) return fd;
     const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 32);
@@ -45,11 +46,29 @@ void shut(int &fd) {
     fd = -1;
 }
 
+}  // namespace
+
 Process::~Process() {
-    for (int *fd : {&process_, &inner_, &printed_, &information_}) shut(*fd);
+    for (int *fd : {&process_, &inner_, &printed_, &information_, &memory_}) shut(*fd);
+    if (header_) munmap(header_, total_bytes);
 }
 
-std::string Process::start(const char *const *arguments, const char *const *environment, int memory, bool sandboxed) {
+Header *Process::share(std::string &problem) {
+    memory_ = high(static_cast<int>(syscall(SYS_memfd_create, "cosimo-unit", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+    void *mapped = MAP_FAILED;
+    // Of this size for good: memory that the unit cut off would take the master with it.
+    if (memory_ >= 0 && ftruncate(memory_, static_cast<off_t>(total_bytes)) == 0 &&
+        fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        mapped = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0);
+    if (mapped == MAP_FAILED) {
+        problem = std::string("no memory to share with it: ") + std::strerror(errno);
+        return nullptr;
+    }
+    madvise(mapped, total_bytes, MADV_DONTFORK);  // a copy of this process has no say in it
+    return header_ = new (mapped) Header;
+}
+
+std::string Process::start(const char *const *arguments, const char *const *environment, bool sandboxed) {
     int printed[2] = {-1, -1}, information[2] = {-1, -1};
     int master = high(open_process(getpid()));
     const bool opened = master >= 0 && pipe2(printed, O_CLOEXEC) == 0 && pipe2(information, O_CLOEXEC) == 0;
@@ -59,7 +78,7 @@ std::string Process::start(const char *const *arguments, const char *const *envi
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
+    const int given[][2] = {{printed[1], 1}, {printed[1], 2}, {memory_, memory_fd}, {master, master_fd}, {printed[0], printed_fd}};
     for (auto [from, to] : given) posix_spawn_file_actions_adddup2(&files, from, to);
     if (sandboxed) posix_spawn_file_actions_adddup2(&files, information[1], information_fd);
     close_from(files, sandboxed ? information_fd + 1 : information_fd);
@@ -107,24 +126,30 @@ void Process::find_inner() {
     if (place != std::string::npos) inner_ = high(open_process(std::atoi(text.c_str() + place + 12)));
 }
 
-bool Process::ended(bool block, siginfo_t &how) {
+bool Process::ended(bool block, Ending &how) {
     if (process_ < 0 || pid_ == 0) return false;
-    how = {};
+    siginfo_t found{};
     const auto kind = static_cast<idtype_t>(3 /* P_PIDFD */);
     const auto descriptor = static_cast<id_t>(process_);
     // First only looked at: while it is not buried its number is its own, and so is the group of what the unit has started.
-    if (waitid(kind, descriptor, &how, WEXITED | WNOWAIT | (block ? 0 : WNOHANG)) == 0) {
-        if (how.si_pid == 0) return false;
+    if (waitid(kind, descriptor, &found, WEXITED | WNOWAIT | (block ? 0 : WNOHANG)) == 0) {
+        if (found.si_pid == 0) return false;
         ::kill(-pid_, SIGKILL);
-        waitid(kind, descriptor, &how, WEXITED);
+        waitid(kind, descriptor, &found, WEXITED);
     } else if (errno != ECHILD) {
         return false;
     } else {
         // Somebody else has buried it, or nobody wants to hear of children (SIGCHLD is ignored): how it ended is not known.
-        how.si_code = CLD_EXITED;
+        found.si_code = CLD_EXITED;
     }
     pid_ = 0;
+    how = {found.si_code != CLD_EXITED, found.si_status};
     return true;
+}
+
+std::size_t Process::read_printed(char *text, std::size_t size) {
+    const ssize_t got = read(printed_, text, size);
+    return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
 void Process::wait(int milliseconds) const {

@@ -11,13 +11,23 @@
 #include <cstdint>
 #include <cstring>
 
+#ifdef _WIN32
+#define EXPORTED extern "C" __declspec(dllexport)
+#else
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+#endif
+
 namespace cosimo::isolation {
 
 constexpr std::uint32_t magic = 0xC051C051u;
+#ifdef _WIN32
+constexpr std::size_t area = std::size_t{16} << 20;  // each way; Windows sets all of it aside
+#else
 constexpr std::size_t area = std::size_t{64} << 20;  // of virtual memory, each way; only what is used becomes real
+#endif
 constexpr std::size_t ring_bytes = std::size_t{1} << 16;
 
-// File descriptors that a worker finds open.
+// File descriptors that a worker finds open; on Windows it is told its handles.
 constexpr int memory_fd = 3, master_fd = 4, printed_fd = 5, information_fd = 6;
 
 constexpr int status_ok = 0, status_warning = 1, status_discard = 2, status_error = 3, status_fatal = 4;
@@ -103,6 +113,9 @@ inline const Described &described(Function function) { return functions[static_c
 struct alignas(64) Word {
     std::atomic<std::uint64_t> value{0};
     std::atomic<std::uint32_t> sleeping{0};  // the waiting side wants to be woken
+#ifdef _WIN32
+    void *event = nullptr;  // to wake it by: a handle, the same number in both processes
+#endif
 
     static constexpr std::uint64_t made(std::uint32_t number, std::uint32_t bytes) {
         return static_cast<std::uint64_t>(number) << 32 | bytes;

@@ -4,8 +4,6 @@
 
 #include "connection.hpp"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 namespace cosimo::isolation {
 
 Connection *take_next();

@@ -1,7 +1,5 @@
 #include "records.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace cosimo::isolation {
@@ -35,17 +33,13 @@ void Records::take(Ring &ring) {
     suppressed += ring.suppressed.exchange(0);
 }
 
-void Records::read_lines(int pipe) {
-    char text[4096];
-    ssize_t got;
-    for (int i = 0; i < 64 && (got = read(pipe, text, sizeof text)) > 0; ++i) {
-        const char *begin = text, *stop = text + got;
-        while (begin < stop) {
-            const char *line = static_cast<const char *>(std::memchr(begin, '\n', static_cast<std::size_t>(stop - begin)));
-            if (!line) line = stop;
-            if (line > begin) append(record_printed, begin, static_cast<std::size_t>(line - begin));
-            begin = line + 1;
-        }
+void Records::append_lines(const char *text, std::size_t length) {
+    const char *begin = text, *stop = text + length;
+    while (begin < stop) {
+        const char *line = static_cast<const char *>(std::memchr(begin, '\n', static_cast<std::size_t>(stop - begin)));
+        if (!line) line = stop;
+        if (line > begin) append(record_printed, begin, static_cast<std::size_t>(line - begin));
+        begin = line + 1;
     }
 }
 

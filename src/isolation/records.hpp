@@ -19,7 +19,7 @@ public:
 
     void append(int kind, const char *text, std::size_t length);
     void take(Ring &ring);
-    void read_lines(int pipe);
+    void append_lines(const char *text, std::size_t length);  // that it printed
 
 private:
     static constexpr std::size_t kept = 100;

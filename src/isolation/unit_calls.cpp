@@ -1,13 +1,12 @@
 #include "unit_calls.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 
+#include "../kernel/platform.hpp"
 #include "worker_log.hpp"
 
 namespace cosimo::isolation {
@@ -44,11 +43,13 @@ struct Callbacks2 {
     void (*step_finished)(void *, int);
     void *environment;
 };
+#ifndef _WIN32
 // How many threads this process has.
 long threads() {
     std::error_code none;
     return std::distance(std::filesystem::directory_iterator("/proc/self/task", none), std::filesystem::directory_iterator());
 }
+#endif
 
 const Callbacks2 callbacks2 = {log_fmi2, std::calloc, std::free, step_finished, nullptr};
 
@@ -56,28 +57,33 @@ const Callbacks2 callbacks2 = {log_fmi2, std::calloc, std::free, step_finished, 
 
 std::string UnitCalls::load(const char *path, const char *adapter, const char *settings) {
     // Units may leave the mathematics, dynamic loading and threads to the program that loads them.
+#ifndef _WIN32
     for (const char *name : {"libm.so.6", "libdl.so.2", "libpthread.so.0"}) dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     threads_before_ = threads();
-    library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library_) return dlerror();
+#endif
+    std::string missing;
+    library_ = open_library(path, missing);
+    if (!library_) return missing;
     if (!adapter) return {};
     // A library of ours is called, and calls the unit's. Where both know the same component, what it lacks is the unit's own.
     void *own = library_;
-    library_ = dlopen(adapter, RTLD_NOW | RTLD_LOCAL);
-    if (!library_) return dlerror();
-    if (dlsym(library_, "cosimoAdapterKeepsComponent")) own_ = own;
-    const char *problem = as<const char *(*)(void *, const char *)>(dlsym(library_, "cosimoAdapterUse"))(own, settings);
+    library_ = open_library(adapter, missing);
+    if (!library_) return missing;
+    if (find_function(library_, "cosimoAdapterKeepsComponent")) own_ = own;
+    const char *problem = as<const char *(*)(void *, const char *)>(find_function(library_, "cosimoAdapterUse"))(own, settings);
     return problem ? problem : std::string();
 }
 
 void UnitCalls::unload() {
+#ifndef _WIN32  // which unloads it when the process ends, after its threads
     // Threads that the unit has started and not ended would go on in code that is gone.
     if (library_ && threads() <= threads_before_) dlclose(library_);
+#endif
 }
 
 void *UnitCalls::find(const char *name) const {
-    void *found = dlsym(library_, name);
-    return found || !own_ ? found : dlsym(own_, name);
+    void *found = find_function(library_, name);
+    return found || !own_ ? found : find_function(own_, name);
 }
 
 void *UnitCalls::symbol(Function function) {

@@ -17,7 +17,7 @@ public:
 private:
     void *library_ = nullptr, *component_ = nullptr;
     void *own_ = nullptr;      // the unit's library, for what an adapter lacks
-    long threads_before_ = 0;  // it was loaded
+    [[maybe_unused]] long threads_before_ = 0;  // it was loaded
     void *symbols_[static_cast<std::size_t>(Function::count)] = {};
     bool looked_up_[static_cast<std::size_t>(Function::count)] = {};
     std::vector<std::string> texts_;

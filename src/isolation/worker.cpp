@@ -1,10 +1,11 @@
 // cosimo-worker LIBRARY [ADAPTER SETTINGS]: one unit in a process of its own, driven through shared memory (protocol.hpp).
-#include <libgen.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#ifndef _WIN32
 #include <unistd.h>
+#endif
 
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "patience.hpp"
@@ -31,6 +32,7 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
         header->running.store(call.function, std::memory_order_relaxed);
         const int status = unit.call(static_cast<Function>(call.function), arguments, reply);
         end_if_copy();
+        if (status >= status_error) note_refused_memory();
         *result = {static_cast<std::uint32_t>(status), static_cast<std::uint32_t>(reply.used() - before), call.ahead, 0};
         if (status > status_warning) break;
     }
@@ -66,11 +68,11 @@ std::uint32_t answer(Header *header, UnitCalls &unit, std::size_t bytes) {
 
 void load(Header *header, UnitCalls &unit, const char *path, const char *adapter, const char *settings) {
     // Some units look for libraries beside their own.
-    std::string here(4096, '\0'), beside(path);
-    const bool known = getcwd(here.data(), here.size()) != nullptr;
-    if (chdir(dirname(beside.data())) != 0) beside.clear();
+    std::error_code none;
+    const std::filesystem::path here = std::filesystem::current_path(none);
+    std::filesystem::current_path(std::filesystem::path(reinterpret_cast<const char8_t *>(path)).parent_path(), none);
     const std::string problem = unit.load(path, adapter, settings);
-    if (known && chdir(here.c_str()) != 0) beside.clear();
+    std::filesystem::current_path(here, none);
     std::snprintf(header->problem, sizeof header->problem, "%s", problem.c_str());
 }
 
@@ -79,23 +81,20 @@ void load(Header *header, UnitCalls &unit, const char *path, const char *adapter
 
 int main(int count, char **arguments) {
     using namespace cosimo::isolation;
+    Header *header = attach(count, arguments);
     if (count != 2 && count != 4) {
         std::fputs("cosimo-worker is started by cosimo (see the option --isolate).\n", stderr);
         return 2;
     }
-    void *memory = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
-    auto *header = static_cast<Header *>(memory);
-    if (memory == MAP_FAILED || header->mark != magic) {
+    if (!header || header->mark != magic) {
         std::fputs("cosimo-worker was started without its memory.\n", stderr);
         return 2;
     }
-    close(memory_fd);
-    std::setvbuf(stdout, nullptr, _IOLBF, 4096);
     log_to(header);
     notice_crashes(header);
     own_children(header);
     const char *refused = watch_master(header) ? nullptr : "no thread can be started to watch its master";
-    limit_memory(header);
+    if (!refused) refused = limit_memory(header);
     UnitCalls unit;
     if (!refused && header->sandboxed) refused = refuse_calls(header);
     header->loading.store(1);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -53,7 +54,7 @@ void on_crash(int number, siginfo_t *info, void *context) {
     const timespec moment{0, 100'000};
     for (int i = 0; i < 1000 && passing_on.load(); ++i) nanosleep(&moment, nullptr);
     shared->signal.store(static_cast<std::uint32_t>(number));
-    futex_wake(shared->reply);
+    wake(shared->reply);
     end_children();
     signal(number, SIG_DFL);
     raise(number);
@@ -109,6 +110,12 @@ std::uint64_t data_bytes() {
 
 }  // namespace
 
+Header *attach(int &, char **&) {
+    void *memory = mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+    close(memory_fd);
+    return memory == MAP_FAILED ? nullptr : static_cast<Header *>(memory);
+}
+
 void notice_crashes(Header *header) {
     shared = header;
     pthread_attr_t attributes;
@@ -127,6 +134,7 @@ void notice_crashes(Header *header) {
     action.sa_sigaction = on_crash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
+    std::setvbuf(stdout, nullptr, _IOLBF, 4096);
     rlimit none{0, 0};  // writing a large core file would keep the master from hearing of it
     setrlimit(RLIMIT_CORE, &none);
 }
@@ -167,13 +175,15 @@ bool watch_master(Header *header) {
     return watching.load() == 1;
 }
 
-void limit_memory(Header *header) {
+const char *limit_memory(Header *header) {
     shared = header;
-    if (!header->memory_limit) return;
+    if (!header->memory_limit) return nullptr;
     const rlim_t limit = data_bytes() + header->memory_limit;
     rlimit both{limit, limit};
-    setrlimit(RLIMIT_DATA, &both);
+    return setrlimit(RLIMIT_DATA, &both) == 0 ? nullptr : "its memory cannot be limited here";
 }
+
+void note_refused_memory() {}  // done where it is requested, below
 
 }  // namespace cosimo::isolation
 

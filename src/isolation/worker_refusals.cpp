@@ -136,7 +136,6 @@ F next(const char *name) {
 }  // namespace cosimo::isolation
 
 // This executable comes first in the search for symbols: what a unit in a sandbox fails to open is named.
-#define EXPORTED extern "C" __attribute__((visibility("default")))
 using cosimo::isolation::next;
 using cosimo::isolation::note_refusal;
 

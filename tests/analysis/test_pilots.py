@@ -15,7 +15,7 @@ from scipy.linalg import expm
 import cosimo as co
 from cosimo import problems
 from cosimo.algebra import LinearSystem
-from cosimo.analysis import Model
+from cosimo.analysis import Model, pilot_runs
 from cosimo.analysis import pilots as piloting
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.linearisation import LocalSystem
@@ -762,28 +762,33 @@ def test_finer_runs_end_with_the_budget(
 
 
 class Clock:
-    """Time that only units move."""
+    """Time that only units move, of which this process has had a `share` of the processors."""
 
-    now = 0.0
+    def __init__(self, share: float) -> None:
+        self.now, self.share = 0.0, share
 
     def perf_counter(self) -> float:
-        return self.now
+        return self.now / self.share
 
 
-def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float, horizon: float, budget: Budget) -> tuple[Pilots, Clock]:
+def slowed(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, horizon: float, budget: Budget, share: float = 1.0
+) -> tuple[Pilots, Clock]:
     """Pilot runs in which a macro step takes so many seconds, on a clock of their own."""
-    clock = Clock()
+    clock = Clock(share)
     real = running.run
 
     def run(system: System, master: Any, *, start: float, stop: float) -> Any:
         result = real(system, master, start=start, stop=stop)
         spent = (len(result) - 1) * seconds
         clock.now += spent
-        result.info["stepping_time"] = spent
+        result.info["stepping_time"] = spent / share
         return result
 
     monkeypatch.setattr(running, "run", run)
-    monkeypatch.setattr(piloting, "time", clock)
+    monkeypatch.setattr(pilot_runs, "time", clock)
+    for module in (piloting, pilot_runs):
+        monkeypatch.setattr(module, "own_clock", lambda: clock.now)
     return Pilots(loop(), start=0.0, horizon=horizon, budget=budget), clock
 
 
@@ -805,6 +810,15 @@ def test_only_a_part_of_the_horizon_is_run_where_units_are_slow(
     pilots._fit(jacobi(pilots.system, 0.1))
     assert pilots.reach == pytest.approx(reach)
     assert pilots.horizon == horizon
+
+
+def test_other_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with five times as many processes as processors gives the verdict of a quiet one."""
+    pilots, clock = slowed(monkeypatch, 2e-3, 60.0, Budget(), share=0.2)
+    pilots._fit(jacobi(pilots.system, 0.1))
+    assert clock.perf_counter() == pytest.approx(0.5)  # 50 steps
+    assert pilots.seconds == pytest.approx(0.1)
+    assert pilots.reach == pytest.approx(20.0)
 
 
 def test_the_timed_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

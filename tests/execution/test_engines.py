@@ -94,6 +94,13 @@ def test_parallel_steps_of_native_units_are_serial_ones(count: int) -> None:
         assert np.array_equal(bits(together), bits(alone))
 
 
+def test_threads_claim_many_units_in_portions() -> None:
+    system = ring(61)  # for three threads 24 portions, of two or three units
+    master = masters.jacobi(system, 0.01)
+    together, alone = (run(system, master, stop=5.0, engine=e) for e in (PARALLEL, SERIAL))
+    assert np.array_equal(bits(together), bits(alone))
+
+
 @pytest.mark.parametrize("fmi", [2, 3])
 @pytest.mark.parametrize("count", [2, 5])
 def test_parallel_steps_of_fmus_are_serial_ones(count: int, fmi: int, tmp_path: Path) -> None:

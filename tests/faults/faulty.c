@@ -5,21 +5,30 @@
    is its size where it has one. The output `allowed` counts what a sandbox should have refused. When a fault happens, and
    which calls come after a fatal one, is written to the file that the environment variable FAULT_STAMP names. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef _WIN32 /* which has the faults that C has */
+__declspec(dllimport) void __stdcall Sleep(unsigned long milliseconds);
+static void rest(double seconds) { Sleep((unsigned long)(seconds * 1e3)); }
+#else
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+static void rest(double seconds) {
+    struct timespec span = {(time_t)seconds, (long)(fmod(seconds, 1.0) * 1e9)};
+    nanosleep(&span, NULL);
+}
+#endif
 
 #include "../fmus/fmi2.h"
 
@@ -64,19 +73,16 @@ static int overflow(Unit *unit) {
     return OK;
 }
 static int divides(Unit *unit) {
-    sink = 1 / (sink * 0);
+    static volatile int nothing = 0;
+    sink = 100 / nothing;
     raise(SIGFPE);
     return OK;
 }
 static int exits(Unit *unit) { exit(0); }
 static int exits_at_once(Unit *unit) { _exit(0); }
 static int exits_with_minus_one(Unit *unit) { exit(-1); }
-static int killed(Unit *unit) {
-    raise(SIGKILL);
-    return OK;
-}
 static int hangs(Unit *unit) {
-    for (;;) pause();
+    for (;;) rest(1.0);
     return OK;
 }
 static int spins(Unit *unit) {
@@ -84,8 +90,7 @@ static int spins(Unit *unit) {
     return OK;
 }
 static int sleeps(Unit *unit) {
-    struct timespec span = {(time_t)unit->now.real[AMOUNT], (long)(fmod(unit->now.real[AMOUNT], 1.0) * 1e9)};
-    nanosleep(&span, NULL);
+    rest(unit->now.real[AMOUNT]);
     return OK;
 }
 static int leaks(Unit *unit) {
@@ -120,18 +125,6 @@ static int floods(Unit *unit) {
         unit->call.log(unit->call.environment, unit->name, OK, "logAll", "line %d of many", line);
     return OK;
 }
-static void *log_elsewhere(void *given) {
-    Unit *unit = given;
-    for (int line = 0; line < 10; line++)
-        unit->call.log(unit->call.environment, unit->name, WARNING, "logAll", "from a thread: %d", line);
-    return NULL;
-}
-static int logs_in_a_thread(Unit *unit) {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, log_elsewhere, unit)) return ERROR;
-    pthread_join(thread, NULL); /* whoever holds a lock that the logger wants would now wait forever */
-    return OK;
-}
 static int prints(Unit *unit) {
     printf("{\"not\": \"yours\"\n");
     fflush(stdout);
@@ -148,16 +141,6 @@ static int changes_rounding(Unit *unit) {
     return OK;
 }
 static int keeps_state(Unit *unit) { return OK; } /* see fmi2SetFMUstate */
-static int connects(Unit *unit) {
-    int s = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000001)};
-    if (s >= 0) {
-        unit->now.allowed++;
-        connect(s, (struct sockaddr *)&address, sizeof address);
-        close(s);
-    }
-    return OK;
-}
 static int writes_home(Unit *unit) {
     FILE *file = fopen(unit->text, "w");
     if (file) {
@@ -171,6 +154,33 @@ static int reads_key(Unit *unit) {
     if (file) {
         unit->now.allowed++;
         fclose(file);
+    }
+    return OK;
+}
+#ifndef _WIN32
+static int killed(Unit *unit) {
+    raise(SIGKILL);
+    return OK;
+}
+static void *log_elsewhere(void *given) {
+    Unit *unit = given;
+    for (int line = 0; line < 10; line++)
+        unit->call.log(unit->call.environment, unit->name, WARNING, "logAll", "from a thread: %d", line);
+    return NULL;
+}
+static int logs_in_a_thread(Unit *unit) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, log_elsewhere, unit)) return ERROR;
+    pthread_join(thread, NULL); /* whoever holds a lock that the logger wants would now wait forever */
+    return OK;
+}
+static int connects(Unit *unit) {
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000001)};
+    if (s >= 0) {
+        unit->now.allowed++;
+        connect(s, (struct sockaddr *)&address, sizeof address);
+        close(s);
     }
     return OK;
 }
@@ -298,6 +308,7 @@ static int starts_a_thread(Unit *unit) {
     if (unit->now.allowed++) return OK;
     return pthread_create(&thread, NULL, works_on, unit) || pthread_detach(thread) ? ERROR : OK;
 }
+#endif
 static void ends_in_handler(int number) {
     signal(number, SIG_DFL);
     raise(number);
@@ -338,7 +349,6 @@ static const Fault faults[] = {
     {"exit_at_once", STEP, exits_at_once},
     {"exit_minus_one", STEP, exits_with_minus_one},
     {"exit_instantiate", INSTANTIATE, exits},
-    {"kill", STEP, killed},
     {"hang", STEP, hangs},
     {"hang_instantiate", INSTANTIATE, hangs},
     {"spin", STEP, spins},
@@ -354,16 +364,21 @@ static const Fault faults[] = {
     {"discard", STEP, discards},
     {"discard_long", STEP, discards_long_steps},
     {"log_flood", STEP, floods},
-    {"log_thread", STEP, logs_in_a_thread},
     {"print", STEP, prints},
     {"locale", STEP, changes_locale},
     {"folder", STEP, changes_folder},
     {"folder_instantiate", INSTANTIATE, changes_folder},
     {"rounding", STEP, changes_rounding},
     {"wrong_restore", RESTORE, keeps_state},
-    {"network", STEP, connects},
     {"write_home", STEP, writes_home},
     {"read_key", STEP, reads_key},
+    {"crash_handler", STEP, handles_crashes},
+    {"error_terminate", TERMINATE, fails_to_end},
+    {"fatal_terminate", TERMINATE, fatal_at_the_end},
+#ifndef _WIN32
+    {"kill", STEP, killed},
+    {"log_thread", STEP, logs_in_a_thread},
+    {"network", STEP, connects},
     {"fork_bomb", STEP, forks},
     {"cut_memory", STEP, cuts_memory},
     {"descriptors", STEP, opens_from_descriptors},
@@ -380,9 +395,7 @@ static const Fault faults[] = {
     {"exec", STEP, becomes_another},
     {"redirect", STEP, redirects_descriptors},
     {"thread", STEP, starts_a_thread},
-    {"crash_handler", STEP, handles_crashes},
-    {"error_terminate", TERMINATE, fails_to_end},
-    {"fatal_terminate", TERMINATE, fatal_at_the_end},
+#endif
 };
 
 /* A line with the word and the seconds of the clock that Python calls monotonic. */
@@ -414,7 +427,12 @@ static int happen(Unit *unit, Phase phase) {
 
 static void read_resource(Unit *unit, const char *uri) {
     char path[4096];
-    if (strncmp(uri, "file://", 7) != 0 || snprintf(path, sizeof path, "%s/fault.txt", uri + 7) >= (int)sizeof path) return;
+#ifdef _WIN32
+    const int scheme = 8; /* file:///C:/… */
+#else
+    const int scheme = 7;
+#endif
+    if (strncmp(uri, "file://", 7) != 0 || snprintf(path, sizeof path, "%s/fault.txt", uri + scheme) >= (int)sizeof path) return;
     FILE *file = fopen(path, "r");
     if (!file) return;
     if (fscanf(file, "%63s", unit->fault) != 1) unit->fault[0] = '\0';

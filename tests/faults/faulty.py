@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from compiling import compile_library
+from fmu_builder import ENDING
 
 from cosimo.units.fmi.archive import platform_folders
 
@@ -25,7 +26,7 @@ def build(path: Path, *, early: str = "", changes: Mapping[str, str] | None = No
         archive.writestr("modelDescription.xml", text)
         if early:
             archive.writestr("resources/fault.txt", early)
-        archive.writestr(f"binaries/{platform_folders(2)[0]}/faulty.so", library())
+        archive.writestr(f"binaries/{platform_folders(2)[0]}/faulty{ENDING}", library())
     return path
 
 

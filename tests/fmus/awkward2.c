@@ -27,7 +27,9 @@ static double resource(const char *uri) {
     char path[4096] = {0};
     size_t n = 0;
     if (strncmp(uri, "file://", 7) != 0) return -1.0;
-    for (const char *p = uri + 7; *p && n < 4000; p++) {
+    uri += 7;
+    if (uri[0] == '/' && uri[1] && uri[2] == ':') uri++; /* the drive of Windows */
+    for (const char *p = uri; *p && n < 4000; p++) {
         unsigned code;
         if (*p == '%' && sscanf(p + 1, "%2x", &code) == 1) {
             path[n++] = (char)code;

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #include "fmi2.h"
+#ifdef _WIN32
+#define SIGKILL SIGABRT /* the nearest that there is */
+#endif
 
 enum { X, GAIN, CRASH_AT, FAIL_AT, COUNT };
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from cosimo import load
-from cosimo.core.errors import ConfigurationError, FileError
+from cosimo.core.errors import ConfigurationError, FileError, FileFindings
 from cosimo.formats.federation import load_federation
-from cosimo.formats.findings import FileFindings
 from processes import Popen
 from thinning import mostly_slow
 

@@ -11,10 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from fmu_builder import build
 
 import cosimo as co
-from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, FileError, FileFindings, Finding, Place, UnknownNameError
 from cosimo.core.system import System
 from cosimo.formats.export import export_ssp
-from cosimo.formats.findings import FileFindings, Finding, Place
 from cosimo.formats.scenario import load
 from cosimo.problems import find
 

@@ -16,10 +16,9 @@ from fmu_builder import build
 from hybrid import build_model
 
 from cosimo import masters, run
-from cosimo.core.errors import ConfigurationError, FileError
+from cosimo.core.errors import ConfigurationError, FileError, FileFindings
 from cosimo.core.system import Table
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import FileFindings
 from cosimo.formats.scenario_building import load_scenario
 from cosimo.formats.scenario_tables import scenario_schema
 from cosimo.masters.words import MasterOptions, build_master

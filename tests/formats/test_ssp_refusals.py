@@ -36,8 +36,7 @@ from ssp_builder import (
 )
 
 from cosimo import masters, run
-from cosimo.core.errors import ConfigurationError, FileError, UnsafeInputError
-from cosimo.formats.findings import FileFindings
+from cosimo.core.errors import ConfigurationError, FileError, FileFindings, UnsafeInputError
 from cosimo.formats.ssp import load_ssp
 from cosimo.units.archives import ArchiveLimits
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from isolation_processes import children, descendants
+from isolation_processes import children, descendants, started
 
 import processes
 from cosimo import masters
@@ -34,6 +34,8 @@ PATIENCE = 60.0
 """Seconds after which a fault counts as not noticed. `make faults` measures how soon it is."""
 LIMITS = Isolation(timeout=2 * PATIENCE, memory=100)
 """Crashes must be noticed as such, and not because the time is up."""
+WINDOWS = sys.platform == "win32"
+SEGFAULT = "access violation" if WINDOWS else "SIGSEGV"
 SANDBOX_OR_NOT = [False, pytest.param(True, marks=pytest.mark.sandbox)]
 
 
@@ -57,16 +59,17 @@ def failing(fmu: Path, fault: str, isolation: Isolation = LIMITS, **parameters: 
 @pytest.mark.parametrize(
     ("fault", "kind", "cause", "phase", "rows"),
     [
-        ("segfault", UnitCrashed, "SIGSEGV", "doStep", 31),
-        ("abort", UnitCrashed, "SIGABRT (aborted); it says: faulty: assertion failed", "doStep", 31),
+        ("segfault", UnitCrashed, SEGFAULT, "doStep", 31),
+        ("abort", UnitCrashed, "; it says: faulty: assertion failed", "doStep", 31),
+        ("abort", UnitCrashed, "crashed in fmi2DoStep: SIGABRT", "doStep", 31),
         ("stack_overflow", UnitCrashed, "stack overflow", "doStep", 31),
-        ("floating_point", UnitCrashed, "SIGFPE", "doStep", 31),
+        ("floating_point", UnitCrashed, "integer division by zero" if WINDOWS else "SIGFPE", "doStep", 31),
         ("kill", UnitCrashed, "SIGKILL", "doStep", 31),
         ("exit", UnitCrashed, "the unit ended the process in fmi2DoStep (exit code 0)", "doStep", 31),
         ("exit_at_once", UnitCrashed, "the unit ended the process", "doStep", 31),
-        ("crash_initialise", UnitCrashed, "SIGSEGV", "initialise", 0),
-        ("crash_terminate", UnitCrashed, "SIGSEGV", "terminate", 201),
-        ("crash_free", UnitCrashed, "SIGSEGV", "free", 201),
+        ("crash_initialise", UnitCrashed, SEGFAULT, "initialise", 0),
+        ("crash_terminate", UnitCrashed, SEGFAULT, "terminate", 201),
+        ("crash_free", UnitCrashed, SEGFAULT, "free", 201),
         ("hang", UnitTimeout, "longer in fmi2DoStep than its limit of 2.5 s", "doStep", 31),
         ("spin", UnitTimeout, "limit of 2.5 s", "doStep", 31),
         ("allocate", UnitCrashed, "memory limit: the unit requested more than 100 MB", "doStep", 31),
@@ -172,7 +175,7 @@ def test_an_interrupt_just_before_a_call_ends_it_too(fmu: Path) -> None:
     instance.close()
 
 
-@pytest.mark.parametrize(("fault", "cause"), [("segfault", "SIGSEGV"), ("", "")])
+@pytest.mark.parametrize(("fault", "cause"), [("segfault", SEGFAULT), ("", "")])
 def test_where_nobody_hears_of_children(fmu: Path, fault: str, cause: str) -> None:
     """A program may ignore SIGCHLD, and a shell may have it ignored for us."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -190,7 +193,7 @@ def test_where_nobody_hears_of_children(fmu: Path, fault: str, cause: str) -> No
 
 
 def test_a_crash_before_parameters_are_known(tmp_path: Path) -> None:
-    for fault, cause in (("crash_instantiate", "SIGSEGV"), ("exit_instantiate", "the unit ended the process")):
+    for fault, cause in (("crash_instantiate", SEGFAULT), ("exit_instantiate", "the unit ended the process")):
         unit = Fmu(faulty.build(tmp_path / f"{fault}.fmu", early=fault), isolate=True)
         with pytest.raises(UnitCrashed, match=cause) as raised:
             unit.instantiate()
@@ -277,7 +280,8 @@ time.sleep(600)
         assert master.stdout is not None
         workers = [int(word) for word in master.stdout.readline().split()]
         assert len(workers) == 2
-        master.send_signal(signal.SIGKILL)
+        assert all(map(_alive, workers))
+        master.kill()
         master.wait()
     wait_until(lambda: not any(map(_alive, workers)))
 
@@ -313,6 +317,8 @@ def _replaced(pid: int) -> bool:
 
 
 def _alive(pid: int) -> bool:
+    if WINDOWS:
+        return pid in started()
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -328,7 +334,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     broken = tmp_path / "broken.fmu"
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(broken, "w") as target:
         for member in source.infolist():
-            target.writestr(member, b"no library" if member.filename.endswith(".so") else source.read(member))
+            target.writestr(member, b"no library" if member.filename.startswith("binaries/") else source.read(member))
     with pytest.raises(ConfigurationError, match="cannot be loaded"):
         Fmu(broken, isolate=True).instantiate()
 

@@ -22,7 +22,7 @@ from cosimo.masters import jacobi
 from cosimo.studies import Grid, Study, run_study
 from cosimo.studies.runner import Runner
 from cosimo.units import Fmu, Isolation
-from cosimo.units.fmi import first_trial
+from cosimo.units.fmi import isolation
 
 NOTICE = "is isolated after a first trial (crashed in fmi2DoStep: SIGSEGV (segmentation fault)); --trust-units"
 
@@ -31,21 +31,21 @@ NOTICE = "is isolated after a first trial (crashed in fmi2DoStep: SIGSEGV (segme
 def trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The names of the FMUs that are tried, in a process that has seen none; answers are kept in a folder."""
     made: list[str] = []
-    original = first_trial._try
+    original = isolation._try
 
     def noted(unit: Fmu, *more: object) -> None:
         made.append(unit.name)
         original(unit, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(first_trial, "_try", noted)
-    monkeypatch.setattr(first_trial, "_passed", set())
+    monkeypatch.setattr(isolation, "_try", noted)
+    monkeypatch.setattr(isolation, "_passed", set())
     monkeypatch.setenv("COSIMO_CACHE", str(tmp_path / "cache"))
     return made
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
-    monkeypatch.setattr(first_trial, "_passed", set())
+    monkeypatch.setattr(isolation, "_passed", set())
 
 
 def one(path: Path, fault: str = "", at: float = 0.0, **options: object) -> System:
@@ -116,7 +116,7 @@ def test_one_that_takes_its_process_down_is_isolated(fault: str, says: str, tmp_
 
 
 def test_one_that_fails_alone_runs_isolated_and_says_so(fmu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_trial, "STEPS", 100)
+    monkeypatch.setattr(isolation, "TRIAL_STEPS", 100)
     unit, warned = go(one(fmu, "segfault", at=0.5))
     assert unit.isolated
     (told,) = warned

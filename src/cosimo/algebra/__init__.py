@@ -6,8 +6,9 @@ From the bottom up: `operations` (one matrix per operation), `product` (Φ of on
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo.algebra.batch import Batch as Batch
@@ -20,19 +21,14 @@ if TYPE_CHECKING:
     from cosimo.algebra.product import coupled_model as coupled_model
 
 _HOMES = {
-    "Batch": "batch",
-    "CoupledModel": "product",
-    "LinearSystem": "product",
-    "OneStepMap": "product",
-    "Operations": "operations",
-    "Update": "operations",
-    "connection_matrix": "product",
-    "coupled_model": "product",
+    "Batch": ".batch",
+    "CoupledModel": ".product",
+    "LinearSystem": ".product",
+    "OneStepMap": ".product",
+    "Operations": ".operations",
+    "Update": ".operations",
+    "connection_matrix": ".product",
+    "coupled_model": ".product",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cosimo.algebra' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"cosimo.algebra.{_HOMES[name]}"), name)
+__getattr__ = loaded_when_used("cosimo.algebra", _HOMES)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ class Operations:
     def _take_over(self, like: Operations) -> None:
         """All that does not depend on the macro step, in which times are counted: only steps of units do."""
         self.models, self.degrees, self.timeline, self.layout = like.models, like.degrees, like.timeline, like.layout
+        self._step_groups = like._step_groups
         self._cuts, self._updates = like._cuts, like._updates
         same = like.master.step == self.master.step
         self._discrete, self._steps = (like._discrete, like._steps) if same else ({}, {})
@@ -240,10 +242,11 @@ class Operations:
         """All steps of units, with their matrices (k, rows, columns): those together whose units have as many states
         and inputs, and whose polynomials begin alike."""
         if self._alike_steps is None:
-            self._alike_steps = [(steps, self._step_matrices(steps)) for steps in self._step_groups()]
+            self._alike_steps = [(steps, self._step_matrices(steps)) for steps in self._step_groups]
         return self._alike_steps
 
-    def _step_groups(self) -> Iterable[list[TimedStep]]:
+    @cached_property
+    def _step_groups(self) -> list[list[TimedStep]]:
         alike: dict[Any, dict[int, TimedStep]] = {}
         for op in flattened(self.timeline.operations):
             if isinstance(op, TimedStep):

@@ -7,8 +7,9 @@ Where each word is defined: *stable* in `stability`; *horizon*, *true solution* 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo.analysis.analysing import analyse as analyse
@@ -29,28 +30,23 @@ if TYPE_CHECKING:
     from cosimo.analysis.verdict import Verdict as Verdict
 
 _HOMES = {
-    "Budget": "pilots",
-    "CriticalStep": "critical",
-    "GlobalError": "error_norms",
-    "Mode": "spectrum",
-    "Model": "model",
-    "OutputErrors": "truth",
-    "Recommendation": "recommendation",
-    "Spectrum": "spectrum",
-    "Verdict": "verdict",
-    "analyse": "analysing",
-    "consistency": "error_norms",
-    "convergence_order": "error_norms",
-    "critical_step": "critical",
-    "global_error": "error_norms",
-    "sweep_factor": "spectrum",
-    "warm_start": "model",
+    "Budget": ".pilots",
+    "CriticalStep": ".critical",
+    "GlobalError": ".error_norms",
+    "Mode": ".spectrum",
+    "Model": ".model",
+    "OutputErrors": ".truth",
+    "Recommendation": ".recommendation",
+    "Spectrum": ".spectrum",
+    "Verdict": ".verdict",
+    "analyse": ".analysing",
+    "consistency": ".error_norms",
+    "convergence_order": ".error_norms",
+    "critical_step": ".critical",
+    "global_error": ".error_norms",
+    "sweep_factor": ".spectrum",
+    "warm_start": ".model",
 }
 
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cosimo.analysis' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"cosimo.analysis.{_HOMES[name]}"), name)
+__getattr__ = loaded_when_used("cosimo.analysis", _HOMES)

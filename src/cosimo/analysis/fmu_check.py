@@ -35,10 +35,9 @@ from cosimo.core.formatting import counted, step_text
 from cosimo.core.result import Result
 from cosimo.core.system import System
 from cosimo.core.unit import Instance
-from cosimo.execution.checkpoints.self_test import NUDGE, nudged, restoring_fault
-from cosimo.units.fmi.first_trial import LONGEST
+from cosimo.execution.checkpoints import NUDGE, nudged, restoring_fault
 from cosimo.units.fmi.fmu import Fmu, FmuOptions
-from cosimo.units.fmi.isolation import Isolation, available
+from cosimo.units.fmi.isolation import LONGEST_CALL, Isolation, available
 
 STEPS = 64
 """Communication steps of a trial: enough to see an internal step of a quarter of that."""
@@ -173,7 +172,7 @@ def _steps_for(tolerance: float | None) -> float:
 
 
 def _unit(path: str | Path, options: FmuOptions) -> Fmu:
-    return Fmu(path, options=options, isolate=Isolation(timeout=LONGEST) if available() else False)
+    return Fmu(path, options=options, isolate=Isolation(timeout=LONGEST_CALL) if available() else False)
 
 
 class _Trials:

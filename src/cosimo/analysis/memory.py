@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosimo.core import __version__
-from cosimo.core.document import plain
+from cosimo.core.formatting import plain
 from cosimo.core.master import Master
 from cosimo.core.storage import Remembered
 from cosimo.core.system import System

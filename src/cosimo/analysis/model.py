@@ -176,7 +176,7 @@ class Model:
         self._linear: tuple[Master, LinearSystem] | None = None
         self._kinds: dict[tuple[str, str], LinearSystem] = {}
         self._courses: tuple[Master, tuple[Array, Truth]] | None = None
-        self._spectrum: Spectrum | None = None
+        self._spectrum: Spectrum | LargeSpectrum | None = None
 
     # ---- identification ------------------------------------------------------------------------------------------
 
@@ -389,10 +389,10 @@ class Model:
     def spectrum(self, master: Master) -> Spectrum | LargeSpectrum:
         """The eigenvalues under a master; the last ones are kept, and what does not depend on the master."""
         linear = self.linear(master)
-        if self.large is not None:
-            return LargeSpectrum(linear, self.large)
         if self._spectrum is None or self._spectrum.linear is not linear:
-            self._spectrum = Spectrum(linear, like=self._spectrum)
+            before = self._spectrum if isinstance(self._spectrum, Spectrum) else None
+            large = self.large
+            self._spectrum = Spectrum(linear, like=before) if large is None else LargeSpectrum(linear, large)
         return self._spectrum
 
     def stability(self, master: Master) -> MasterStability:
@@ -416,24 +416,26 @@ class Model:
     def _sizes(self) -> Array:
         return output_sizes(self.local, start=self.start, horizon=self.horizon)
 
-    def predict(self, master: Master) -> OutputErrors:
+    def predict(self, master: Master, *, beyond: float = math.inf) -> OutputErrors:
         """The error of a master, without running it: that of the coupling and of the units' own solvers.
 
-        Infinite where an iteration diverges: Φ is then that of a fixed point which no run reaches.
+        Infinite where an iteration diverges: Φ is then that of a fixed point which no run reaches. Of large systems,
+        errors far `beyond` what is asked for may be larger still.
         """
-        errors = self._predict(master)
+        errors = self._predict(master, beyond)
         if converges(master, sweep_factor(self.linear(master))) is False:
             return replace(errors, outputs=dict.fromkeys(errors.outputs, math.inf), typical=math.inf)
         return errors
 
-    def _predict(self, master: Master) -> OutputErrors:
+    def _predict(self, master: Master, beyond: float) -> OutputErrors:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.rests:
                 return worst_start_errors(self.linear(master), self.start, self.horizon)
             exact, linear = self.base is not None and self.base.exact, self.linear(master)
             if exact and linear.sparse and self.large is not None:
                 local = self.local_at(master.step)
-                return large_errors(local, linear, start=self.start, horizon=self.horizon, sizes=self._sizes)
+                span = {"start": self.start, "horizon": self.horizon}
+                return large_errors(local, linear, sizes=self._sizes, beyond=beyond, **span)
             rows, truth = self.courses(master)
             clocks = linear.operations.timeline.clocks
             return output_errors(self.system, master, rows, truth, self.horizon, "predicted", clocks, start=self.start)

@@ -13,6 +13,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import NonFiniteError, UnitError
-from cosimo.core.guarding import processors, time_limit
+from cosimo.core.guarding import own_clock, processors, time_limit
 from cosimo.core.master import Master
 from cosimo.core.result import Result
 from cosimo.core.system import System
@@ -72,6 +73,7 @@ def make_run(system: System, job: Job) -> Ran:
     from cosimo.execution.running import run
 
     span = job.steps * job.parts * job.master.step
+    begin, own = time.perf_counter(), own_clock()
     try:
         result = run(system, job.master, start=job.start, stop=job.start + span).at_communication_points()
     except (NonFiniteError, UnitError) as error:
@@ -86,7 +88,7 @@ def make_run(system: System, job: Job) -> Ran:
     return Ran(
         result.values[:, places],
         grows=seen_to_grow(result),
-        seconds=float(info["stepping_time"]),
+        seconds=float(info["stepping_time"]) * (own_clock() - own) / (time.perf_counter() - begin),
         ended=(info["ended_by"], info["ended_at"]) if "ended_at" in info else None,
         sweeps=float(info.get("sweeps") or 0.0),
         internal=internal_steps(system, result, job.master.step),

@@ -27,6 +27,7 @@ from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError
 from cosimo.core.formatting import percent, step_text
+from cosimo.core.guarding import own_clock
 from cosimo.core.master import Master
 from cosimo.core.system import System
 
@@ -41,7 +42,7 @@ MULTIPLES = 20
 SHORT = 100_000
 """Macro steps of all finer runs together that are always allowed: a fraction of a second for most units."""
 SECONDS = 10.0
-"""Wall time after which no finer run is begun."""
+"""Seconds after which no finer run is begun; not counted is what other processes had of the processors meanwhile."""
 WAIT = 2.5
 """Seconds that one more finer run may take by default, whatever the multiples: what a verdict is worth waiting for."""
 PROBE, LEAST, LEVELS = 50, 100, 15
@@ -88,7 +89,7 @@ STARTING, HANDING = 2.0, 0.2
 @partial(checked, owner="budget")
 @dataclass(frozen=True)
 class Budget:
-    """What pilot runs may cost: `multiples` of the run asked for (short ones more), and `seconds` of wall time.
+    """What pilot runs may cost: `multiples` of the run asked for (short ones more), and `seconds` (`own_clock`).
 
     A run that takes less than `wait` seconds is made whatever the multiples.
     """
@@ -190,7 +191,7 @@ class Pilots:
         self.system, self.start, self.budget, self._progress = system, start, budget or USUAL, progress
         self.horizon = self.reach = horizon
         self.seconds = 0.0
-        """Wall time spent so far."""
+        """What was spent so far."""
         self._pilots: dict[tuple[str, float], Pilot] = {}
         self._rows: dict[tuple[str, float, int], tuple[Array, float | None, bool]] = {}
         self._whole: dict[tuple[str, float], Ran] = {}
@@ -274,8 +275,12 @@ class Pilots:
         saved = sum(seconds) - max(max(seconds), sum(seconds) / self._workers.count)
         if saved < (HANDING if self._workers.started else STARTING):
             return
+        before, starting = self.seconds, 0.0 if self._workers.started else STARTING
         with self._making(len(jobs)):
             made = self._workers.make(list(jobs.values()))
+        if None not in made:  # the clock of this process does not tell when the others had to wait
+            took = sum(ran.seconds for ran in made if ran is not None) / self._workers.count
+            self.seconds = min(self.seconds, before + starting + took)
         self._ahead |= {key: ran for key, ran in zip(jobs, made, strict=True) if ran is not None}
 
     def close(self) -> None:
@@ -287,13 +292,13 @@ class Pilots:
     @contextmanager
     def _making(self, count: int = 1) -> Iterator[None]:
         """Runs are made meanwhile: time is taken, and told."""
-        allowed, begin = 2 * self.budget.seconds, time.perf_counter()
+        allowed, begin = 2 * self.budget.seconds, own_clock()
         if self._progress is not None:
             self._progress(Standing(self._made, self.seconds, allowed, True))
         try:
             yield
         finally:
-            self.seconds += time.perf_counter() - begin
+            self.seconds += own_clock() - begin
             self._made += count
             if self._progress is not None:
                 self._progress(Standing(self._made, self.seconds, allowed, False))

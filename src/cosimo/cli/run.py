@@ -29,7 +29,7 @@ from cosimo.cli.option_groups import (
 )
 from cosimo.cli.system_options import AdaptiveChoice, MasterChoice, offered_fields, stop_of
 from cosimo.core.errors import ConfigurationError, RunError
-from cosimo.core.formatting import counted
+from cosimo.core.formatting import counted, plain
 from cosimo.core.storage import RESULT_SUFFIXES
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
 
@@ -258,11 +258,35 @@ def run_and_report(
         raise failure
 
 
+def run_fields(result: Result, wall_time: float, output_file: str | None) -> dict[str, Any]:
+    """What `run --json` prints; what is infinite or was not computed is null.
+
+    Others script against these fields: change them only by adding.
+    """
+    info = result.info
+    fields: dict[str, Any] = {
+        "steps": int(info["steps"]),
+        "end_time": info["end"],
+        "wall_time": wall_time,
+        "steps_per_second": info["steps"] / wall_time if wall_time > 0 else None,
+        "output_file": output_file,
+        "complete": result.complete,
+        "verdict": info.get("verdict"),
+        "stopped_at": info.get("stopped_at"),
+        "warnings": [str(warned) for warned in result.warnings],
+    }
+    further = ("ended_by", "ended_at", "monitors", "rollbacks", "rejected", "unit_times")
+    fields |= {name: info[name] for name in further if name in info}
+    if "rejected" in info:
+        fields |= {name: info.get(name) for name in ("shortest_step", "longest_step")}
+    fields |= {name: info[name] for name in ("sweeps", "largest_residual", "unconverged") if "sweeps" in info}
+    found: dict[str, Any] = plain(fields)
+    return found
+
+
 def _report_run(
     result: Result, wall: float, path: Path | None, as_json: bool, failure: RunError | None, asking: str
 ) -> None:
-    from cosimo.reporting.documents import run_fields
-
     fields = run_fields(result, wall, str(path) if path else None)
     detail(f"stepping the units took {result.info.get('stepping_time', 0.0):.3g} s of {wall:.3g} s")
     if as_json:

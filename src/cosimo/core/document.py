@@ -8,7 +8,6 @@ to the section it belongs to: it then appears in all four.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import textwrap
@@ -16,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal, TextIO
+
+from cosimo.core.formatting import plain
 
 Mark = Literal["good", "care", "bad", "open"]  # trust: yes, with care, no, not assessed
 SIGNS: Mapping[Mark, str] = {"good": "✓", "care": "!", "bad": "✕", "open": "?"}
@@ -157,24 +158,6 @@ def as_json(document: Document) -> dict[str, Any]:
             if table.key:
                 fields[table.key] = [{key: plain(row[key]) for key in keys} for row in table.rows]
     return fields
-
-
-def plain(value: Any) -> Any:
-    """Plain data for JSON."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return value
-    if isinstance(value, complex):
-        return [plain(value.real), plain(value.imag)]
-    if isinstance(value, int):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    number = value.item() if hasattr(value, "item") else float(value)
-    if isinstance(number, complex):
-        return plain(number)
-    return number if isinstance(number, bool | int) or math.isfinite(number) else None
 
 
 # ---- terminal --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Numbers as text, the same way everywhere: errors, times, costs, poles.
+"""Numbers as text, the same way everywhere: errors, times, costs, poles; and as JSON.
 
 Every verb, table and page formats its figures here, so that one number has one spelling.
 """
@@ -6,6 +6,8 @@ Every verb, table and page formats its figures here, so that one number has one 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 DIVERGED = 1e3
 """Relative errors from here on are called divergence: a thousand times the signal says nothing more than that."""
@@ -119,3 +121,21 @@ def digits(value: float) -> str:
 def small(value: float | None) -> str:
     """A small relative number in powers of ten."""
     return "–" if value is None or math.isnan(value) else f"{value:.1e}"
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, complex):
+        return [plain(value.real), plain(value.imag)]
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    number = value.item() if hasattr(value, "item") else float(value)
+    if isinstance(number, complex):
+        return plain(number)
+    return number if isinstance(number, bool | int) or math.isfinite(number) else None

@@ -288,6 +288,8 @@ class Unit(ABC):
     """Only one live instance per process."""
     isolated: bool = False
     """Its instances live in processes of their own."""
+    host: str = ""
+    """The other machine on which its instances live."""
     notice: str = ""
     """What the user of a run should know of it from the start."""
     provides_directional_derivatives: bool = False

@@ -8,19 +8,14 @@ Names are loaded when first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions, RunOptions
     from cosimo.execution.running import run
 
+_HOMES = dict.fromkeys(("Adaptive", "Checkpoint", "EngineOptions", "RunOptions"), ".options") | {"run": ".running"}
 __all__ = ["Adaptive", "Checkpoint", "EngineOptions", "RunOptions", "run"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'cosimo.execution' has no attribute '{name}'")
-    home = importlib.import_module(f"cosimo.execution.{'running' if name == 'run' else 'options'}")
-    globals()[name] = getattr(home, name)
-    return globals()[name]
+__getattr__ = loaded_when_used("cosimo.execution", _HOMES)

@@ -30,7 +30,6 @@ from cosimo.core.system import Constant, Link, Source, Table
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, settled_sweep
 from cosimo.execution.live import Live, Signals, newton_correction, order_of_dependence
 from cosimo.execution.monitoring import Watch
-from cosimo.units.fmi.model_exchange import adapter_of
 from cosimo.units.fmi.variables import allowed_within
 from cosimo.units.linear import LinearInstance
 from cosimo.units.native import NativeInstance
@@ -597,7 +596,7 @@ class RecordedLowering(Lowering):
         from cosimo.units.fmi.component import TROUBLE
 
         unit, number = instance.unit, instance.unit.major_version
-        adapter, settings = adapter_of(unit), ""
+        adapter, settings = unit.adapter, ""
         if adapter is not None:
             settings = adapter.settings
             for beside in adapter.readable:

@@ -21,12 +21,13 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import ModelCheck
+from cosimo.core.formatting import plain
 from cosimo.core.master import Master
 from cosimo.core.result import Warned
 from cosimo.core.schedule import Convergence, Repeat
 from cosimo.core.system import Link, System
 from cosimo.execution.divergence import NOISE, WINDOW, Grown, Growth
-from cosimo.execution.power_bonds import Bond
+from cosimo.execution.power_bonds import Bond, disagreement
 
 if TYPE_CHECKING:
     from cosimo.execution.live import Live
@@ -257,23 +258,15 @@ class MonitorReport:
         """Plain data: the worst connections, the bonds, the outputs that grow."""
         connections = [
             {
-                **_ends(link),
-                "largest_defect": _number(self.findings.largest[link.number]),
+                "source": link.connection.source,
+                "target": link.connection.target,
+                "largest_defect": plain(self.findings.largest[link.number]),
                 "time": self.time(self.findings.when[link.number]),
-                "relative": _number(relative),
+                "relative": plain(relative),
             }
             for link, relative in self._defects()[:LISTED]
         ]
-        bonds = [
-            {
-                "connections": [_ends(bond.forward), _ends(bond.back)],
-                "kind": bond.why,
-                "residual_energy": _number(residual * self.h),
-                "exchanged_energy": _number(exchanged * self.h),
-                "ratio": _number(_ratio(residual, exchanged)),
-            }
-            for bond, residual, exchanged in self._bonds()
-        ]
+        bonds = [bond.balance(residual * self.h, exchanged * self.h) for bond, residual, exchanged in self._bonds()]
         growing = [
             {"output": self.watch.system.outputs[one.output], "time": self.time(one.step), "factor": one.factor}
             for one in self.findings.grown
@@ -300,7 +293,7 @@ class MonitorReport:
 
     def _residuals(self) -> Iterator[Warned]:
         for bond, residual, exchanged in self._bonds():
-            ratio = _ratio(residual, exchanged)
+            ratio = disagreement(residual, exchanged)
             if ratio > RESIDUAL and self.findings.steps >= ENOUGH:
                 message = (
                     f"power bond {bond} ({bond.why}): up to here the units '{bond.forward.source.unit}' and "
@@ -329,18 +322,6 @@ class MonitorReport:
         """Whole numbers and switches jump by their nature."""
         unit = self.watch.system.units[link.target.unit]
         return unit.inputs[link.target.index] not in unit.discrete_inputs
-
-
-def _ends(link: Link) -> dict[str, str]:
-    return {"source": link.connection.source, "target": link.connection.target}
-
-
-def _ratio(residual: float, exchanged: float) -> float:
-    return abs(residual) / exchanged if 0.0 < exchanged < math.inf else 0.0
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 # ---- what is counted along a run, as sums, so that long runs take no more memory -------------------------------------

@@ -11,12 +11,15 @@ conservation and power bonds in co-simulations").
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.formatting import plain
 from cosimo.core.system import Link, System
 from cosimo.core.unit import Unit, UnitOfMeasure
 from cosimo.units.linear import Mechanical
@@ -57,6 +60,22 @@ class Bond:
 
     def __str__(self) -> str:
         return f"{self.forward.connection}, {self.back.connection}"
+
+    def balance(self, residual: float, exchanged: float) -> dict[str, Any]:
+        """Plain data: what the units disagree on of the energy they exchanged; what is not finite is None."""
+        both = (self.forward.connection, self.back.connection)
+        return {
+            "connections": [{"source": own.source, "target": own.target} for own in both],
+            "kind": self.why,
+            "residual_energy": plain(residual),
+            "exchanged_energy": plain(exchanged),
+            "ratio": disagreement(residual, exchanged),
+        }
+
+
+def disagreement(residual: float, exchanged: float) -> float:
+    """The share of the exchanged energy on which the units of a bond disagree."""
+    return abs(residual) / exchanged if 0.0 < exchanged < math.inf else 0.0
 
 
 def power_bonds(system: System, declared: Sequence[tuple[str, str]] = ()) -> tuple[Bond, ...]:

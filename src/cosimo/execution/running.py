@@ -17,10 +17,8 @@ from cosimo.core.guarding import guarded, rescue_with
 from cosimo.core.master import Master, formed_degree
 from cosimo.core.result import Result, Warned
 from cosimo.core.system import System
-from cosimo.execution.adaptive import STEP, AdaptiveSteps, plan_of
-from cosimo.execution.checkpoints import CheckpointWriter, beside
+from cosimo.execution.checkpoints import CheckpointWriter, beside, require_states
 from cosimo.execution.checkpoints.fingerprints import fingerprint
-from cosimo.execution.checkpoints.self_test import require_states
 from cosimo.execution.options import RunOptions
 from cosimo.execution.recording import Position, open_recorder, recorded_texts
 from cosimo.execution.session import EqualSteps, Session, recorded_names, watch_of
@@ -86,6 +84,8 @@ class _Plan(NamedTuple):
 def _plan(system: System, master: Master, options: RunOptions) -> _Plan:
     names = recorded_names(system, master, options)
     if options.adaptive is not None:
+        from cosimo.execution.adaptive import STEP, AdaptiveSteps, plan_of
+
         adaptive = partial(AdaptiveSteps, system, master, options, plan_of(system, master, options))
         saved = tuple(system.units) if options.adaptive.kind == "doubling" else ()
         info: dict[str, Any] = {"adaptive": options.adaptive.to_dict()}

@@ -30,8 +30,7 @@ from cosimo.core.master import Master, joints
 from cosimo.core.result import Result, Warned
 from cosimo.core.schedule import Step, flatten
 from cosimo.core.system import System
-from cosimo.execution.checkpoints import CheckpointWriter
-from cosimo.execution.checkpoints.self_test import require_states
+from cosimo.execution.checkpoints import CheckpointWriter, require_states
 from cosimo.execution.engines import (
     CarefulEngine,
     CarefulKernelEngine,

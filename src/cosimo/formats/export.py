@@ -41,7 +41,7 @@ from cosimo.masters import MasterOptions
 from cosimo.units.fmi import first_trials
 from cosimo.units.fmi.archive import library_platforms, listing, open_archive
 from cosimo.units.fmi.fmu import Fmu
-from cosimo.units.fmi.model_exchange import CVODE, adapter_of, sundials
+from cosimo.units.fmi.model_exchange import CVODE, sundials
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
 
 __all__ = ["SuggestedExperiment", "export_coupling", "export_ssp", "export_system", "export_unit"]
@@ -519,7 +519,7 @@ def _inside(system: System) -> tuple[dict[str, str], dict[str, bytes]]:
             )
         folders[name] = known.setdefault(digest, f"units/{len(known) + 1}")
         files |= {f"resources/{folders[name]}/{file}": content for file, content in _needed(unit)}
-        adapter = adapter_of(unit)
+        adapter = unit.adapter
         if adapter is not None:
             solver = unit.solver is not None and unit.solver.name == CVODE
             for library in (adapter.path, *(sundials() if solver else ())):

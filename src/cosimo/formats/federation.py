@@ -25,10 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file
+from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError, no_such_file
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario import Scenario
 from cosimo.formats.scenario_building import build_unit, experiment, external_inputs
 from cosimo.formats.scenario_reading import Lines, Source, read_annotation, read_scenario

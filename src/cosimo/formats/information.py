@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cosimo.core.errors import ConfigurationError, CosimoError, FileError
+from cosimo.core.errors import ConfigurationError, CosimoError, FileError, FileFindings, Finding
 from cosimo.core.formatting import counted
 from cosimo.core.system import Constant, System, Table
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import FileFindings, Finding
 from cosimo.formats.scenario import Scenario, load
 from cosimo.units.fmi.fmu import Fmu
 

@@ -18,11 +18,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError
 from cosimo.core.formatting import counted
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Unit, convert
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario import Scenario
 from cosimo.formats.ssp_documents import READERS, Element, parse
 from cosimo.formats.ssp_files import Files

@@ -21,12 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 import cosimo
 from cosimo.core.arguments import checked, duration
-from cosimo.core.errors import ConfigurationError, UnknownNameError, no_such_file, require_regular
+from cosimo.core.errors import (
+    ConfigurationError,
+    FileFindings,
+    Finding,
+    Place,
+    UnknownNameError,
+    no_such_file,
+    require_regular,
+)
 from cosimo.core.formatting import counted
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET, Result
 from cosimo.core.system import Source, System, Table
-from cosimo.formats.findings import FileFindings, Finding, Place
 from cosimo.masters.words import MasterOptions, build_master
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.model_exchange import Solver

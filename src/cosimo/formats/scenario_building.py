@@ -15,11 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError, no_such_file
+from cosimo.core.errors import ConfigurationError, CosimoError, FileFindings, Place, UnknownNameError, no_such_file
 from cosimo.core.system import Connection, System, Table
 from cosimo.core.system import Source as Signal
 from cosimo.core.unit import Unit
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario import CsvColumns, Scenario
 from cosimo.formats.scenario_reading import Source, read_scenario
 from cosimo.formats.scenario_tables import (

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cosimo.core.errors import UnknownNameError, nearest, require_regular
-from cosimo.formats.findings import FileFindings, Place
+from cosimo.core.errors import FileFindings, Place, UnknownNameError, nearest, require_regular
 from cosimo.formats.scenario_tables import ScenarioTable, check_scenario, known_keys
 from cosimo.units.archives import ArchiveLimits, read_text
 from cosimo.units.fmi.model_exchange import KINDS

@@ -48,6 +48,7 @@ class TomlTable(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
+        defer_build=True,  # what checks a scenario checks its tables: theirs are never built
     )
 
     @model_validator(mode="before")

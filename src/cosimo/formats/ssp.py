@@ -15,10 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError
+from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError, UnsafeInputError
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import UnitOfMeasure, convert
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.scenario import Scenario
 from cosimo.formats.ssp_documents import BoundValue, Scalar
 from cosimo.formats.ssp_files import Files

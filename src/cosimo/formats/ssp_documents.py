@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError
 from cosimo.core.unit import BASE, UnitOfMeasure, convert
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.units.archives import ArchiveLimits, parse_xml
 
 ELEMENTS = 100_000

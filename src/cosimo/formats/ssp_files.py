@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from cosimo.core.errors import ConfigurationError, UnknownNameError, UnsafeInputError, no_such_file
-from cosimo.formats.findings import FileFindings, Place
+from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError, UnsafeInputError, no_such_file
 from cosimo.units.archives import ArchiveLimits, check_archive, read_text, require_text
 from cosimo.units.fmi.archive import TemporaryFolder, naming_damage, open_zip
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cosimo.core.errors import UnknownNameError, UnsafeInputError
+from cosimo.core.errors import FileFindings, Place, UnknownNameError, UnsafeInputError
 from cosimo.core.unit import UnitOfMeasure
-from cosimo.formats.findings import FileFindings, Place
 from cosimo.formats.ssp_documents import (
     ELEMENTS,
     TYPES,

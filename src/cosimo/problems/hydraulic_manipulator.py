@@ -22,9 +22,8 @@ from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Source, System, Table
 from cosimo.problems import require
-from cosimo.problems.following import FollowingUnit
 from cosimo.problems.oscillators import run_monolithic
-from cosimo.units.python import PythonUnit
+from cosimo.units.python import FollowingUnit, PythonUnit
 
 # ---- the hydraulic cylinder (Eqs. 29–36) and the units that hold it --------------------------------------------------
 

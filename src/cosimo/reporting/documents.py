@@ -1,4 +1,4 @@
-"""What `run`, `compensate` and `sweep` show: the fields of a run, a design beside its runs, the spread of measures.
+"""What `compensate` and `sweep` show: a design beside its runs, the spread of measures.
 
 The fields of `--json` are what others script against: change them only by adding.
 """
@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from cosimo.core.document import Column, Document, DocumentTable, Figure, Mark, Section, plain
+from cosimo.core.document import Column, Document, DocumentTable, Figure, Mark, Section
 from cosimo.core.formatting import counted
 
 if TYPE_CHECKING:  # a run that is interrupted must not wait for them before it says so
     from cosimo.analysis.verdict import Verdict
     from cosimo.compensation import Compensation
     from cosimo.compensation.comparison import Comparison, Trajectory
-    from cosimo.core.result import Result
     from cosimo.studies import Outcome
 
 FEW = 3
@@ -26,29 +25,6 @@ SHOWN = 5
 """Failed runs that are named."""
 CLEAR = 0.3
 """Rank correlations that are worth a line."""
-
-
-def run_fields(result: Result, wall_time: float, output_file: str | None) -> dict[str, Any]:
-    """What `run --json` prints; what is infinite or was not computed is null."""
-    info = result.info
-    fields: dict[str, Any] = {
-        "steps": int(info["steps"]),
-        "end_time": info["end"],
-        "wall_time": wall_time,
-        "steps_per_second": info["steps"] / wall_time if wall_time > 0 else None,
-        "output_file": output_file,
-        "complete": result.complete,
-        "verdict": info.get("verdict"),
-        "stopped_at": info.get("stopped_at"),
-        "warnings": [str(warned) for warned in result.warnings],
-    }
-    further = ("ended_by", "ended_at", "monitors", "rollbacks", "rejected", "unit_times")
-    fields |= {name: info[name] for name in further if name in info}
-    if "rejected" in info:
-        fields |= {name: info.get(name) for name in ("shortest_step", "longest_step")}
-    fields |= {name: info[name] for name in ("sweeps", "largest_residual", "unconverged") if "sweeps" in info}
-    found: dict[str, Any] = plain(fields)
-    return found
 
 
 # ---- compensate ------------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ Names are loaded when first used: a system of linear units does without what FMU
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo.core.unit import DiscreteModel as DiscreteModel
@@ -29,29 +30,24 @@ if TYPE_CHECKING:
     from cosimo.units.python import PythonUnit as PythonUnit
 
 _HOMES = {
-    "ArchiveLimits": "units.archives",
-    "DiscreteModel": "core.unit",
-    "Exact": "units.linear",
-    "Experiment": "units.fmi.fmu",
-    "Fmu": "units.fmi.fmu",
-    "FmuOptions": "units.fmi.fmu",
-    "ForwardEuler": "units.linear",
-    "Instance": "core.unit",
-    "Integrator": "units.linear",
-    "Isolation": "units.fmi.isolation",
-    "LinearModel": "core.unit",
-    "Mechanical": "units.linear",
-    "NativeUnit": "units.native",
-    "PythonUnit": "units.python",
-    "RungeKutta4": "units.linear",
-    "StateSpace": "units.linear",
-    "SymplecticEuler": "units.linear",
-    "Unit": "core.unit",
+    "ArchiveLimits": "cosimo.units.archives",
+    "DiscreteModel": "cosimo.core.unit",
+    "Exact": "cosimo.units.linear",
+    "Experiment": "cosimo.units.fmi.fmu",
+    "Fmu": "cosimo.units.fmi.fmu",
+    "FmuOptions": "cosimo.units.fmi.fmu",
+    "ForwardEuler": "cosimo.units.linear",
+    "Instance": "cosimo.core.unit",
+    "Integrator": "cosimo.units.linear",
+    "Isolation": "cosimo.units.fmi.isolation",
+    "LinearModel": "cosimo.core.unit",
+    "Mechanical": "cosimo.units.linear",
+    "NativeUnit": "cosimo.units.native",
+    "PythonUnit": "cosimo.units.python",
+    "RungeKutta4": "cosimo.units.linear",
+    "StateSpace": "cosimo.units.linear",
+    "SymplecticEuler": "cosimo.units.linear",
+    "Unit": "cosimo.core.unit",
 }
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cosimo.units' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"cosimo.{_HOMES[name]}"), name)
+__getattr__ = loaded_when_used("cosimo.units", _HOMES)

@@ -23,8 +23,8 @@ from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.formats.results import read_result
 from cosimo.formats.resuming import resume
 from cosimo.problems import two_mass
-from cosimo.problems.following import FollowingUnit
 from cosimo.units import PythonUnit, StateSpace
+from cosimo.units.python import FollowingUnit
 
 
 @pytest.fixture(autouse=True)

@@ -11,20 +11,15 @@ all this is loaded when it is first used: known equations need none of it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cosimo.analysis.identification.models import Identified, IdentifiedUnit, Means
+from cosimo.core import loaded_when_used
 
 if TYPE_CHECKING:
     from cosimo.analysis.identification.procedure import identify, means_offered
     from cosimo.analysis.identification.test_rig import OperatingPoint
 
-_HOMES = {"OperatingPoint": "test_rig", "identify": "procedure", "means_offered": "procedure"}
+_HOMES = {"OperatingPoint": ".test_rig", "identify": ".procedure", "means_offered": ".procedure"}
 __all__ = ["Identified", "IdentifiedUnit", "Means", "OperatingPoint", "identify", "means_offered"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cosimo.analysis.identification' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"cosimo.analysis.identification.{_HOMES[name]}"), name)
+__getattr__ = loaded_when_used("cosimo.analysis.identification", _HOMES)

@@ -300,7 +300,8 @@ def identify(
                 less = identify(unit, step, point=point, means="experiments", nominal=nominal, allowance=allowance)
                 return replace(less, reasons=(*less.reasons, f"not by {session.means}: {failure}"), again=again)
             raise IdentificationError(
-                f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}."
+                f"{_name(unit)} could not be identified at t = {point.time:g} with the step {step:g}: {failure}"
+                + (f"; on host '{unit.host}' every trial is a round trip: leave 'host' out." if unit.host else ".")
             ) from failure
     return replace(found, again=partial(again, like=found))
 
@@ -368,7 +369,8 @@ def _scales(unit: Unit, point: OperatingPoint, nominal: Mapping[str, float]) -> 
 
 
 def _name(unit: Unit) -> str:
-    return f"the {type(unit).__name__}" + (f" '{unit.name}'" if unit.name else "")
+    kind = "Fmu" if unit.host else type(unit).__name__
+    return f"the {kind}" + (f" '{unit.name}'" if unit.name else "")
 
 
 # ---- whether the model can be trusted: data not used for it, the same at another time, the free motion ---------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time as clocks
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -23,13 +22,12 @@ import numpy as np
 
 from cosimo.core.arrays import Array, output_values
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
+from cosimo.core.guarding import own_clock
 from cosimo.core.system import Source, as_source
 from cosimo.core.unit import Instance, Unit
 
 LIVE = 24
 """How many fresh instances are kept alive at most, to continue their trials; others are replayed from the start."""
-WAITING = 5.0
-"""By how much the clock may run ahead of the processor: several processes share a core of a busy machine."""
 
 
 class TrialFailed(Exception):
@@ -37,19 +35,16 @@ class TrialFailed(Exception):
 
 
 class Allowance:
-    """Time that identification may take from now on: `seconds` of the processor, or `WAITING` times that by the clock.
-
-    The processor's time does not depend on what else the machine does; the clock counts for units that wait.
-    """
+    """Time that identification may take from now on: `seconds` that do not depend on what else the machine does."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.seconds = seconds
-        self._processor, self._clock = clocks.process_time(), clocks.perf_counter()
+        self._begin = own_clock()
 
     @property
     def spent(self) -> float:
         """Seconds that count so far."""
-        return max(clocks.process_time() - self._processor, (clocks.perf_counter() - self._clock) / WAITING)
+        return own_clock() - self._begin
 
     def check(self) -> None:
         """Refuse to go on when the time is over."""

@@ -136,8 +136,8 @@ class Stepper(ABC):
             return {"indicator": "step doubling", "rejected": tally.rejected, "macro_steps": tally.made}
         indicator = "residual energy" if plan.bonds else "connection defect"
         bonds = [
-            {"bond": str(bond), "why": bond.why, "residual_energy": residual, "exchanged_energy": passed}
-            for bond, (residual, passed) in zip(plan.bonds, tally.energies, strict=True)
+            bond.balance(residual, exchanged)
+            for bond, (residual, exchanged) in zip(plan.bonds, tally.energies, strict=True)
         ]
         return {"indicator": indicator, "rejected": tally.rejected, "macro_steps": tally.made, "bonds": bonds}
 

@@ -18,10 +18,10 @@ def fmus(units: Mapping[str, Any]) -> dict[str, Fmu]:
 
 
 def first_trials(units: Mapping[str, Any], start: float, steps: Mapping[str, float]) -> AbstractContextManager[None]:
-    """`decided_isolation` (`cosimo.units.fmi.first_trial`) of the FMUs among units; nothing where there are none."""
+    """`decided_isolation` (`cosimo.units.fmi.isolation`) of the FMUs among units; nothing where there are none."""
     found = fmus(units)
     if not found:
         return nullcontext()
-    from cosimo.units.fmi.first_trial import decided_isolation
+    from cosimo.units.fmi.isolation import decided_isolation
 
     return decided_isolation(found, start, steps)

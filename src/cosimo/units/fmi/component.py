@@ -35,7 +35,7 @@ from fmpy.fmi3 import FMU3Slave
 
 from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
 from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
-from cosimo.units.fmi.isolation import available, part
+from cosimo.units.fmi.isolation import PROXY, available, part
 from cosimo.units.fmi.model_exchange import Adapter
 
 PHASES = (
@@ -466,7 +466,7 @@ def _library() -> Any:
     if not available():
         return None
     try:
-        found = ctypes.CDLL(str(part("isolation.so")))
+        found = ctypes.CDLL(str(part(PROXY)))
     except (ConfigurationError, OSError):
         return None
     pointer = ctypes.c_void_p

@@ -21,15 +21,17 @@ from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit, UnitO
 from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi.archive import (
     COMPILE,
+    Lease,
     find_library,
     has_sources,
+    lease,
     libraries_by_platform,
     platform_folders,
     platforms,
     read_description,
 )
 from cosimo.units.fmi.isolation import Isolate, Isolation, as_isolation
-from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Solver, adapter_of
+from cosimo.units.fmi.model_exchange import CO_SIMULATION, CVODE, KINDS, MODEL_EXCHANGE, Adapter, Solver, adapter_for
 from cosimo.units.fmi.variables import (
     SETTABLE,
     STRUCTURAL,
@@ -115,7 +117,7 @@ class Fmu(Unit):
     without brackets and a sequence, or single elements as `v[1]`, `v[1,2]`. `name` is the instance's name in
     messages. `isolate` runs it in a separate process (True, "all", or an `Isolation` with limits or a sandbox), in
     the process of the master (False, "none"), or there only after a first trial in a separate one ("auto", see
-    `first_trial.py`); an FMU that allows one instance per process is always isolated, where the platform permits.
+    `isolation.py`); an FMU that allows one instance per process is always isolated, where the platform permits.
     """
 
     equations: LinearModel | None = None
@@ -404,9 +406,19 @@ class Fmu(Unit):
         Of an FMU behind an adapter only that of this platform: the adapter and its solver are those of this platform.
         """
         here = {platform_folders(3)[0]: self.library()}
-        if adapter_of(self) is not None:
+        if self.adapter is not None:
             return here
         return libraries_by_platform(self.path, self.model_identifier, self.options.limits) | here
+
+    def lease(self, *, single: bool = False) -> Lease:
+        """The folder that holds the extracted archive until it is released; `single`: for one instance alone."""
+        return lease(self.path, limits=self.options.limits, single=single)
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """What stands between us and the FMU; None where it is called itself."""
+        direct = self.fmi_version != "1.0" and not self.capabilities.intermediate_update and self.solver is None
+        return None if direct else adapter_for(self)
 
     def elements_of(self, owner: str) -> list[str]:
         """The scalars of a variable."""

@@ -16,7 +16,7 @@ from cosimo.core.arrays import Array, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, RunError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes
 from cosimo.core.unit import EventMode, Instance, Text
-from cosimo.units.fmi.archive import Lease, compile_library, lease, listing, require_whole
+from cosimo.units.fmi.archive import Lease, compile_library, listing, require_whole
 from cosimo.units.fmi.component import Component
 from cosimo.units.fmi.exchange import (
     FmuState,
@@ -29,7 +29,6 @@ from cosimo.units.fmi.exchange import (
     write_values,
 )
 from cosimo.units.fmi.isolation import Isolation, available
-from cosimo.units.fmi.model_exchange import adapter_of
 from cosimo.units.fmi.variables import TEXTS, Value, VariableInfo, allowed_within
 from cosimo.units.fmi.versions import Fmi2, Fmi3
 
@@ -92,7 +91,7 @@ class FmuInstance(Instance):
         if isolation is None and unit.single_instance and available():
             isolation = Isolation()
         single = unit.single_instance and isolation is None
-        folder = self._folder = lease(unit.path, limits=unit.options.limits, single=single)
+        folder = self._folder = unit.lease(single=single)
         self._component = _component(number, unit, isolation)
         self._component.time = experiment.start_time
         self._version = (Fmi2 if number == 2 else Fmi3)(
@@ -536,7 +535,7 @@ class FmuEvents(EventMode):
 
 
 def _component(number: int, unit: Fmu, isolation: Isolation | None) -> Component:
-    adapter = adapter_of(unit)
+    adapter = unit.adapter
     if isolation is None:
         return Component(number, unit.label, unit.name, adapter)
     from cosimo.units.fmi.isolated_component import IsolatedComponent
@@ -602,7 +601,7 @@ class Reserve:
                 return kept
         with _loading:
             if key not in self._folders and not unit.single_instance:
-                self._folders[key] = lease(unit.path, limits=unit.options.limits)
+                self._folders[key] = unit.lease()
             made = make(unit, experiment)
         self.fresh += 1
         made.keep = self._take_back

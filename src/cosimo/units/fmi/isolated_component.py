@@ -29,6 +29,7 @@ from cosimo.units.fmi.component import (
 )
 from cosimo.units.fmi.isolation import (
     PRINTED,
+    PROXY,
     REFUSED,
     End,
     Isolation,
@@ -122,7 +123,7 @@ class IsolatedComponent(Component):
             raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
         self._require_alive()
         kind = FMU2Library if self.version == 2 else _Proxy3
-        self._fmu = self._opened(kind, library, folder, token, libraryPath=str(part("isolation.so")))
+        self._fmu = self._opened(kind, library, folder, token, libraryPath=str(part(PROXY)))
         self._fmu._functions = _Functions(self._fmu, self._require_function)
 
     def instantiate(self, **options: Any) -> None:
@@ -253,10 +254,11 @@ class IsolatedComponent(Component):
 
 
 def _signal(state: WorkerState) -> str:
-    if state.overflow:
-        return f"stack overflow, {signal_text(state.number)}"
+    name = signal_text(state.number)
+    if state.overflow and not name.startswith("stack overflow"):
+        return f"stack overflow, {name}"
     killed = "; the machine may have run out of memory" if state.number == 9 else ""
-    return signal_text(state.number) + killed
+    return name + killed
 
 
 def _refusals(records: Iterable[str]) -> list[str]:

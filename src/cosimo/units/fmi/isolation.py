@@ -1,4 +1,4 @@
-"""Units in processes of their own: what is asked for, whether it can be had here, and the worker that has the FMU.
+"""Units in processes of their own: what is asked for, whether it can be had here, the worker, and first trials.
 
 The master loads a library of ours instead of the FMU's. It has the same functions, sends every call through shared
 memory to a worker process that has loaded the FMU, and notices when that one crashes, hangs or is ended. All else (the
@@ -7,6 +7,7 @@ kernel, identification, rollback, checkpoints) calls FMI functions as ever.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import os
@@ -14,17 +15,27 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cosimo.core.arguments import checked
-from cosimo.core.errors import ConfigurationError
+from cosimo.core.errors import ConfigurationError, CosimoError, UnitCrashed, UnitTimeout
+from cosimo.core.guarding import enter, leave, time_limit
+from cosimo.core.storage import Remembered, file_digest
+
+if TYPE_CHECKING:
+    from cosimo.units.fmi.fmu import Fmu
 
 MEGABYTE = 2**20
+PROXY, PROGRAM = (
+    ("isolation.dll", "cosimo-worker.exe") if sys.platform == "win32" else ("isolation.so", "cosimo-worker")
+)
+"""The library that the master loads, and the program of the worker."""
 
 
 @checked
@@ -68,15 +79,21 @@ def as_isolation(asked: Isolate) -> Isolation | None:
 
 def available() -> bool:
     """Whether units can be isolated on this platform."""
-    return sys.platform == "linux"
+    return sys.platform in ("linux", "win32")
 
 
 def require_available(isolation: Isolation) -> None:
     """Refuse, before anything is started, what cannot be had here."""
     if not available():
-        system = {"win32": "Windows", "darwin": "macOS"}.get(sys.platform, sys.platform)
+        system = {"darwin": "macOS"}.get(sys.platform, sys.platform)
         raise ConfigurationError(
-            f"process isolation is not available on {system}, only on Linux; run without --isolate and --sandbox."
+            f"process isolation is not available on {system}, only on Linux and Windows; run without --isolate and "
+            "--sandbox."
+        )
+    if isolation.sandbox and sys.platform != "linux":
+        raise ConfigurationError(
+            "a sandbox is available on Linux only; use --isolate, which contains crashes but does not protect files "
+            "and network."
         )
     if isolation.sandbox and shutil.which("bwrap") is None:
         raise ConfigurationError(
@@ -141,7 +158,7 @@ def library() -> Any:
     """The compiled library, with its functions' types."""
     from cosimo._kernel import interrupts
 
-    found = ctypes.CDLL(str(part("isolation.so")))
+    found = ctypes.CDLL(str(part(PROXY)))
     pointer, texts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
     signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "Open": (pointer, (texts, texts, ctypes.POINTER(_Options))),
@@ -170,7 +187,7 @@ class Worker:
         self, unit_library: Path, folder: Path, version: int, isolation: Isolation, adapter: Sequence[str] = ()
     ) -> None:
         self._library = library()
-        program = part("cosimo-worker")
+        program = part(PROGRAM)
         words = [str(unit_library), *adapter]
         command = [str(program), *words]
         if isolation.sandbox:
@@ -231,13 +248,25 @@ class Worker:
         self.handle = 0
 
 
+EXCEPTIONS = {
+    0xC0000005: "access violation (segmentation fault)",
+    0xC0000006: "page error (bus error)",
+    0xC000001D: "illegal instruction",
+    0xC0000094: "integer division by zero (floating point exception)",
+    0xC00000FD: "stack overflow",
+}
+"""What ends processes of Windows, by the numbers of NTSTATUS."""
+
+
 def signal_text(number: int) -> str:
-    """SIGSEGV (segmentation fault)."""
+    """SIGSEGV (segmentation fault), or what Windows calls it."""
+    if (code := number & 0xFFFFFFFF) >= 2**31:
+        return EXCEPTIONS.get(code, f"exception 0x{code:08X} of Windows")
     try:
         found = signal.Signals(number)
-    except ValueError:
+        meaning = (signal.strsignal(found) or "").lower()
+    except ValueError:  # Windows has names for what is no signal
         return f"signal {number}"
-    meaning = (signal.strsignal(found) or "").lower()
     return f"{found.name} ({meaning})" if meaning else found.name
 
 
@@ -298,3 +327,79 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     """The variables that pass into a sandbox, and to bubblewrap, whose own can be read in there."""
     kept = {k: v for k, v in given.items() if k in KEPT or k.startswith(("LC_", "OMP_"))}
     return {**kept, "HOME": TEMPORARY, "TMPDIR": TEMPORARY}
+
+
+# ---- FMUs that nobody knows yet: a first trial decides whether they are let into the master's process ----------------
+#
+# The trial instantiates and initialises the FMU with its start values, makes two macro steps, saves and restores where
+# it can, and terminates it. An FMU that gets through stays in the master's process and is remembered by the content of
+# its archive. One that crashes, ends its process or does not return is isolated, and named in a notice. One that
+# returns an error endangers nobody: it stays, for the run to say, and is not remembered; so is one that cannot be
+# isolated.
+
+TRIAL_FORMAT = 1
+"""Changed with what a trial is."""
+TRIAL_STEPS = 2
+LONGEST_CALL = 10.0
+"""Seconds that one call may take in the trial: one that takes longer may never return."""
+_passed: set[str] = set()
+"""The contents that this process has seen get through: also without a folder to remember them, once is enough."""
+
+
+@contextmanager
+def decided_isolation(units: Mapping[str, Fmu], start: float, steps: Mapping[str, float]) -> Iterator[None]:
+    """Make the first trials that are still to be made; `steps` are the units' communication step sizes.
+
+    In the block `isolation` holds of every FMU, and has the reason where the trial decided; what was extracted for the
+    trials stays, for whoever instantiates the units there.
+    """
+    with ExitStack() as extracted:
+        for name, unit in units.items():
+            if unit.trial is None:
+                continue
+            if unit.isolation is None and available() and not unit.single_instance:
+                limited = replace(unit.trial, timeout=unit.trial.timeout or time_limit())
+                reason = _refusal(name, unit, limited, start, steps[name], extracted)
+                unit.isolation = replace(limited, reason=reason) if reason else None
+            unit.trial = None
+        yield
+
+
+def _refusal(name: str, unit: Fmu, isolation: Isolation, start: float, step: float, extracted: ExitStack) -> str:
+    """Why an FMU is isolated; empty where it stays in the master's process."""
+    try:
+        digest = file_digest(unit.path)
+        digest += "" if unit.solver is None else unit.kind
+    except OSError:  # whoever loads it says so
+        return ""
+    key = {"trial": digest, "format": TRIAL_FORMAT}
+    answers = Remembered()
+    if digest in _passed or answers.recall(key) is not None:
+        return ""
+    enter(name, "first trial", start)
+    try:
+        extracted.callback(unit.lease().release)
+        _try(unit, isolation, start, step)
+    except (UnitCrashed, UnitTimeout) as error:
+        cause = str(error.fields()["cause"]).rstrip(".")
+        return f"is isolated after a first trial ({cause}); --trust-units would run it in the master's process"
+    except CosimoError:
+        return ""
+    finally:
+        leave()
+    _passed.add(digest)
+    answers.remember(key, {"passed": True})
+    return ""
+
+
+def _try(unit: Fmu, isolation: Isolation, start: float, h: float) -> None:
+    tried = copy.copy(unit)
+    tried.isolation = replace(isolation, timeout=isolation.timeout or LONGEST_CALL, log=None)
+    tried.reserve = None
+    with closing(tried.started(start, h)) as instance:
+        for k in range(TRIAL_STEPS):
+            instance.set_input(unit.start_inputs[None, :], h)
+            instance.step(start + k * h, h)
+            instance.read()
+        if unit.can_restore:
+            instance.restore(instance.save())

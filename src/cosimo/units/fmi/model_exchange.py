@@ -129,15 +129,14 @@ def _library(path: Path) -> Any:
     return found
 
 
-def adapter_of(unit: Fmu) -> Adapter | None:
-    """What stands between us and the FMU; None where it is called itself."""
+def adapter_for(unit: Fmu) -> Adapter:
+    """The library that an FMU which cannot be called as it is (`Fmu.adapter`) is called through."""
     if unit.fmi_version == "1.0":
         return Adapter("fmi1.so", f"identifier={unit.model_identifier}\n")
     if unit.capabilities.intermediate_update:
         asked = [info for info, followed in zip(unit.input_infos, unit.followed_inputs, strict=True) if followed]
         return Adapter("intermediate.so", "".join(f"{line}\n" for line in _inputs(unit, asked)))
-    if unit.solver is None:
-        return None
+    assert unit.solver is not None
     folders = {str(found.parent) for found in sundials()}
     return Adapter("model_exchange.so", _settings(unit, unit.solver, unit.experiment.tolerance), tuple(folders))
 

@@ -14,8 +14,8 @@ from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
-from cosimo.problems.following import FollowingUnit
 from cosimo.units import ForwardEuler, StateSpace
+from cosimo.units.python import FollowingUnit
 
 
 class Tank:
