@@ -28,6 +28,20 @@ def test_a_full_standard_error_does_not_change_the_exit_code(unbuffered: str) ->
     assert ended.returncode == 2
 
 
+def test_a_document_of_an_error_that_nobody_reads_does_not_change_the_exit_code() -> None:
+    """Neither on a full disk, nor into a pipe whose reader has gone, as that of `head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    for stream in (writing, os.open("/dev/full", os.O_WRONLY)):
+        ended = subprocess.run(
+            [*COMMAND, "nowhere", "--json"], stdout=stream, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(stream)
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("cosimo: ")
+        assert ended.stderr.count("\n") == 1
+
+
 def test_closed_streams_swallow_what_is_said() -> None:
     close = lambda: (os.close(1), os.close(2))  # noqa: E731
     assert subprocess.run([*COMMAND, "tank"], preexec_fn=close, check=False).returncode == 0
@@ -57,3 +71,20 @@ def test_a_document_is_the_same_in_every_encoding(tmp_path: Path) -> None:
         said.append(json.loads(done.stdout.decode(encoding)))
     assert said[0]["output_file"] == said[1]["output_file"]
     assert said[1]["output_file"].endswith("a→.csv")
+
+
+def test_what_a_unit_wrote_is_there_after_the_end(tmp_path: Path) -> None:
+    """Commands end without taking Python apart: files that a unit never closes, also in a cycle, are written before."""
+    unit = """
+class Scribe:
+    inputs, outputs = {}, ("x",)
+    def __init__(self):
+        self.x, self.me, self.file = 0.0, self, open("written.txt", "w")
+    def step(self, now, duration):
+        self.file.write("step\\n")
+"""
+    (tmp_path / "scribe.py").write_text(unit)
+    table = '[units.one]\nkind = "python"\nclass = "scribe.py:Scribe"\n'
+    (tmp_path / "s.toml").write_text(f"step-size = 0.1\nstop-time = 1.0\n{table}")
+    subprocess.run([*COMMAND[:-1], "run", "s.toml", "-o", "rows.csv"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "written.txt").read_text() == 10 * "step\n"

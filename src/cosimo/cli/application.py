@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from cosimo.cli import Interruption
 from cosimo.cli.completion import SYSTEMS, add_completion
-from cosimo.cli.console_output import Loudness, complain, make_streams_sound, say, writing_to_streams
+from cosimo.cli.console_output import Loudness, complain, make_streams_sound, writing_to_streams
 from cosimo.cli.option_groups import ALL, compose, known_words, option
 from cosimo.core.errors import CosimoError, Interrupted, RunError
 from cosimo.core.guarding import SIGNALS, interrupt
@@ -146,8 +146,18 @@ class _Verbs(TyperGroup):
         try:
             with signals_raised():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if isinstance(error, CosimoError) or not _comes_of_interrupt(error):
+                raise
             raise Interrupted(f"interrupted; {_kept()}.") from None
+
+
+def _comes_of_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is at the root of an exception: Python 3.11 turns one that comes while a class is made, as
+    a module is loaded, into a RuntimeError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _kept() -> str:
@@ -249,16 +259,18 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and an exit code, never a traceback."""
     # Our matrices are small: threads inside the linear algebra cost more than they bring. Set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # reads what all installed packages say of themselves
     make_streams_sound()
     try:
         with writing_to_streams():
             app(standalone_mode=True)
     except CosimoError as error:
-        complain(error.line if isinstance(error, RunError) and error.unit else error)
+        document = None
         # A failed run has already printed its document, with the rows kept and the error.
         if "--json" in sys.argv and not (isinstance(error, RunError) and error.result is not None):
             where = error.fields() if isinstance(error, RunError) else {}
-            say({"error": str(error), "exit_code": error.exit_code, **where})
+            document = {"error": str(error), "exit_code": error.exit_code, **where}
+        complain(error.line if isinstance(error, RunError) and error.unit else error, document)
         if isinstance(error, Interrupted):
             Interruption.code = error.exit_code
         sys.exit(error.exit_code)

@@ -119,12 +119,18 @@ def hint(command: str) -> None:
         print(paint(f"next: {command}", "dim", stream=sys.stderr), file=sys.stderr)
 
 
-def complain(error: object) -> None:
-    """An error, on one line; where it cannot be written, the exit code still tells."""
+def complain(error: object, document: Any = None) -> None:
+    """An error, on one line, and its document; where one cannot be written, the exit code still tells."""
     try:
         print(f"{paint('cosimo:', 'red', 'bold', stream=sys.stderr)} {error}", file=sys.stderr, flush=True)
     except OSError:
         _drop(2)
+    try:
+        if document is not None:
+            say(document)
+            sys.stdout.flush()
+    except OSError:
+        _drop(1)
 
 
 def _drop(stream: int) -> None:
