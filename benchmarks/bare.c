@@ -68,3 +68,41 @@ int busy_still_step(double time, double duration, double *x, const double *u, do
     wait_for(x[0]);
     return 0;
 }
+
+/* Nanoseconds for a cache line to go to another thread and its answer to come back; the least of some rounds. */
+#include <pthread.h>
+#include <stdatomic.h>
+enum { TRIPS = 100, ROUNDS = 20 };
+static _Alignas(64) atomic_long there;
+static _Alignas(64) atomic_long back;
+
+static void *answer(void *unused) {
+    for (long i = 1; i <= TRIPS * ROUNDS; ++i) {
+        while (atomic_load_explicit(&there, memory_order_acquire) < i)
+            ;
+        atomic_store_explicit(&back, i, memory_order_release);
+    }
+    return unused;
+}
+
+double round_trip(void) {
+    pthread_t thread;
+    double least = 1e300;
+    atomic_store(&there, 0);
+    atomic_store(&back, 0);
+    if (pthread_create(&thread, NULL, answer, NULL)) return 0.0;
+    for (long i = 1; i <= TRIPS * ROUNDS;) {
+        struct timespec start, now;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        for (long end = i + TRIPS; i < end; ++i) {
+            atomic_store_explicit(&there, i, memory_order_release);
+            while (atomic_load_explicit(&back, memory_order_acquire) < i)
+                ;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        const double took = (double)(now.tv_sec - start.tv_sec) * 1e9 + (double)(now.tv_nsec - start.tv_nsec);
+        if (took / TRIPS < least) least = took / TRIPS;
+    }
+    pthread_join(thread, NULL);
+    return least;
+}

@@ -26,7 +26,7 @@ def library() -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix="cosimo-bench-"))
     target = folder / "bare.so"
     source = Path(__file__).with_name("bare.c")
-    subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-pthread", "-o", str(target), str(source)], check=True)
     return ctypes.CDLL(str(target))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bare import BareLoop, library
-from benchmarks.measure import TURNS, Table, Turns, in_turns
+from benchmarks.measure import TURNS, Table, Turns, in_turns, scatter
 from cosimo import masters
 from cosimo.core.master import Master
-from cosimo.core.system import System
+from cosimo.core.system import Connection, System
 from cosimo.execution.engines import CarefulKernelEngine, KernelEngine
 from cosimo.execution.live import Live
 from cosimo.execution.options import Adaptive, EngineOptions
@@ -40,16 +41,18 @@ def start(system: System, master: Master | None = None) -> Live:
 
 
 class Steps:
-    """A number of macro steps of an engine that stays alive, rows going into one warm block."""
+    """A number of macro steps of an engine that stays alive; rows go into one warm block, or into `fresh` memory."""
 
-    def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int) -> None:
-        self._engine, self._steps, self._at = engine, steps, 0
+    def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int, *, fresh: bool = False) -> None:
+        self._engine, self._steps, self._at, self._fresh = engine, steps, 0, fresh
         self._rows = np.zeros((BLOCK, 1 + width))
 
     def __call__(self) -> None:
         left = self._steps
+        new = np.empty((left, self._rows.shape[1])) if self._fresh else None
         while left:
-            self._engine.advance(self._at, self._rows[:left])
+            rows = self._rows if new is None else new[-left:][:BLOCK]
+            self._engine.advance(self._at, rows[:left])
             self._at += self._engine.made
             left -= self._engine.made
 
@@ -106,7 +109,7 @@ def _per_step(system: System, name: str) -> float:
     options = EngineOptions(parallel=False, interval=0.0)
     if name in ("energy", "doubling"):
         adaptive = Adaptive(name)  # type: ignore[arg-type]
-        info = run(system, masters.jacobi(system, 1e-3), stop=30.0, engine=options, adaptive=adaptive).info
+        info = run(system, masters.jacobi(system, 1e-3), stop=300.0, engine=options, adaptive=adaptive).info
         return float(info["stepping_time"] / info["macro_steps"])
     live, blocks = start(system), 5
     engine = (KernelEngine if name == "equal" else CarefulKernelEngine)(live, system.outputs, options)
@@ -120,6 +123,47 @@ def _per_step(system: System, name: str) -> float:
     return took
 
 
+def events() -> Table:
+    """Event mode and early returns of FMI 3.0 in the kernel, against the same unit without events."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fmus"))
+    from fmu_builder import build
+
+    table = Table(
+        "Event mode and early return (FMI 3.0)",
+        ("units", "events per macro step and unit", "ns per macro step", "in plain steps"),
+        note="Two integrators that feed each other, with an integer input and output each, Jacobi, outputs recorded in "
+        "memory, monitors off. A step that meets an event is two steps of the unit, entering and leaving event mode, "
+        f"and two updates of its discrete states. {TURNS}",
+    )
+    told = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"}
+    plain = {f'{name}="{value}"': f'{name}="false"' for name, value in told.items()}
+    kinds = {
+        "no event mode": (("PLAIN",), plain, 1e-3),
+        "returns early, events are rare": ((), {}, 1e-3),
+        "announces events, which are rare": (("ANNOUNCE",), {}, 1e-3),
+        "returns early in every step": ((), {}, 0.26),
+        "announces an event in every step": (("ANNOUNCE",), {}, 0.26),
+    }
+    steps, engines, live = 40_000, {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, (defines, changes, step)) in enumerate(kinds.items()):
+            path = build(Path(folder), "events3", file=f"unit{number}.fmu", defines=defines, changes=changes)
+            links = [("a.x", "b.u"), Connection("b.x", "a.u", gain=-1.0)]
+            system = System({unit: Fmu(path) for unit in "ab"}, links)
+            live.append(start(system, masters.jacobi(system, step)))
+            engines[name] = KernelEngine(live[-1], system.outputs, EngineOptions(parallel=False))
+        width = len(system.outputs)
+        found = in_turns({name: Steps(engine, width, steps) for name, engine in engines.items()}, REPEAT)
+        for engine, units in zip(engines.values(), live, strict=True):
+            engine.close()
+            units.close()
+    for name, (defines, _, step) in kinds.items():
+        count = "0" if "PLAIN" in defines else f"{step / 0.25:g}"
+        took = f"{found.median(name) / steps * 1e9:.0f}"
+        table.add(name, count, took, found.ratio(name, "no event mode"))
+    return table
+
+
 def threads() -> Table:
     """Jacobi over two units of equal cost: serial against the kernel's own choice."""
     table = Table(
@@ -127,6 +171,7 @@ def threads() -> Table:
         ("cost of a unit step", "serial / µs", "kernel's choice / µs", "speed-up", "threads used"),
     )
     code = library()
+    code.round_trip.restype = ctypes.c_double
     step = ctypes.cast(code.busy_step, ctypes.c_void_p).value or 0
     for nanoseconds in (500, 5_000, 50_000):
         units = {
@@ -136,7 +181,7 @@ def threads() -> Table:
             for name in ("a", "b")
         }
         system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
-        steps = 40_000_000 // nanoseconds // 10
+        steps = 16_000_000 // nanoseconds
         ways = {"serial": False, "chosen": None}
         engines = {
             name: KernelEngine(start(system), system.outputs, EngineOptions(parallel=way)) for name, way in ways.items()
@@ -147,4 +192,9 @@ def threads() -> Table:
         table.add(f"{nanoseconds / 1e3:g} µs", *each, found.ratio("serial", "chosen"), used)
         for engine in engines.values():
             engine.close()
+    trips = np.array([code.round_trip() for _ in range(REPEAT)])
+    table.note = (
+        f"Wall time, {TURNS.partition(', ')[2]} A stage is handed over and waited for, which takes some round trips of "
+        f"a cache line between two processors: {scatter(trips, 0)} ns each in this run."
+    )
     return table

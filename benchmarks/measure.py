@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from random import Random
 
 import numpy as np
 
@@ -70,13 +71,16 @@ def in_turns(
 ) -> Turns:
     """Every work once, `repeat` times over: what else the machine does meanwhile, it does to all of them.
 
-    Processor time, unless another `clock` is given: what uses several threads is timed by the wall.
+    In every round in another order: what a work leaves behind, memory to be cleared or files to be written, is not
+    always paid by the same one. Processor time, unless another `clock` is given: what uses several threads is timed by
+    the wall.
     """
     found: dict[str, list[float]] = {name: [] for name in works}
+    order = Random(repeat)
     for _ in range(repeat):
-        for name, work in works.items():
+        for name in order.sample(list(works), len(works)):
             begin = clock()
-            work()
+            works[name]()
             found[name].append(clock() - begin)
     return Turns(found)
 

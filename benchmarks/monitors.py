@@ -14,6 +14,7 @@ from benchmarks.measure import TURNS, Table, in_turns, scatter
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
+from cosimo.execution.lowering import Lowering
 from cosimo.execution.monitoring import Watch
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.power_bonds import power_bonds
@@ -55,6 +56,56 @@ def monitors(repeat: int = 25) -> Table:
         ]
         for name, system, steps in cases:
             _measure(table, name, system, steps, repeat)
+    return table
+
+
+PARTS = ("none", "extremes and sums of outputs", "growth", "defects of connections", "power bonds")
+
+
+class _Some(Lowering):
+    """Lets the kernel watch the first `parts` of what it can."""
+
+    parts = len(PARTS)
+
+    def watch(self, watch: Watch) -> None:
+        links = [link.connection for link in self.system.links] if self.parts > 3 else []
+        owned = (watch.owners, watch.groups) if self.parts > 2 else ([], [])
+        self.program.watch(
+            [(place, link.gain, link.offset) for place, link in zip(watch.sources, links, strict=False)],
+            [self._value_now(link.target) for link in links],
+            [(bond.forward.number, bond.back.number, bond.ratio) for bond in watch.bonds] if self.parts > 4 else [],
+            *owned,
+            False,
+        )
+
+
+def each(steps: int = 200_000, repeat: int = 25) -> Table:
+    """What each of the monitors costs, added one after the other."""
+    table = Table(
+        "Each monitor on its own",
+        ("monitor", "ns per macro step", "cost / ns", "cost / bare loop"),
+        note="Kernel on two-mass as FMUs, Jacobi, all outputs recorded in memory. Each line has what the ones above it "
+        f"have, and its own monitor; the cost is what that adds within a turn. {TURNS}",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        system = as_fmus(two_mass(), Path(folder))
+        watch, options = Watch(system, power_bonds(system, PAIR)), EngineOptions(parallel=False)
+        live = [start(system) for _ in (*PARTS, "bare")]
+        engines = {}
+        for number, (part, units) in enumerate(zip(PARTS, live, strict=False), 1):
+            lowering = _Some(units, system.outputs)
+            lowering.parts = number
+            engines[part] = KernelEngine(units, system.outputs, options, watch if number > 1 else None, lowering)
+        loops = {"bare": BareLoop(library(), live[-1]), **engines}
+        found = in_turns({name: Steps(loop, len(system.outputs), steps) for name, loop in loops.items()}, repeat)
+        for engine in engines.values():
+            engine.close()
+        for units in live:
+            units.close()
+    for before, part in zip(("", *PARTS), PARTS, strict=False):
+        cost = found.each(part, before) / steps * 1e9 if before else None
+        added = ("", "") if cost is None else (scatter(cost, 1), scatter(found.each(part, before) / found.each("bare")))
+        table.add(part, f"{found.median(part) / steps * 1e9:.1f}", *added)
     return table
 
 

@@ -30,14 +30,38 @@ from cosimo.problems import two_mass
 STEP = 1e-3
 
 
+def _ways(folder: Path) -> dict[str, dict[str, Any]]:
+    """Where rows of a run can go, as keywords of `run`."""
+    files = {f"run, {end} file": {"output": ResultFile(folder / f"rows{end}")} for end in (".arrows", ".arrow")}
+    silent = {"run, rows in memory, no monitors": {"engine": EngineOptions(monitors=False)}}
+    return {**silent, "run, rows in memory": {}, **files}
+
+
+def _needed(name: str, steps: int) -> float:
+    """The peak of this process' resident memory above what it has after a run of one step, in MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        fmus = as_fmus(two_mass(), Path(folder))
+        options = _ways(Path(folder))[name]
+        run(fmus, masters.jacobi(fmus, STEP), stop=STEP, **options)
+        before = _resident()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        run(fmus, masters.jacobi(fmus, STEP), stop=steps * STEP, **options)
+        status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    peak = next(line for line in status if line.startswith("VmHWM"))
+    return float(peak.split()[1]) / 1024 - before
+
+
 def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
     """Rows kept in memory and on disk, against the bare loop."""
     table = Table(
         "Recording",
-        ("what", "ns per macro step", "× bare loop"),
+        ("what", "ns per macro step", "× bare loop", "memory / MB"),
         note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
         f"time of a run of one step) is subtracted. {TURNS} "
-        f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows. "
+        f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows, but for the second line: rows "
+        "that are kept need memory that the system clears before it hands it out, which is what any recording takes "
+        "at least. Memory: of loops, their rows; of runs, the peak of a process above what it has after a run of "
+        "one step. "
         "Without monitors: `EngineOptions(monitors=False)`. "
         f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
     )
@@ -45,13 +69,7 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         fmus = as_fmus(two_mass(), Path(folder))
         master = masters.jacobi(fmus, STEP)
         live = start(fmus, master)
-        files = {f"run, {suffix} file": ResultFile(Path(folder) / f"rows{suffix}") for suffix in (".arrows", ".arrow")}
-        silent = EngineOptions(monitors=False)
-        outputs = {
-            "run, rows in memory, no monitors": {"engine": silent},
-            "run, rows in memory": {},
-            **{name: {"output": file} for name, file in files.items()},
-        }
+        outputs = _ways(Path(folder))
 
         def work(options: Mapping[str, Any], count: int) -> Callable[[], object]:
             return lambda: run(fmus, master, stop=count * STEP, **options)
@@ -62,9 +80,10 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
             name: KernelEngine(other, fmus.outputs, EngineOptions(parallel=False), watch)
             for other, (name, watch) in zip(others, watched.items(), strict=True)
         }
-        loops = {"bare C loop": BareLoop(library(), live), **engines}
+        bare = BareLoop(library(), live)
+        loops = {"bare C loop": bare, "bare C loop, rows in fresh memory": bare, **engines}
         works: dict[str, Callable[[], object]] = {
-            name: Steps(loop, len(fmus.outputs), steps) for name, loop in loops.items()
+            name: Steps(loop, len(fmus.outputs), steps, fresh="fresh" in name) for name, loop in loops.items()
         }
         for name, options in outputs.items():
             works |= {name: work(options, steps), f"{name}, one step": work(options, 1)}
@@ -73,11 +92,15 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
             engine.close()
         for units in (live, *others):
             units.close()
+    rows = 8 * (1 + len(fmus.outputs)) / 2**20
     for name in loops:
-        table.add(name, f"{found.median(name) / steps * 1e9:.1f}", found.ratio(name, "bare C loop"))
+        held = rows * (steps if "fresh" in name else BLOCK)
+        table.add(name, f"{found.median(name) / steps * 1e9:.1f}", found.ratio(name, "bare C loop"), f"{held:.1f}")
     for name in outputs:
         took = float(np.median(found.each(name, f"{name}, one step"))) / steps
-        table.add(name, f"{took * 1e9:.1f}", found.ratio(name, "bare C loop", f"{name}, one step"))
+        ratio = found.ratio(name, "bare C loop", f"{name}, one step")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            table.add(name, f"{took * 1e9:.1f}", ratio, f"{pool.apply(_needed, (name, steps)):.1f}")
     return table
 
 
@@ -87,7 +110,7 @@ def _state_functions(live: Live, times: int) -> dict[str, Callable[[], object]]:
     source = Path(__file__).with_name("states.c")
     subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
     code = ctypes.CDLL(str(target))
-    natives = [live.instances[name].native() for name in live.system.names]  # type: ignore[attr-defined]
+    natives = [live.instances[name].native(1) for name in live.system.names]  # type: ignore[attr-defined]
     many = ctypes.c_void_p * len(natives)
     components, states = many(*(native.component for native in natives)), many()
 

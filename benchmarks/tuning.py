@@ -7,7 +7,10 @@ nothing compiled.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections import Counter
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,8 @@ from benchmarks.measure import Table, seconds
 from cosimo.algebra.backends import Backend, find_backend
 from cosimo.algebra.batch import Batch, Consistency
 from cosimo.papers.glumac2018 import paper_masters
-from cosimo.problems.masses import two_mass_glumac
+from cosimo.problems.masses import two_mass, two_mass_glumac
+from cosimo.tuning import tune
 from cosimo.tuning.goals import Stability
 
 NOTE = (
@@ -85,6 +89,46 @@ def gpu(count: int = 8_000_000, library: str = "auto") -> Table:
             f"{count / seconds(work):,.0f}",
             f"{difference:.1e} on {COMPARED:,} masters, {labels} labels",
         )
+    return table
+
+
+STAGES = {
+    "relative_radius": "robustness of the points shown",
+    "usual_points": "what `analyse` would recommend",
+    "judge_point": "stability and error of the points shown",
+    "_measure_robustness": "robustness of candidates",
+    "errors": "errors of candidates",
+    "_measured": "stability of candidates",
+    "run_through": "choice of candidates",
+}
+"""The stages of `tune`, by the innermost of these functions that is at work."""
+
+
+def profile(evaluations: int = 2000, interval: float = 1e-3) -> Table:
+    """Where the processor time of `tune two-mass` goes, by looking every millisecond of it."""
+    table = Table(
+        "Where `tune two-mass` spends its time",
+        ("stage", "share / %"),
+        note=f"{evaluations:,} evaluations, modules loaded before; a look at the stack every {1e3 * interval:g} ms of "
+        "processor time.",
+    )
+    found: Counter[str] = Counter()
+
+    def look(number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code.co_name not in STAGES:
+            frame = frame.f_back
+        found["all else" if frame is None else STAGES[frame.f_code.co_name]] += 1
+
+    tune(two_mass(), evaluations=20)
+    before = signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, interval, interval)
+    try:
+        tune(two_mass(), evaluations=evaluations)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    for stage, count in found.most_common():
+        table.add(stage, f"{100 * count / found.total():.0f}")
     return table
 
 
