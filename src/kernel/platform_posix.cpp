@@ -119,14 +119,16 @@ std::mutex counting;
 int counters = 0;
 
 void on_signal(int number, siginfo_t *info, void *context) {
-    interrupts.fetch_add(1, std::memory_order_relaxed);
-    attention.fetch_add(1, std::memory_order_release);
     const struct sigaction &previous = previous_of[number];
     if (previous.sa_flags & SA_SIGINFO) {
         if (previous.sa_sigaction) previous.sa_sigaction(number, info, context);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number);
     }
+    // Counted when Python knows: the signal may come in another thread than the one that looks at the count, and what that
+    // one raises for the count must not be raised once more, later.
+    interrupts.fetch_add(1, std::memory_order_relaxed);
+    attention.fetch_add(1, std::memory_order_release);
 }
 
 bool is_ours(const struct sigaction &action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == on_signal; }

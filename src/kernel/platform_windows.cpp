@@ -83,11 +83,11 @@ int counters = 0;
 
 // Windows forgets the handler before it calls it, and Python puts its own back: ours again afterwards.
 void on_signal(int number) {
-    interrupts.fetch_add(1, std::memory_order_relaxed);
-    attention.fetch_add(1, std::memory_order_release);
     const auto previous = previous_of[number];
     if (previous != SIG_DFL && previous != SIG_IGN) previous(number);
     if (taken[number]) std::signal(number, on_signal);
+    interrupts.fetch_add(1, std::memory_order_relaxed);  // when Python knows, as on other systems
+    attention.fetch_add(1, std::memory_order_release);
 }
 
 void install() {

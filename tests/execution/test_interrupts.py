@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cosimo import _kernel, masters
+from cosimo.core import guarding
 from cosimo.core.errors import Interrupted
 from cosimo.core.guarding import Interrupts, guarded
 from cosimo.core.system import System
@@ -141,3 +142,26 @@ def test_an_interrupt_before_the_engine_is_called_records_nothing_again(monkeypa
     assert info.value.result is not None
     assert len(info.value.result) == 8193
     assert (info.value.result.time[1:] > info.value.result.time[:-1]).all()
+
+
+def test_handlers_are_put_back_when_a_signal_comes_at_the_beginning_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was interrupted twice on a busy machine left its handler behind."""
+    count_again = guarding._count_again
+
+    def disturbed() -> None:
+        _interrupt()
+        count_again()
+
+    def enter() -> None:
+        with Interrupts():
+            pytest.fail("the signal came before")
+
+    def leave() -> None:
+        with Interrupts():
+            monkeypatch.setattr(guarding, "_count_again", disturbed)
+
+    for use in (leave, enter):
+        with pytest.raises(KeyboardInterrupt):
+            use()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        monkeypatch.setattr(guarding, "_count_again", disturbed if use is leave else count_again)

@@ -280,16 +280,26 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             raise_lost_interrupt()
-            for number in SIGNALS:
-                handler = signal.getsignal(number)
-                if callable(handler):
-                    self._before[number] = handler
-                    set_handler(number, self._arrive)
-            _count_again()
+            try:
+                with self.held():
+                    for number in SIGNALS:
+                        handler = signal.getsignal(number)
+                        if callable(handler):
+                            self._before[number] = handler
+                            set_handler(number, self._arrive)
+                    _count_again()
+            except BaseException:  # a signal came meanwhile
+                self._restore()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        _Present.interrupted = False
+        self._waiting.clear()  # of a block that failed: the error comes first
+        with self.held():  # one that comes now is handled when all handlers are as they were
+            _Present.interrupted = False
+            self._restore()
+
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             set_handler(number, handler)
         if self._before:
