@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from cosimo import masters, problems
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import analyse, truth
 from cosimo.analysis import linearisation as locally
-from cosimo.analysis.error_norms import global_error
+from cosimo.analysis.error_norms import _courses, global_error
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.truth import (
     MOST_STEPS,
@@ -441,3 +442,14 @@ def test_a_verdict_tells_the_error_of_temperatures_beside_their_range() -> None:
     rows = exact_truth(of(system), step=300.0, start=0.0, horizon=6000.0).rows
     moved = np.ptp(rows[:, 0]) / np.abs(rows[:, 0]).max()
     assert any(f"is {percent(verdict.error.outputs['a.y1'] / moved)} of that range" in note for note in verdict.notes)
+
+
+@given(st.integers(1, 6), st.integers(1, 700), st.integers(0, 2**32 - 1))
+def test_small_matrices_are_applied_many_times_at_once(n: int, count: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    M, first = draw.normal(size=(n, n)) / np.sqrt(n), draw.normal(size=(n, 2))
+    one_by_one = np.concatenate([*_courses(partial(np.matmul, M), first, count)])
+    together = np.concatenate([*_courses(M, first, count)])
+    assert together.shape == (count, n, 2)
+    scale = np.abs(one_by_one).max(axis=(1, 2), keepdims=True)
+    assert (np.abs(together - one_by_one) <= 1e-9 * np.maximum.accumulate(scale)).all()

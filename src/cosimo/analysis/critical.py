@@ -126,9 +126,9 @@ def _between(steps: Array, radii: Array) -> Array:
     below, beyond = np.log(np.maximum(radii, 1e-300))
     share = below / (below - beyond) if np.isfinite(below - beyond) and beyond > below else 0.5
     near = 10.0 ** -np.arange(1.0, CLOSER)
-    shares = np.unique(np.clip([*np.linspace(0.0, 1.0, SECTIONS + 1), share, *(share - near), *(share + near)], 0, 1))
-    inner = np.unique(np.exp(low + shares[1:-1] * (high - low)))
-    return np.array([steps[0], *inner[(inner > steps[0]) & (inner < steps[1])], steps[1]])
+    shares = np.clip([*np.linspace(0.0, 1.0, SECTIONS + 1), share, *(share - near), *(share + near)], 0, 1)
+    inner = {step for step in np.exp(low + shares * (high - low)).tolist() if steps[0] < step < steps[1]}
+    return np.array([steps[0], *sorted(inner), steps[1]])  # np.unique would load masked arrays, which takes longer
 
 
 class EigenvalueSizes:

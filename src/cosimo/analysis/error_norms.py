@@ -8,7 +8,7 @@ map of x_0, and its norm bounds the error of every run:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,8 @@ NORM = 1e-2
 """The square root of the relative error to which the square of the norm of a large matrix is computed."""
 BLOCK = 256
 """Steps whose norms are computed in one call: calls of NumPy cost more than the arithmetic on small matrices."""
+SMALL = 48
+"""Numbers that small matrices change at most: of larger ones, products of matrices take longer than the calls."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +55,15 @@ def global_error(linear: LinearSystem, *, steps: int) -> GlobalError:
     worst = n <= OPERATOR_UP_TO
     x: Any = np.eye(n) if worst else np.concatenate([u.initial_state for u in linear.system.units.values()])[:, None]
     z = linear.start_map() @ x
-    C, step, exact_step = coupled.C, _step(linear), _exact_step(linear)
+    C, places = coupled.C, linear.layout.indices("y")
     p = C.shape[0]
     error, size = np.zeros(p), np.zeros(p)
     total, scale, final = 0.0, 0.0, 0.0
+    seen, true = _courses(_step(linear), z, steps + 1), _courses(_exact_step(linear), x, steps + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for begin in range(0, steps + 1, BLOCK):
-            exact = np.empty((min(BLOCK, steps + 1 - begin), p, x.shape[1]))
-            differences = np.empty_like(exact)
-            for k in range(len(exact)):
-                exact[k] = C @ x
-                differences[k] = linear.outputs(z) - exact[k]
-                z, x = step(z), exact_step(x)
+        for ours, theirs in zip(seen, true, strict=True):
+            exact = C @ theirs if isinstance(C, np.ndarray) else np.stack([C @ now for now in theirs])
+            differences = ours[:, places] - exact
             if not np.isfinite(differences).all():
                 return GlobalError(np.inf, np.inf, np.inf, dict.fromkeys(linear.system.outputs, np.inf), steps, worst)
             error = np.maximum(error, _row_norms(differences).max(axis=0))
@@ -85,10 +84,34 @@ def _row_norms(rows: Array) -> Array:
     return norms
 
 
-def _step(linear: LinearSystem) -> Callable[[Array], Array]:
+def _courses(step: Array | Callable[[Array], Array], first: Array, count: int) -> Iterator[Array]:
+    """What becomes of the columns `first` in 0, 1, … `count` − 1 steps, up to `BLOCK` at a time (k, rows, columns).
+
+    Of a small matrix M by doubling: [S; M^k S] from the first k, and M^BLOCK times a whole block for the next.
+    """
+    if not isinstance(step, np.ndarray) or len(step) > SMALL:
+        advance = partial(np.matmul, step) if isinstance(step, np.ndarray) else step
+        for begin in range(0, count, BLOCK):
+            block = np.empty((min(BLOCK, count - begin), *first.shape))
+            for k in range(len(block)):
+                block[k] = first
+                first = advance(first)
+            yield block
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        block, leap = first[None], step
+        while len(block) < min(BLOCK, count):
+            block, leap = np.concatenate([block, leap @ block]), leap @ leap
+        for begin in range(0, count, len(block)):
+            yield block[: count - begin]
+            block = leap @ block
+
+
+def _step(linear: LinearSystem) -> Array | Callable[[Array], Array]:
     """One macro step of columns of z, nothing given from outside."""
     if not linear.sparse:
-        return partial(np.matmul, linear.one_step.Phi)
+        Phi: Array = linear.one_step.Phi
+        return Phi
 
     def step(z: Array) -> Array:
         return linear.sparse_step.step(np.concatenate([z, np.zeros((len(linear.given), z.shape[1]))]))[: linear.size]
@@ -96,10 +119,11 @@ def _step(linear: LinearSystem) -> Callable[[Array], Array]:
     return step
 
 
-def _exact_step(linear: LinearSystem) -> Callable[[Array], Array]:
+def _exact_step(linear: LinearSystem) -> Array | Callable[[Array], Array]:
     A, h = linear.coupled.A, linear.master.step
     if isinstance(A, np.ndarray):
-        return partial(np.matmul, linear.coupled.flow(h))
+        flow: Array = linear.coupled.flow(h)
+        return flow
     from scipy.sparse.linalg import expm_multiply
 
     return partial(expm_multiply, (A * h).tocsc())
