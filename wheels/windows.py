@@ -3,6 +3,8 @@
 The interpreter is in the folder COSIMO_TESTBED, as `python` with its packages in `site` and the compiler `zig` beside
 it; where there is none, `testbed` in the folder COSIMO_WINDOWS_TOOLS sets it up. `left_out.toml` names the tests that
 are left out, with the reason. Every file of tests runs in a process of its own: a crash in one of them ends no other.
+COSIMO_WINDOWS_JOBS says how many run at once (as many as there are processors), COSIMO_WINDOWS_PATIENCE after how many
+seconds a file is ended (1800).
 What passed is kept in `build/windows.json` and is not run again before the wheel or the file changes, so that a run
 that was ended goes on where it was. In the end trajectories of both systems are compared to the bit, also those of FMUs
 that are exported on Windows. How long anything takes under Wine says nothing of Windows.
@@ -22,12 +24,13 @@ import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(os.environ.get("COSIMO_WINDOWS_TOOLS", "."))
-PATIENCE = 1800
+PATIENCE = float(os.environ.get("COSIMO_WINDOWS_PATIENCE", 1800))
 """Seconds after which a file of tests is ended: it hangs."""
 PACKAGES = (
     "asammdf", "distributed", "fmpy", "h5py", "hypothesis", "jinja2", "lxml", "matplotlib", "nanobind", "numpy",
@@ -106,14 +109,16 @@ def main() -> int:
     left_out = read_left_out()
     names = [name for names in left_out.values() for name in names]
     files = sys.argv[1:] or test_files(names)
-    outcomes = {}
-    for number, file in enumerate(files, start=1):
-        outcome = None if sys.argv[1:] else kept.find(file)
-        if outcome is None:
-            outcome = run_tests(bed, compiler, file, names)
+    outcomes = {} if sys.argv[1:] else {file: known for file in files if (known := kept.find(file))}
+    print(f"{len(outcomes)} of {len(files)} files passed before", flush=True)
+    jobs = int(os.environ.get("COSIMO_WINDOWS_JOBS", os.cpu_count() or 1))
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(run_tests, bed, compiler, file, names): file for file in files if file not in outcomes}
+        for done in as_completed(running):
+            file, outcome = running[done], done.result()
+            outcomes[file] = outcome
             kept.add(file, outcome)
-        outcomes[file] = outcome
-        print(f"{number}/{len(files)} {file}: {outcome.said}", flush=True)
+            print(f"{len(outcomes)}/{len(files)} {file}: {outcome.said}", flush=True)
     print("\n".join(summary(outcomes, left_out)), flush=True)
     return max(compare(bed), *(int(outcome.failed > 0) for outcome in outcomes.values()))
 
@@ -140,7 +145,7 @@ def run_tests(bed: Path, compiler: Path, file: str, left_out: Sequence[str]) -> 
             code = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return Outcome(0, 1, f"ended after {PATIENCE} s; see {log.relative_to(ROOT)}")
+            return Outcome(0, 1, f"ended after {PATIENCE:g} s; see {log.relative_to(ROOT)}")
     return read_outcome(log.read_text(encoding="utf-8", errors="replace"), code, str(log.relative_to(ROOT)))
 
 

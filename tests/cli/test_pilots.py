@@ -13,7 +13,7 @@ import processes
 from processes import COSIMO, at_terminal
 
 UNITS = """
-import os, signal, sys, time
+import signal, sys, time
 
 def in_a_pilot_run():
     frame = sys._getframe()
@@ -39,7 +39,7 @@ class Slow(Cubic):
 class Interrupted(Cubic):
     def step(self, now, duration):
         if in_a_pilot_run() and now > 0.5:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             time.sleep(0.01)
         super().step(now, duration)
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -214,7 +215,14 @@ class Interrupting:
 
 def interrupt_soon(first: Callable[[], object] = lambda: None) -> None:
     """Send SIGINT from a thread, a moment later: the main thread is then where it stays for long."""
-    threading.Timer(0.05, lambda: (first(), os.kill(os.getpid(), signal.SIGINT))).start()
+    def send() -> None:
+        first()
+        if sys.platform == "win32":  # where os.kill would end the process
+            signal.raise_signal(signal.SIGINT)
+        else:  # to the process, not to this thread: the main thread wakes up
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.05, send).start()
 
 
 @pytest.mark.parametrize("engine", [SERIAL, PARALLEL])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -75,7 +74,7 @@ def test_rows_appear_while_a_run_goes_on_and_survive_a_kill(units: str, tmp_path
     try:
         seen = wait_for_rows(process, tmp_path / "rows.parquet", 5)
     finally:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate()
     rows = read_result(tmp_path / "rows.parquet")
     assert len(rows) >= seen
