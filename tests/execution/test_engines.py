@@ -215,6 +215,7 @@ class Interrupting:
 
 def interrupt_soon(first: Callable[[], object] = lambda: None) -> None:
     """Send SIGINT from a thread, a moment later: the main thread is then where it stays for long."""
+
     def send() -> None:
         first()
         if sys.platform == "win32":  # where os.kill would end the process
