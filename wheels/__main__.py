@@ -232,11 +232,22 @@ def compiler() -> list[str | Path]:
     return [environment("zig", "3.11", ["ziglang"]), "-m", "ziglang"]
 
 
+PROGRAM = """#!/bin/sh
+for word do
+    shift
+    case $word in -Wl,@*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec {} "$@"
+"""
+"""A compiler in one file, as CMake wants it. Lists of symbols that may stay undefined, which zig does not read, are
+left out: all may, where nanobind gives one."""
+
+
 def program(name: str, *words: str) -> Path:
-    """A program that calls zig with `words` first, as CMake wants a compiler to be one file."""
+    """A program that calls zig with `words` first."""
     path = WORK / "bin" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, compiler()))} {" ".join(words)} "$@"\n', encoding="utf-8")
+    path.write_text(PROGRAM.format(shlex.join(map(str, (*compiler(), *words)))), encoding="utf-8")
     path.chmod(0o755)
     return path
 

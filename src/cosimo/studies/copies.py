@@ -42,9 +42,11 @@ PARENT_DEATH_SIGNAL = 1
 
 
 def could_crash(runner: Runner) -> bool:
-    """Whether units run code in this process that can take it down."""
+    """Whether units run code in this process that can take it down, and there are copies (Windows has none)."""
+    if not hasattr(os, "fork") or not available():
+        return False
     units = runner.recipe.nominal.units.values()
-    return available() and any(isinstance(unit, Fmu | NativeUnit) and not unit.isolated for unit in units)
+    return any(isinstance(unit, Fmu | NativeUnit) and not unit.isolated for unit in units)
 
 
 def made_in_copies(runner: Runner, runs: Sequence[int]) -> Generator[Row | None, None, None]:
