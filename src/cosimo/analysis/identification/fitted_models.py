@@ -209,10 +209,11 @@ def with_powers(model: Realisation, rig: Rig, base: Array, amplitudes: Array) ->
     heights = np.abs(signals).max(axis=0)
     used = np.flatnonzero(heights)
     sensitivity = np.zeros((n, n * len(used)))
+    pushes = np.einsum("ij,tk->tijk", np.eye(n), signals[:, used] / heights[used])  # I ⊗ c_k at every moment
     rows = []
-    for signal in signals[:, used] / heights[used]:
+    for push in pushes.reshape(len(base), n, -1):
         rows.append(model.C @ sensitivity)
-        sensitivity = model.A @ sensitivity + np.kron(np.eye(n), signal)
+        sensitivity = model.A @ sensitivity + push
     sizes = np.maximum(np.abs(moved).max(axis=0), np.abs(expected).max(axis=0))
     weight = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     left = (np.array(rows) * weight[:, None]).reshape(-1, n * len(used))

@@ -35,6 +35,12 @@ class TrialFailed(Exception):
     """A unit raised, refused or returned something that is not a number; the text says what and when."""
 
 
+def failed(doing: str, error: BaseException) -> TrialFailed:
+    """What a unit raised, as a reason."""
+    kind = "" if isinstance(error, CosimoError) else f" with {type(error).__name__}"
+    return TrialFailed(f"{doing} failed{kind}: {error}")
+
+
 class Allowance:
     """Time that identification may take from now on: `seconds` that do not depend on what else the machine does."""
 
@@ -172,17 +178,21 @@ class Rig:
 
     def advance(self, instance: Instance, time: float) -> None:
         """One macro step."""
-        self._allowance.check()
-        self.steps += 1
+        self._count_step()
         self._guard(f"its step from t = {time:g} to {time + self.step:g}", instance.step, time, self.step)
 
-    def read(self, instance: Instance, time: float) -> Array:
+    def _count_step(self) -> None:
+        self._allowance.check()
+        self.steps += 1
+
+    def _read(self, instance: Instance, time: float) -> Array:
         """Outputs and visible states; anything that is not finite fails."""
         row = np.empty(self.width)
-        row[: self.outputs] = output_values(self._guard(f"reading at t = {time:g}", instance.read), self.outputs)
+        row[: self.outputs] = output_values(instance.read(), self.outputs)
         if self.access is not None:
-            row[self.outputs :] = self._guard(f"reading its states at t = {time:g}", self.access.read, instance)
-        row[self.constant] = 0.0
+            row[self.outputs :] = self.access.read(instance)
+        if self.constant:
+            row[self.constant] = 0.0
         if not np.isfinite(row).all():
             names = (*self.unit.outputs, *(self.access.names if self.access else ()))
             where = int(np.flatnonzero(~np.isfinite(row))[0])
@@ -216,9 +226,19 @@ class Rig:
         time = self.moment(k)
         coefficients = deviation.copy()
         coefficients[0] += self.held
-        self.set_input(instance, coefficients)
-        row = self.read(instance, time)
-        self.advance(instance, time)
+        # As `_guard`, once for three calls: units are asked for thousands of steps.
+        doing = "setting its inputs"
+        try:
+            instance.set_input(coefficients, self.step)
+            doing = "reading at t = {:g}"
+            row = self._read(instance, time)
+            self._count_step()
+            doing = "its step from t = {:g} to {:g}"
+            instance.step(time, self.step)
+        except TrialFailed:
+            raise
+        except (Exception, SystemExit) as error:
+            raise failed(doing.format(time, time + self.step), error) from error
         return row
 
     def _coefficients(self, values: Array) -> Array:
@@ -230,10 +250,8 @@ class Rig:
         """Call into the unit; whatever it raises becomes a reason."""
         try:
             return function(*arguments)
-        except CosimoError as error:
-            raise TrialFailed(f"{doing} failed: {error}") from error
         except (Exception, SystemExit) as error:
-            raise TrialFailed(f"{doing} failed with {type(error).__name__}: {error}") from error
+            raise failed(doing, error) from error
 
 
 class RigTrial:

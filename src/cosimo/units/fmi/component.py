@@ -100,11 +100,7 @@ class LazyFunctions(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         function = self.exported(name)
-        signature = inspect.signature(getattr(self._kind, name), eval_str=False)
-        parameters = list(signature.parameters.values())[1:]
-        function.argtypes = [_c_type(parameter.annotation) for parameter in parameters]
-        returned = signature.return_annotation
-        function.restype = {bytes: ctypes.c_char_p, int: ctypes.c_int}.get(returned, returned)
+        function.argtypes, function.restype = _c_types(self._kind, name)
         self[name] = function
         return function
 
@@ -123,8 +119,14 @@ def not_loaded(file: str, reason: str) -> ConfigurationError:
     return ConfigurationError(f"FMU '{file}' cannot be loaded: {reason}.")
 
 
-def _c_type(annotation: Any) -> Any:
-    return typing.get_args(annotation)[0] if isinstance(annotation, types.UnionType) else annotation
+@cache
+def _c_types(kind: type, name: str) -> tuple[list[Any], Any]:
+    """The C types of the parameters of a function, and of what it returns, as FMPy annotates its method `name`."""
+    signature = inspect.signature(getattr(kind, name), eval_str=False)
+    found = [parameter.annotation for parameter in list(signature.parameters.values())[1:]]
+    types_ = [typing.get_args(one)[0] if isinstance(one, types.UnionType) else one for one in found]
+    returned = signature.return_annotation
+    return types_, {bytes: ctypes.c_char_p, int: ctypes.c_int}.get(returned, returned)
 
 
 @contextmanager
@@ -386,9 +388,10 @@ class Component:
         finally:
             end_call(entered, self.isolated)
         _set_rounding(0)  # to nearest: whatever the unit left behind, others compute with what they know
-        if status < 0:  # no version of FMI knows such a status, nor would "worse than a warning" catch it
-            status = ILLEGAL
-        self.note(status)
+        if status > WARNING or status < 0:
+            # No version of FMI knows a negative status, nor would "worse than a warning" catch it.
+            status = ILLEGAL if status < 0 else status
+            self.note(status)
         return status
 
     def note(self, status: int) -> None:

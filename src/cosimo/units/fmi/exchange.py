@@ -28,11 +28,19 @@ class Group:
         self.infos = tuple(info for _, info in members)
         self.positions = tuple(position for position, _ in members)
         self.references = tuple(info.value_reference for info in self.infos if not info.element)
-        self._where = np.array(self.positions, dtype=np.intp)
+        # One slice where they stand one after the other: it is found faster than places one by one.
+        together = self.positions == tuple(range(self.positions[0], self.positions[0] + len(members)))
+        self._where: Any = (
+            slice(self.positions[0], self.positions[0] + len(members))
+            if together
+            else np.array(self.positions, dtype=np.intp)
+        )
         self.buffer = (c_type * len(members))()
         self._values: Any = None if code in TEXTS else np.frombuffer(self.buffer, dtype=np.dtype(c_type))
         self._sizes = (ctypes.c_size_t * len(members))()  # of binary values
         self._bounds = self._limits(code)
+        self._beyond_doubles = code not in TEXTS and self._values.dtype.str[1:] in ("i8", "u8")
+        self._setter, self._getter = f"fmi{version}Set{code}", f"fmi{version}Get{code}"
         references = (ctypes.c_uint * len(self.references))(*self.references)
         count = (len(members),) if version == 3 else ()
         sizes = (self._sizes,) if code == "Binary" else ()
@@ -44,13 +52,13 @@ class Group:
         if self._bounds is not None:
             self._require_whole(component, values)
         self._values[:] = values
-        component.call(f"fmi{self.version}Set{self.code}", *self._arguments)
+        component.call(self._setter, *self._arguments)
 
     def get(self, component: Component, vector: Array) -> None:
         """Put the variables' values into their places in `vector`."""
-        component.call(f"fmi{self.version}Get{self.code}", *self._arguments)
+        component.call(self._getter, *self._arguments)
         values = self._values
-        if values.dtype.itemsize == 8 and values.dtype.kind in "iu":
+        if self._beyond_doubles:
             large = (values > EXACT) | (values < -EXACT if values.dtype.kind == "i" else False)
             if large.any():
                 which = int(np.argmax(large))
@@ -70,11 +78,11 @@ class Group:
                 self.buffer[number] = ctypes.cast(kept[-1], type(self.buffer)._type_)
             else:
                 self.buffer[number] = value.encode() if isinstance(value, str) else value
-        component.call(f"fmi{self.version}Set{self.code}", *self._arguments)
+        component.call(self._setter, *self._arguments)
 
     def texts(self, component: Component) -> list[Text]:
         """The values of strings or binaries; copied, as the FMU's memory is valid only until the next call."""
-        component.call(f"fmi{self.version}Get{self.code}", *self._arguments)
+        component.call(self._getter, *self._arguments)
         if self.code == "Binary":
             pairs = zip(self.buffer, self._sizes, strict=True)
             return [ctypes.string_at(start, size) if size else b"" for start, size in pairs]
@@ -172,12 +180,14 @@ class InputDerivatives:
         self._orders = (ctypes.c_int * len(orders))(*orders)
         self._values = (ctypes.c_double * len(orders))()
         self._table: Array = np.frombuffer(memoryview(self._values)).reshape(degree, self._count)
+        self._h, self._factors = 0.0, np.zeros((degree, 1))
 
     def set(self, component: Component, coefficients: Array, h: float) -> None:
         """Hand over all orders of the polynomial in one call."""
+        if h != self._h:
+            self._h, self._factors[:, 0] = h, [math.factorial(j) / h**j for j in range(1, len(self._factors) + 1)]
         while (orders := min(len(coefficients) - 1, self.highest)) and self._count:
-            for j in range(1, orders + 1):
-                self._table[j - 1] = coefficients[j, self._columns] * (math.factorial(j) / h**j)
+            np.multiply(coefficients[1 : orders + 1, self._columns], self._factors[:orders], out=self._table[:orders])
             arguments = (self._references, orders * self._count, self._orders, self._values)
             status = component.status("fmi2SetRealInputDerivatives", *arguments)
             if status <= WARNING:

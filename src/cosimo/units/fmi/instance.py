@@ -119,6 +119,7 @@ class FmuInstance(Instance):
         self._outputs = group(unit.output_infos, number)
         self._continuous = np.array([info.continuous for info in unit.input_infos], dtype=bool)
         self._followed = unit.followed_inputs
+        self._held = np.flatnonzero(~self._followed)
         self._derivatives = InputDerivatives(unit.input_infos, self._followed, unit.input_degree)
         self._text_outputs = group([unit.variables[name] for name in unit.text_outputs], number)
         self._text_sources: list[tuple[VariableInfo, Callable[[], Text | None]]] = []
@@ -162,7 +163,8 @@ class FmuInstance(Instance):
         """Set the values at once; derivatives are handed over with the next step, for which the FMU wants them."""
         self._require_going()
         c = np.array(coefficients[: self._unit.input_degree + 1], dtype=float)
-        c[1:, ~self._followed] = 0.0
+        if len(c) > 1 and len(self._held):
+            c[1:, self._held] = 0.0
         self._c, self._h, self._moved, self._behind = c, h, False, 0.0
         self._set_values(c[0], () if self._waits_for_events else self._fresh_texts())
         self._require_going()
@@ -434,6 +436,8 @@ class FmuInstance(Instance):
 
         With `look` they are not yet given.
         """
+        if not self._text_sources:
+            return []
         unit, given, fresh = self._unit, dict(self._given_texts) if look else self._given_texts, dict[str, None]()
         for info, source in self._text_sources:
             if (value := source()) is not None and value != given.get(info.name):
@@ -449,7 +453,8 @@ class FmuInstance(Instance):
 
         def set_all() -> None:
             self._set_groups(self._inputs)
-            write_values(self._component, self._version.number, texts)
+            if texts:
+                write_values(self._component, self._version.number, texts)
 
         if not self._version.event_mode or self._in_initialisation:
             set_all()
