@@ -14,8 +14,9 @@ under both changes, so that passive units in a lossless coupling lose their stab
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -136,7 +137,8 @@ def relative_radius(
     labels = tuple(f"{unit} {change}" for change, unit in names)
     options: _Options = {"limit": limit, "norm": norm, "shells": shells, "ahead": 7}
     if len(names) <= ALL_SIGNS_UP_TO:
-        return search(radii, labels, _combinations(system, names), **options)
+        edges = frozenset((link.source.unit, link.target.unit) for link in system.links)
+        return search(radii, labels, _combinations(system.names, edges, tuple(names)), **options)
     found = search(radii, labels, _selected(radii, names, limit), slopes=radii.slopes, **options)
     alone = np.concatenate([np.eye(len(names)), -np.eye(len(names))])
     if found.change > 0 and len(alone := alone[~is_stable(radii((1 + min(found.change, limit)) ** alone))]):
@@ -145,15 +147,18 @@ def relative_radius(
     return found
 
 
-def _combinations(system: System, names: Sequence[tuple[Change, str]]) -> Array:
+@lru_cache
+def _combinations(
+    own_names: tuple[str, ...], linked: frozenset[tuple[str, str]], names: tuple[tuple[Change, str], ...]
+) -> Array:
     """Directions in which each factor of the units of one loop grows, stays or shrinks, once of those alike in ρ.
 
     Units in no common loop make Φ block triangular: each loop is searched by itself, and the gain of a unit that feeds
     none does not matter. Within a loop, x_i / d_i and u_i / d_i in place of x_i and u_i, and y_i / e_i in place of y_i,
     with e_i = d_j for all j that unit i feeds, make Φ that with gains b_i d_i / e_i: these have the same ρ.
     """
-    units = {unit: number for number, unit in enumerate(system.names)}
-    edges = {(units[link.source.unit], units[link.target.unit]) for link in system.links}
+    units = {unit: number for number, unit in enumerate(own_names)}
+    edges = {(units[source], units[target]) for source, target in linked}
     loops = components([*edges, *((number, number) for number in units.values())])
     found: dict[tuple[float, ...], Array] = {}
     for loop in loops:
@@ -238,8 +243,9 @@ Build = Callable[[Mapping[str, float]], tuple[System, Master]]
 Scale = Literal["factor", "relative"]
 Radii = Callable[[Array], Array]
 """ρ for an array of factors (N, k) on the k parameters."""
-AT_ONCE = 32
-"""Points of brackets that are evaluated in one call where many take hardly longer than few."""
+AT_ONCE = 128
+"""Points of brackets that are evaluated in one call where many take hardly longer than few: a call costs as much as that
+many points of a small system."""
 PRECISION = 1e-9
 """How closely the size of a crossing is bracketed, relative to 1 + s."""
 
@@ -327,8 +333,9 @@ def search(
 ) -> Crossing:
     """The first crossing of ρ = 1 along `directions` (N, k), improved around the best of them.
 
-    `ahead` shells, and points of a bracket, are evaluated in one call, for `radii` that take many as fast as few. Where
-    the gradient of ρ is at hand (`slopes` of factors), it leads the improvement, before each component is moved.
+    `ahead` shells, then twice as many and so on, and points of a bracket are evaluated in one call, for `radii` that
+    take many as fast as few. Where the gradient of ρ is at hand (`slopes` of factors), it leads the improvement, before
+    each component is moved.
     """
     if not limit > 0 or (scale == "relative" and limit >= 1):
         raise ConfigurationError(f"the limit of a change must be positive (and below 1 where relative), not {limit}.")
@@ -343,8 +350,8 @@ def search(
     if walk.unstable(np.zeros(1), directions[:1])[0]:
         return result(0.0, np.zeros(len(names)))
     sizes = np.expm1(np.linspace(0, np.log1p(limit), shells + 1))
-    for begin in range(1, len(sizes), ahead):
-        part = sizes[begin : begin + ahead]
+    for begin, end in _portions(1, len(sizes), ahead):
+        part = sizes[begin:end]
         lines = np.tile(directions, (len(part), 1))
         unstable = walk.unstable(np.repeat(part, len(directions)), lines).reshape(len(part), len(directions))
         for place in np.flatnonzero(unstable.any(axis=1))[:1].tolist():
@@ -356,6 +363,17 @@ def search(
                 change, d = walk.lead(slopes, change, d)
             return result(*walk.improve(change, d, at_once=slopes is None))
     return result(np.inf, np.zeros(len(names)))
+
+
+def _portions(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
+    """From `begin` to `end` in portions, each twice as long as the one before; one by one where the first is one.
+
+    >>> list(_portions(1, 33, 7))
+    [(1, 8), (8, 22), (22, 33)]
+    """
+    while begin < end:
+        yield begin, min(begin + count, end)
+        begin, count = begin + count, count if count == 1 else 2 * count
 
 
 class _Walk:

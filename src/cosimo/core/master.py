@@ -80,8 +80,7 @@ class Master:
 Kind = Literal["x", "y", "u", "w", "m", "X", "U", "e"]
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A block of z: its kind and whose it is (unit, link number, or external input with its moment)."""
 
     kind: Kind

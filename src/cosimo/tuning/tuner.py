@@ -49,7 +49,7 @@ from cosimo.core.system import System
 from cosimo.couplings import Hold
 from cosimo.execution.checkpoints.fingerprints import fingerprint
 from cosimo.masters import gauss_seidel, jacobi, strang
-from cosimo.masters.words import describe
+from cosimo.masters.words import command_options, describe
 from cosimo.tuning.evaluation import COLUMNS, CandidatePool, tuning_problem
 from cosimo.tuning.goals import GOALS, Goal, find_goals, nondominated, thinned
 from cosimo.tuning.search import MasterSearch, Report, Settings, require_method
@@ -523,21 +523,22 @@ class Finish:
         rows, columns, values = rows[best], columns[best], values[best]
         self.values = columns[:, [COLUMNS.index(goal.name) for goal in self.pool.goals]]
         chosen = list(dict.fromkeys([*thinned(values, self.most), *self._spare(columns)]))
-        return self._tried([self._master(row) for row in rows[chosen]]) + self._usual()
+        return self._tried([*map(self._master, rows[chosen]), *self._usual()])
 
-    def _usual(self) -> list[Point]:
+    def _usual(self) -> list[Master]:
         """What `analyse` would recommend, where the space is open to it: so that it never knows better."""
         if self.space != Space() or not {"error", "robustness", "cost"} <= {goal.name for goal in self.pool.goals}:
             return []
-        return self._tried([p.master for p in usual_points(self.model, self.wanted, self.pool.cost, self.master)])
+        return [p.master for p in usual_points(self.model, self.wanted, self.pool.cost, self.master)]
 
     def _tried(self, masters: list[Master]) -> list[Point]:
-        """The points; those at whose step a unit could not be identified are left out."""
+        """The points, one of those with the same options; where a unit could not be identified at the step, none."""
         found, refusals = dict[str, Point](), list[str]()
         for master in masters:
+            options = command_options(master, self.model.system)
             try:
-                point = self._judged(master)
-                found.setdefault(point.options, point)
+                if options not in found:
+                    found[options] = self._judged(master)
             except IdentificationError as error:
                 refusals.append(str(error))
         if refusals:
