@@ -244,8 +244,8 @@ Scale = Literal["factor", "relative"]
 Radii = Callable[[Array], Array]
 """ρ for an array of factors (N, k) on the k parameters."""
 AT_ONCE = 128
-"""Points of brackets that are evaluated in one call where many take hardly longer than few: a call costs as much as that
-many points of a small system."""
+"""Points of brackets that are evaluated in one call where many take hardly longer than few: of a small system, a call
+costs as much as about so many points."""
 PRECISION = 1e-9
 """How closely the size of a crossing is bracketed, relative to 1 + s."""
 

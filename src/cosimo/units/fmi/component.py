@@ -120,7 +120,7 @@ def not_loaded(file: str, reason: str) -> ConfigurationError:
 
 
 @cache
-def _c_types(kind: type, name: str) -> tuple[list[Any], Any]:
+def _c_types(kind: Any, name: str) -> tuple[list[Any], Any]:
     """The C types of the parameters of a function, and of what it returns, as FMPy annotates its method `name`."""
     signature = inspect.signature(getattr(kind, name), eval_str=False)
     found = [parameter.annotation for parameter in list(signature.parameters.values())[1:]]

@@ -39,7 +39,7 @@ class Group:
         self._values: Any = None if code in TEXTS else np.frombuffer(self.buffer, dtype=np.dtype(c_type))
         self._sizes = (ctypes.c_size_t * len(members))()  # of binary values
         self._bounds = self._limits(code)
-        self._beyond_doubles = code not in TEXTS and self._values.dtype.str[1:] in ("i8", "u8")
+        self._beyond_doubles = self._values is not None and self._values.dtype in (np.int64, np.uint64)
         self._setter, self._getter = f"fmi{version}Set{code}", f"fmi{version}Get{code}"
         references = (ctypes.c_uint * len(self.references))(*self.references)
         count = (len(members),) if version == 3 else ()
