@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, external_fit, shift_matrix, value_row
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError
@@ -56,7 +56,7 @@ class Operations:
         self.degrees = {name: input_degree(system, master, name) for name in system.units}
         self.timeline = timeline(system, master)
         self.layout = Layout(self._blocks())
-        self._discrete: dict[tuple[str, Fraction], DiscreteModel] = {}
+        self._discrete: dict[Fraction, dict[str, DiscreteModel]] = {}
         self._updates: dict[int, Update] = {}
         self._steps: dict[int, Update] = {}
         if like is not None and like.system is system and like.master.step == master.step:
@@ -260,7 +260,10 @@ class Operations:
         moved = first.given(self.degrees[first.unit], self.system.units[first.unit].input_degree)
         # The unit measures time by its own step: e_j φ^j.
         given = np.array([float(first.fraction) ** j for j in range(len(moved))])[:, None] * moved
-        maps = [self._discretise(op.unit, op.fraction) for op in steps]
+        known = self._discrete.setdefault(first.fraction, {})
+        units = {op.unit: self.system.units[op.unit] for op in steps if op.unit not in known}
+        known |= discretise_units(units, float(first.fraction) * self.master.step)
+        maps = [known[op.unit] for op in steps]
         B = _blockwise(np.array([own.B[..., : len(given) * inputs] for own in maps]), given)
         return np.concatenate([np.array([own.A for own in maps]), B], axis=-1)
 
@@ -275,14 +278,6 @@ class Operations:
     def _copy(self, unit: str, sources: tuple[Kind, Kind], targets: tuple[Kind, Kind]) -> Update:
         source, target = (tuple(Block(kind, unit) for kind in kinds) for kinds in (sources, targets))
         return Update(target, source, np.eye(sum(map(self.layout.width, source))))
-
-    def _discretise(self, name: str, fraction: Fraction) -> DiscreteModel:
-        if (name, fraction) not in self._discrete:
-            steps = (op for op in flattened(self.timeline.operations) if isinstance(op, TimedStep))
-            units = {op.unit: self.system.units[op.unit] for op in steps if op.fraction == fraction}
-            maps = discretise_units(units, float(fraction) * self.master.step)
-            self._discrete.update(((unit, fraction), found) for unit, found in maps.items())
-        return self._discrete[name, fraction]
 
 
 def _blockwise(matrix: Array, shares: Array) -> Array:
