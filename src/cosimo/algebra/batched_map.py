@@ -12,7 +12,7 @@ row blocks of z, as `LinearSystem` does for one master. `tests/laws/test_law.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import factorial
@@ -23,6 +23,7 @@ import numpy as np
 from cosimo.algebra.backends import Backend, Stack
 from cosimo.algebra.operations import Operations, Rows, Update, Walk, best_cut, observed_at
 from cosimo.algebra.product import LinearSystem
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, frozen, shift_matrix
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError

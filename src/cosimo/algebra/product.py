@@ -8,7 +8,7 @@ of a long chain is kept; `scipy.sparse` is loaded for these only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from cosimo.algebra.backends import SINGULAR
 from cosimo.algebra.operations import Operations, Rows, Walk
 from cosimo.algebra.sparse_step import NO_FIXED_POINT, SparseStep
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, block_diagonal, exponential, loop_is_singular, value_row
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError
 from cosimo.core.master import ONE, Block, Master

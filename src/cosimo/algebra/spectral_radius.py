@@ -24,12 +24,12 @@ the eigenvalue solver, so that a label never rests on an estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from cosimo.algebra.backends import Backend, Stack
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, balancing
 from cosimo.core.errors import ConfigurationError
 

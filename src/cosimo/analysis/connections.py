@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.truth import undivided
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, exponential, interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import groupby, pairwise, takewhile
@@ -23,6 +23,7 @@ from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.large import CLEARLY, LargePoles, LargeSpectrum, Pair
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import AT_REST, EXACTLY, IDENTIFIED, ROUNDING, find_rest, is_stable, moving_radii
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, balancing
 from cosimo.core.coupling import CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError

@@ -9,7 +9,6 @@ map of x_0, and its norm bounds the error of every run:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import Norm
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from cosimo.analysis.pilot_runs import internal_steps
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section
 from cosimo.core.errors import ConfigurationError, CosimoError, StepDiscarded, UnitError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from cosimo.analysis.identification import Identified
 from cosimo.analysis.linearisation import Linearisation, LocalSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, CosimoError, IdentificationError

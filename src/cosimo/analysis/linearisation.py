@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ import numpy as np
 from cosimo.algebra.product import CoupledModel, coupled_model, dense
 from cosimo.analysis.identification import Identified, Means
 from cosimo.analysis.stability import IDENTIFIED, grows
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CosimoError, IdentificationError
 from cosimo.core.master import Master, mixer_of

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -50,6 +50,7 @@ from cosimo.analysis.truth import (
     undivided_at,
     worst_start_errors,
 )
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, CosimoError, IdentificationError

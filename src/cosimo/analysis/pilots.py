@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise, takewhile
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from cosimo.analysis.critical import CriticalStep
 from cosimo.analysis.pilot_runs import Job, Ran, Workers, make_run
 from cosimo.analysis.truth import OutputErrors, Truth, count_steps, output_errors
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, Interrupted, RunError

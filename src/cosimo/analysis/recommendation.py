@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
 from itertools import groupby, takewhile
 
@@ -32,6 +32,7 @@ from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, sweep_factor
 from cosimo.analysis.stability import is_stable
 from cosimo.analysis.truth import OutputErrors, Truth, step_range
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.formatting import DIVERGED, amount, percent, robustness_text, step_text
 from cosimo.core.master import Master

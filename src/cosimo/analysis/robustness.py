@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
@@ -27,6 +26,7 @@ from cosimo.algebra.product import LinearSystem
 from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import LARGEST_STABLE, NEAR_ONE, find_rest, is_stable, moving_radii
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.master import Master

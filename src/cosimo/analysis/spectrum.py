@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from cosimo.algebra.product import LinearSystem, dense, merge_equal
 from cosimo.algebra.sparse_step import SparseStep
 from cosimo.analysis.stability import Rest, find_rest, grows, is_stable, moving_radius
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray, match
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master

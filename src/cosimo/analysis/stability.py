@@ -17,12 +17,12 @@ The exact system has no step; there, growth rates count above GROWTH · |λ|max.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import ROUNDS, Array, ComplexArray, balancing
 from cosimo.core.unit import Unit
 from cosimo.units.linear import Exact, LinearUnit

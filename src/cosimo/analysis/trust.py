@@ -12,10 +12,10 @@ where pilot runs end before the horizon, as the largest error only grows from th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from cosimo.analysis.truth import OutputErrors
+from cosimo.core import dataclass
 from cosimo.core.document import Mark
 from cosimo.core.formatting import DIVERGED, percent
 from cosimo.core.result import TARGET as TARGET

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ import numpy as np
 from cosimo.algebra.product import CoupledModel, LinearSystem, given_inputs, samples
 from cosimo.analysis.linearisation import LocalSystem
 from cosimo.analysis.stability import RIGID, balanced
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray, external_fit
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import DIVERGED, percent

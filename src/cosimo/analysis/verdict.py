@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from textwrap import shorten
 from typing import Any
@@ -22,6 +22,7 @@ from cosimo.analysis.spectrum import Mode
 from cosimo.analysis.stability import RIGID
 from cosimo.analysis.trust import Evidence, Grounds, Judgement, Trust, judge
 from cosimo.analysis.truth import OutputErrors
+from cosimo.core import dataclass
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_json, as_text, attributes
 from cosimo.core.formatting import minus, percent, pole, shift, small, step_text
 

@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from cosimo.cli.option_groups import OptionGroup, option
+from cosimo.core import dataclass
 from cosimo.core.document import Document, as_json, as_text, paint, paint_mark
 from cosimo.core.errors import ConfigurationError, OutputError
 

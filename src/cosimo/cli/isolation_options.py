@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cosimo.cli.option_groups import ALL, OptionGroup, Texts, many, option, time_option
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:

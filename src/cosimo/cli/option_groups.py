@@ -11,12 +11,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError
 
 MANY = "Repeatable."

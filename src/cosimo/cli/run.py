@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -28,6 +28,7 @@ from cosimo.cli.option_groups import (
     option,
 )
 from cosimo.cli.system_options import AdaptiveChoice, MasterChoice, offered_fields, stop_of
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, RunError
 from cosimo.core.formatting import counted, plain
 from cosimo.core.storage import RESULT_SUFFIXES

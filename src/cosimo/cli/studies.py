@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
@@ -26,6 +25,7 @@ from cosimo.cli.option_groups import (
     time_option,
 )
 from cosimo.cli.system_options import MasterChoice, SystemChoice, stop_of, with_experiment
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

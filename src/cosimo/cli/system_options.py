@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -23,6 +23,7 @@ from cosimo.cli.option_groups import (
     titled,
     value,
 )
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import counted
 from cosimo.execution.options import Adaptive, Checkpoint, EngineOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
@@ -25,6 +25,7 @@ from cosimo.cli.option_groups import (
     time_option,
 )
 from cosimo.cli.system_options import SystemChoice, require_file, write_advice
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, Interrupted
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from cosimo.analysis.robustness import relative_radius
 from cosimo.analysis.spectrum import Spectrum, nearest_pole
 from cosimo.analysis.stability import ROUNDING, is_stable, moving_radius
 from cosimo.compensation.target import Gains, TargetMotion, rebuild, require_linear
+from cosimo.core import dataclass
 from cosimo.core.arrays import ComplexArray, match
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_text
 from cosimo.core.errors import CosimoError

@@ -7,7 +7,6 @@ signal. A run that diverges is a result like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
@@ -27,6 +26,7 @@ from cosimo.compensation.target import (
     require_linear,
     state_places,
 )
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, block_diagonal
 from cosimo.core.errors import ConfigurationError, NonFiniteError
 from cosimo.core.master import Master

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +13,7 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation.assessment import Compensation
 from cosimo.compensation.target import SMALL, SOLVED, Gains, TargetMotion, tick_pattern
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, value_row
 from cosimo.core.coupling import Coupling, Mixer, ModelCheck

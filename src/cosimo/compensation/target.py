@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from math import lcm
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.analysis.identification.models import split_modes
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray, block_diagonal, value_row
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import JointCoupling, Master

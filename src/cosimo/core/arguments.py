@@ -20,7 +20,7 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
 from cosimo.core.errors import ConfigurationError, nearest
@@ -42,36 +42,45 @@ def checked(function: Function, owner: str = "") -> Function:
         kind: Any = function
         kind.__init__ = checked(kind.__init__, owner or kind.__name__)
         return function
-    signature = inspect.signature(function)
     owner = owner or function.__name__
-    parameters = {name: p for name, p in signature.parameters.items() if p.kind not in OPEN_ENDED}
-    ordered = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
-    hidden = {name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY}  # as keywords they are others
-    open_ended = len(parameters) < len(signature.parameters)
-    required = {name for name, p in parameters.items() if p.default is p.empty}
-
-    @functools.cache
-    def checks() -> dict[str, Check]:
-        hints = {name: _resolve(p.annotation, function) for name, p in parameters.items()}
-        return {name: checker(hint) for name, hint in hints.items() if hint is not Any}
+    plan = functools.cache(functools.partial(_Plan, function))  # made at the first call: most are never called
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        given = {*ordered[: len(arguments)], *options}
-        plainly = len(arguments) <= len(ordered) and len(given) == len(arguments) + len(options)
-        if open_ended or hidden or not (plainly and required <= given <= parameters.keys()):
+        own = plan()
+        given = {*own.ordered[: len(arguments)], *options}
+        plainly = len(arguments) <= len(own.ordered) and len(given) == len(arguments) + len(options)
+        if own.open_ended or own.hidden or not (plainly and own.required <= given <= own.parameters.keys()):
             try:
-                signature.bind(*arguments, **options)
+                own.signature.bind(*arguments, **options)
             except TypeError as error:
                 raise ConfigurationError(f"{owner}: {error}; see help({owner}).") from None
-        known = checks()
-        named = options.items() if not hidden else [(name, one) for name, one in options.items() if name not in hidden]
-        for name, value in (*zip(ordered, arguments, strict=False), *named):
-            if name in known and (wrong := known[name](value)) is not None:
+        named: Iterable[tuple[str, Any]] = options.items()
+        if own.hidden:
+            named = [(name, one) for name, one in options.items() if name not in own.hidden]
+        for name, value in (*zip(own.ordered, arguments, strict=False), *named):
+            if name in own.checks and (wrong := own.checks[name](value)) is not None:
                 raise ConfigurationError(f"{owner}: '{name}'{wrong}{'' if wrong.endswith('?') else '.'}")
         return function(*arguments, **options)
 
     return typing.cast(Function, call)
+
+
+class _Plan:
+    """What is to be checked of the arguments of a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        compiled = getattr(function, "compiled", None)  # of a dataclass, whose constructor is made late
+        real = function if compiled is None else compiled()
+        self.signature = inspect.signature(real)
+        self.parameters = {name: p for name, p in self.signature.parameters.items() if p.kind not in OPEN_ENDED}
+        self.ordered = [name for name, p in self.parameters.items() if p.kind is not p.KEYWORD_ONLY]
+        # Positional ones: as keywords they are others.
+        self.hidden = {name for name, p in self.parameters.items() if p.kind is p.POSITIONAL_ONLY}
+        self.open_ended = len(self.parameters) < len(self.signature.parameters)
+        self.required = {name for name, p in self.parameters.items() if p.default is p.empty}
+        hints = {name: _resolve(p.annotation, real) for name, p in self.parameters.items()}
+        self.checks = {name: checker(hint) for name, hint in hints.items() if hint is not Any}
 
 
 def showing(options: Callable[..., Any]) -> Callable[[Function], Function]:

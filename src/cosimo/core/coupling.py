@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 

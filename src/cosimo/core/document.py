@@ -12,10 +12,11 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from typing import Any, Literal, TextIO
 
+from cosimo.core import dataclass
 from cosimo.core.formatting import plain
 
 Mark = Literal["good", "care", "bad", "open"]  # trust: yes, with care, no, not assessed

@@ -30,9 +30,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
+
+from cosimo.core import dataclass
 
 if TYPE_CHECKING:
     from cosimo.core.result import Result

@@ -16,11 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NoReturn, Self
+
+from cosimo.core import dataclass
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))

@@ -35,10 +35,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, ScheduleError, UnknownNameError
 

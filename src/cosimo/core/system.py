@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, frozen, require_finite
 from cosimo.core.errors import ConfigurationError, UnknownNameError

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, projection_matrix, shift_matrix
 from cosimo.core.coupling import Sampling
 from cosimo.core.errors import ScheduleError

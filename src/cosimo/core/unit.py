@@ -12,12 +12,13 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.plain import from_bytes, to_bytes

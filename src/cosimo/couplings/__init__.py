@@ -7,12 +7,12 @@ To add a coupling, write its class (the contract is in `cosimo.core.coupling`) a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array, interpolation_matrix
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling

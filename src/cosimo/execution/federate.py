@@ -15,9 +15,10 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
 from cosimo.core.system import Source, System
 from cosimo.execution.engines import Engine, ReferenceEngine

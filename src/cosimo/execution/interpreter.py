@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, external_fit, output_values, product, shift_matrix
 from cosimo.core.coupling import ModelCheck, Sampling
 from cosimo.core.master import Joint, Segment, input_degree, mixer_of, mixer_offsets, segment

@@ -10,12 +10,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked, duration
 from cosimo.core.errors import CheckpointError, ConfigurationError
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import plain
 from cosimo.core.system import Link, System

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import IO, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from cosimo.core import __version__
+from cosimo.core import __version__, dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import CheckpointError, ConfigurationError, DimensionError, OutputError, UnknownNameError
 from cosimo.core.master import Master, formed_degree

@@ -19,13 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.core.guarding import raise_lost_interrupt
 from cosimo.core.plain import DamagedError, from_bytes, to_bytes

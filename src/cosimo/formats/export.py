@@ -16,7 +16,7 @@ import struct
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import BoolArray
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.master import Master

@@ -19,12 +19,12 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError, no_such_file
 from cosimo.core.system import Connection, System
 from cosimo.core.unit import Unit

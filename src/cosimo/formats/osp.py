@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError
 from cosimo.core.formatting import counted
 from cosimo.core.system import Connection, System

@@ -23,13 +23,14 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file, require_regular
 from cosimo.core.result import Result, Warned, quote_cell

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from cosimo.core import dataclass
 from cosimo.core.errors import CheckpointError, ConfigurationError, CosimoError
 from cosimo.core.master import Master
 from cosimo.core.result import Result

@@ -14,12 +14,13 @@ import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cosimo
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked, duration
 from cosimo.core.errors import (
     ConfigurationError,

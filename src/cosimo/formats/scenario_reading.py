@@ -8,10 +8,10 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.errors import FileFindings, Place, UnknownNameError, nearest, require_regular
 from cosimo.formats.scenario_tables import ScenarioTable, check_scenario, known_keys
 from cosimo.units.archives import ArchiveLimits, read_text

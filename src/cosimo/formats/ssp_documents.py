@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, FileFindings, Place, UnknownNameError
 from cosimo.core.unit import BASE, UnitOfMeasure, convert
 from cosimo.units.archives import ArchiveLimits, parse_xml

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from cosimo.core import dataclass
 from cosimo.core.errors import FileFindings, Place, UnknownNameError, UnsafeInputError
 from cosimo.core.unit import UnitOfMeasure
 from cosimo.formats.ssp_documents import (

@@ -12,10 +12,10 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError, no_such_file
 from cosimo.core.master import Master
 from cosimo.core.storage import replacing

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cosimo.core import dataclass
 from cosimo.core.errors import OutputError, UnknownNameError
 
 if TYPE_CHECKING:

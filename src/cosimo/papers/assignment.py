@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.coupling import Mixer
 from cosimo.core.errors import ConfigurationError

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 
 from cosimo.algebra.product import connection_matrix, coupled_model
 from cosimo.analysis.spectrum import Mode
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import System

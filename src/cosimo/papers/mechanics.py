@@ -6,7 +6,6 @@ Trajectories are positions and velocities of all coordinates at t_k = k h; error
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -14,6 +13,7 @@ import scipy.linalg
 from cosimo.analysis.error_norms import nrms as nrms
 from cosimo.analysis.truth import Recursion
 from cosimo.compensation.comparison import observed
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.schedule import Read, Step, flatten

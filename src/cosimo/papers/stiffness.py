@@ -11,13 +11,14 @@ the perturbation by the co-simulation interface (Eq. 6). Both follow from units 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from cosimo.compensation.target import state_places
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.system import Link, System

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from cosimo import masters
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.compensation import compensate
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.master import Master
 from cosimo.core.system import System

@@ -9,9 +9,9 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:  # the shell completes names from here

@@ -16,8 +16,9 @@ coupling that yields the line from x_k to x̃_{k+1} is followed over the micro s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result
 from cosimo.core.system import Source, System, Table

@@ -13,10 +13,10 @@ x2(k). The paper uses steps of 1 ms (Fig. 2) and 10 ms (Table 1 and later), and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.master import Master

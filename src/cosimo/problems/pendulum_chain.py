@@ -15,10 +15,10 @@ The paper's master with plain hold is `masters.jacobi(system, 1e-3)`, run for 5 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.result import Result

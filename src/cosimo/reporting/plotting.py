@@ -15,12 +15,12 @@ import math
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, DocumentTable, colourful, paint, table_lines
 from cosimo.core.errors import ConfigurationError, UnknownNameError

@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from cosimo import __version__
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, CosimoError, OutputError
 from cosimo.core.guarding import processors
 from cosimo.core.system import System

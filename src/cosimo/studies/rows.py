@@ -17,7 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.storage import hold_path, replacing, writing

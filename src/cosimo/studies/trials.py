@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from cosimo.analysis.pilots import bounded
 from cosimo.analysis.recommendation import master_cost
 from cosimo.analysis.truth import Truth, count_steps, output_errors
 from cosimo.analysis.verdict import Verdict
+from cosimo.core import dataclass
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_json, as_text
 from cosimo.core.errors import ConfigurationError, RunError, UnknownNameError
 from cosimo.core.formatting import cost_text, percent, step_text

@@ -14,11 +14,12 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master

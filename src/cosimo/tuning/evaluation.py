@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from cosimo.algebra.spectral_radius import spectral_radii
 from cosimo.analysis.cost import Cost
 from cosimo.analysis.model import Model
 from cosimo.analysis.stability import LARGEST_STABLE, Rest, find_rest, is_stable
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray, exponential
 from cosimo.core.errors import ConfigurationError
 from cosimo.core.formatting import MOST_ROBUST

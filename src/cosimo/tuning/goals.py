@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from cosimo.algebra.batch import Columns, Objective
 from cosimo.algebra.batched_map import BatchedMap
 from cosimo.algebra.spectral_radius import Radii, spectral_radii
 from cosimo.analysis.stability import LARGEST_STABLE, NEAR_ONE, Rest, find_rest, is_stable, moving_radius
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, BoolArray
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.formatting import MOST_ROBUST

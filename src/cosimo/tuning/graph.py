@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from typing import Literal
 
+from cosimo.core import dataclass
 from cosimo.core.system import System, components
 
 Order = tuple[str, ...]

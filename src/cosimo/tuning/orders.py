@@ -10,7 +10,6 @@ the same are scored once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ import numpy as np
 from cosimo.algebra.product import CoupledModel, LinearSystem
 from cosimo.analysis.error_norms import OPERATOR_UP_TO, global_error
 from cosimo.analysis.spectrum import Spectrum
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, block_diagonal
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice, product
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosimo.analysis.truth import step_range
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.coupling import Coupling
 from cosimo.core.errors import ConfigurationError, UnknownNameError

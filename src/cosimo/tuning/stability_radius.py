@@ -12,7 +12,6 @@ whose changes (units that are faster, respond more) mean the same whatever the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.robustness import Crossing, first_crossing, relative_radius
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import ConfigurationError
 from cosimo.tuning.uncertainty import Structure, parameter_structure, unit_structure

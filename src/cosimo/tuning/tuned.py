@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from cosimo.analysis.linearisation import UnitReport
 from cosimo.analysis.model import Measured, Model
 from cosimo.analysis.recommendation import Point, Recommendation, Wanted, recommend
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.document import Column, Document, DocumentTable, Figure, Section, as_card, as_json, as_text
 from cosimo.core.errors import ConfigurationError

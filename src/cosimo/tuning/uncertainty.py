@@ -12,7 +12,6 @@ T(z) = H + F (zI − Φ)⁻¹ E, the number z is an eigenvalue of Φ(Δ) exactly
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from cosimo.algebra.operations import Rows, Walk, best_cut
 from cosimo.algebra.product import LinearSystem, dense
 from cosimo.algebra.sparse_step import NO_FIXED_POINT
 from cosimo.analysis.robustness import Build
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray
 from cosimo.core.errors import AlgebraicLoopError, ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.timing import TimedOperation, TimedRead, TimedStep

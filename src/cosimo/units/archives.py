@@ -16,10 +16,11 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError, UnsafeInputError, one_line
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cosimo.analysis.identification.models import EPS
 from cosimo.analysis.identification.test_rig import Rig, RigTrial, TrialFailed
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 
 SHORT, LONG = 8, 64

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from cosimo.analysis.identification.models import (
     without_idle_modes,
 )
 from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, match
 from cosimo.core.unit import DiscreteModel, LinearModel
 from cosimo.units.linear import Exact, discretise

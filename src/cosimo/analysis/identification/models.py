@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, ComplexArray, balancing, exponential, logarithm
 from cosimo.core.errors import IdentificationError
 from cosimo.core.unit import Conversion, DiscreteModel, LinearModel, Unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from cosimo.analysis.identification.fitted_models import (
 )
 from cosimo.analysis.identification.models import EPS, Identified, Means, Realisation, continuous_model
 from cosimo.analysis.identification.test_rig import Allowance, OperatingPoint, Rig, TrialFailed, state_access
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, IdentificationError, UnknownNameError

@@ -15,12 +15,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, output_values
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.core.guarding import own_clock

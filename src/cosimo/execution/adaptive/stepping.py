@@ -7,13 +7,14 @@ import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import StepTooShort
 from cosimo.core.result import Warned

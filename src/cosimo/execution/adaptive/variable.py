@@ -16,10 +16,11 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, product
 from cosimo.core.coupling import Coupling, CouplingMatrices, Sampling
 from cosimo.core.errors import ConfigurationError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from cosimo.analysis.model import AnalysisOptions, Model
 from cosimo.analysis.recommendation import Wanted
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import OutputErrors, output_errors
+from cosimo.core import dataclass
 from cosimo.core.arguments import duration
 from cosimo.core.errors import ConfigurationError, CosimoError, RunError
 from cosimo.core.master import Master

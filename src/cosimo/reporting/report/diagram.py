@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+from cosimo.core import dataclass
 from cosimo.core.formatting import counted
 from cosimo.core.system import Link, System
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosimo.analysis.trust import Grounds, judge
+from cosimo.core import dataclass
 from cosimo.core.document import SIGNS, Column, Document, DocumentTable, Section
 from cosimo.core.document import Figure as Fact
 from cosimo.core.errors import ConfigurationError

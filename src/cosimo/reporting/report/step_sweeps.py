@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.critical import CriticalStep, EigenvalueSizes
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, CosimoError
 from cosimo.core.master import Master

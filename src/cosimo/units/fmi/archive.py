@@ -27,12 +27,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, CosimoError, require_regular
 from cosimo.core.guarding import not_temporary, temporary, unwatched
 from cosimo.core.storage import default_folder, file_digest, hold_folder, replacing

@@ -100,7 +100,7 @@ class LazyFunctions(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         function = self.exported(name)
-        function.argtypes, function.restype = _c_types(self._kind, name)
+        function.argtypes, function.restype = _c_types(self._kind, name)  # type: ignore[arg-type]
         self[name] = function
         return function
 

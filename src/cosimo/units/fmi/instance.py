@@ -6,12 +6,13 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from cosimo.core import dataclass
 from cosimo.core.arrays import Array, product, shift_matrix
 from cosimo.core.errors import ConfigurationError, RunError, UnitError, UnknownNameError
 from cosimo.core.plain import from_bytes, to_bytes

@@ -15,11 +15,11 @@ import math
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, UnknownNameError
 from cosimo.core.formatting import counted

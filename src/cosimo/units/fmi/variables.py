@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from cosimo.core import dataclass
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.core.timing import time_rounding
 from cosimo.core.unit import BASE, Conversion, Text, UnitOfMeasure, convert
