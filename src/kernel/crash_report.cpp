@@ -15,8 +15,6 @@ namespace cosimo {
 
 std::atomic<const GuardOptions *> present{nullptr};
 
-namespace {
-
 void put(int file, const char *text, std::size_t length) {
     while (length > 0) {
         const auto written = write(file, text, static_cast<unsigned>(length));
@@ -25,6 +23,8 @@ void put(int file, const char *text, std::size_t length) {
         length -= static_cast<std::size_t>(written);
     }
 }
+
+namespace {
 
 void escape(const char *from, char *to, std::size_t size) {
     std::size_t used = 0;
@@ -70,7 +70,7 @@ void report(const Mark &mark, const char *cause, int code) {
     if (options.document >= 0) put(options.document, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
     length = std::snprintf(document, sizeof document, "cosimo: %s · %s · t = %s s · – · %s · –\n", shown, at.phase[0] ? at.phase : "–",
                            Decimal(at.time, 12).text, line);
-    put(STDERR_FILENO, document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
+    put_line(document, std::min(static_cast<std::size_t>(length), sizeof document - 1));
 }
 
 // ---- the end of the process ------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ void forget_folder(const char *path) {
 
 void leave_to_who_ends(int code) {
     const char *who = ends_process.load();
-    if (who == &this_thread) _exit(code);
+    if (who == &this_thread) end_now(code);
     while (who) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
@@ -151,7 +151,7 @@ void end_process(int code) {
     const char *nobody = nullptr;
     if (!ends_process.compare_exchange_strong(nobody, &this_thread)) leave_to_who_ends(code);
     remove_folders();
-    _exit(code);
+    end_now(code);
 }
 
 }  // namespace cosimo

@@ -17,6 +17,7 @@ struct GuardOptions {
 };
 // Of the newest guard; none: nullptr. Where a signal is handled only this is looked at.
 extern std::atomic<const GuardOptions *> present;
+void put(int file, const char *text, std::size_t length);  // all of it, unless the file takes no more
 // Called where nothing may be allocated, and only while a guard holds.
 void report(const Mark &, const char *cause, int code);
 

@@ -40,6 +40,12 @@ constexpr const char *platform_name = COSIMO_PROCESSOR "-linux";
 void watch_faults(void (*fault)(const char *name), void (*ended)(int code));
 void watch_faults_no_more();
 
+// Write a line to standard error, in the characters that whoever reads there expects.
+void put_line(const char *text, std::size_t length);
+
+// End the process with nothing else done, by handlers of libraries neither.
+[[noreturn]] void end_now(int code);
+
 // Run a program and wait for it, in a process that nothing can be relied on any more.
 void run_program(const char *path, const char *const *arguments);
 

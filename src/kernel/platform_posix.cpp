@@ -191,7 +191,11 @@ void count_signals_again() {
     if (counters) install();
 }
 
-// ---- programs ------------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------------
+
+void put_line(const char *text, std::size_t length) { put(STDERR_FILENO, text, length); }
+
+void end_now(int code) { _exit(code); }
 
 void run_program(const char *path, const char *const *arguments) {
     // Not vfork: on the stack of a signal handler the sanitizer takes its frames for those of the thread.

@@ -2,8 +2,11 @@
 // process has no copies (fork).
 #include "platform.hpp"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 
 #include "crash_report.hpp"
@@ -67,6 +70,29 @@ OtherStack::OtherStack() {
     SetThreadStackGuarantee(&bytes);
 }
 OtherStack::~OtherStack() = default;
+
+// A console takes any character. Files and pipes have those of the system, unless Python is told otherwise.
+void put_line(const char *text, std::size_t length) {
+    static wchar_t wide[8192];
+    static char narrow[3 * 8192];
+    const HANDLE console = GetStdHandle(STD_ERROR_HANDLE);
+    DWORD mode = 0, written = 0;
+    const int count = MultiByteToWideChar(CP_UTF8, 0, text, static_cast<int>(length), wide, static_cast<int>(std::size(wide)));
+    if (GetConsoleMode(console, &mode)) {
+        WriteConsoleW(console, wide, static_cast<DWORD>(count), &written, nullptr);
+        return;
+    }
+    const char *all = std::getenv("PYTHONUTF8");
+    const UINT page = all && *all == '1' ? CP_UTF8 : CP_ACP;
+    const int bytes = WideCharToMultiByte(page, 0, wide, count, narrow, sizeof narrow, nullptr, nullptr);
+    put(STDERR_FILENO, narrow, static_cast<std::size_t>(bytes));
+}
+
+// _exit would call what libraries, also this one, have for the end of the process.
+void end_now(int code) {
+    TerminateProcess(GetCurrentProcess(), static_cast<UINT>(code));
+    std::abort();
+}
 
 // A library that is loaded cannot be removed: the next process removes the folders that this one leaves.
 void run_program(const char *, const char *const *) {}
