@@ -21,9 +21,9 @@ runpy.run_module("cosimo.cli", run_name="__main__", alter_sys=True)
 def cosimo(folder: Path, *arguments: str, largest_file: int | None = None) -> subprocess.CompletedProcess[str]:
     """Run `cosimo` in `folder` with "../temporary files" for what it extracts; files can be limited in size."""
     start = ["-m", "cosimo.cli"] if largest_file is None else ["-c", LIMITED, str(largest_file)]
-    environment = {**os.environ, "TMPDIR": str(folder.parent / "temporary files")}
+    environment = {**os.environ, "TMPDIR": str(folder.parent / "temporary files"), **processes.ALL_CHARACTERS}
     command = [sys.executable, *start, *arguments]
     done: subprocess.CompletedProcess[str] = processes.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=300
     )
     return done

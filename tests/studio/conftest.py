@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,14 +57,15 @@ def receive(socket: ClientConnection, kind: str, **wanted: Any) -> dict[str, Any
 
 @contextmanager
 def served(folder: Path, *words: str) -> Iterator[Served]:
-    """A studio, ended by Ctrl-C."""
+    """A studio, ended by Ctrl-C; Windows sends that only to processes at the same console, and it is killed."""
     process = Popen([*COSIMO, "studio", *words, "--no-browser"], cwd=folder, stdout=-1, text=True)
     try:
         found = re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())
         assert found is not None
         yield Served(found[0], process)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
+        if sys.platform != "win32":
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait(PATIENCE)

@@ -63,7 +63,8 @@ def test_a_notebook_shows_it_alone(page: Any, tmp_path: Path) -> None:
     shown = page._repr_html_()
     assert shown.startswith('<iframe srcdoc="')
     assert 'sandbox="allow-scripts"' in shown
-    assert html.unescape(shown.split('"')[1]) == page.html == page.write(tmp_path / "page.html").read_text()
+    written = page.write(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert html.unescape(shown.split('"')[1]) == page.html == written
     assert "src=" not in page.html.partition('id="frozen">')[0]
     assert "MB" in repr(page)
 

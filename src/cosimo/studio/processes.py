@@ -13,6 +13,7 @@ import math
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,11 @@ PATIENCE = 120.0
 """Seconds that one evaluation may take before it is ended: identification of slow FMUs takes some ten."""
 BUCKETS = 2_048
 """Parts of a signal of a run at most, with two points each: about two for every column of pixels of a screen."""
+if sys.platform == "win32":  # which sends Ctrl-C to no group of processes but its own
+    INTERRUPT, INTERRUPTED = signal.CTRL_BREAK_EVENT, 128 + signal.SIGBREAK
+else:
+    INTERRUPT, INTERRUPTED = signal.SIGINT, 128 + signal.SIGINT
+"""What interrupts a process of `start`, and the exit code of a command that was interrupted."""
 LOOK = 0.25
 """Seconds between two looks at the rows of a run; the run itself writes them once a second."""
 
@@ -39,6 +45,8 @@ LOOK = 0.25
 async def start(*words: str, folder: Path, **pipes: Any) -> asyncio.subprocess.Process:
     """A Python process of this package; it is not interrupted with the server, which ends it itself."""
     command = [sys.executable, "-m", *words]
+    if sys.platform == "win32":
+        pipes["creationflags"] = subprocess.CREATE_NEW_PROCESS_GROUP
     return await asyncio.create_subprocess_exec(
         *command, cwd=folder, limit=LONGEST_ANSWER, start_new_session=True, **pipes
     )
@@ -337,16 +345,22 @@ class Run:
                 self.signals = Envelopes()
                 await asyncio.to_thread(self._follow, finished_rows(self.path))
         self.changed += 1
-        self.state = "done" if code == 0 else "stopped" if code == 130 else "failed"
+        self.state = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
 
     def stop(self) -> None:
         """As Ctrl-C does: the rows so far are kept. Asked a second time, end it: a unit that hangs hears nothing."""
-        if self._process is not None and self._process.returncode is None:
-            if self.stopping and hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.send_signal(signal.SIGINT)
-            self.stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if self.stopping:
+            process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
+        else:
+            try:
+                process.send_signal(INTERRUPT)
+            except (OSError, SystemError):  # Windows without a console, which carries it
+                process.kill()
+        self.stopping = True
+        if self.state == "paused":
             self.pause(False)
 
     def pause(self, wanted: bool) -> None:
