@@ -21,13 +21,16 @@ MODULES = ("cosimo.units.fmi.archive",)
 
 
 def seeds() -> Iterator[bytes]:
-    """One with all elements, one with the least."""
+    """One with all elements for this platform, one with the least."""
+    from cosimo.units.fmi.archive import platform_folders
+
+    here = platform_folders(3)[0]
     yield (
-        b'<fmiBuildDescription fmiVersion="3.0"><BuildConfiguration modelIdentifier="a" platform="x86_64-linux">'
-        b'<SourceFileSet language="C99" compiler="gcc" compilerOptions="-O1 -g"><SourceFile name="a.c"/>'
-        b'<PreprocessorDefinition name="A" value="1" optional="true"/><IncludeDirectory name="b"/></SourceFileSet>'
-        b'<Library name="m" version="1" external="true"/></BuildConfiguration></fmiBuildDescription>'
-    )
+        f'<fmiBuildDescription fmiVersion="3.0"><BuildConfiguration modelIdentifier="a" platform="{here}">'
+        '<SourceFileSet language="C99" compiler="gcc" compilerOptions="-O1 -g"><SourceFile name="a.c"/>'
+        '<PreprocessorDefinition name="A" value="1" optional="true"/><IncludeDirectory name="b"/></SourceFileSet>'
+        '<Library name="m" version="1" external="true"/></BuildConfiguration></fmiBuildDescription>'
+    ).encode()
     least = '<SourceFileSet><SourceFile name="a.c"/></SourceFileSet>'
     yield f"<fmiBuildDescription><BuildConfiguration>{least}</BuildConfiguration></fmiBuildDescription>".encode()
 

@@ -80,8 +80,8 @@ def _leave() -> None:
     for stream in (*files, sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    if os.name == "posix" and "ctypes" in sys.modules:  # what units print
-        sys.modules["ctypes"].CDLL(None).fflush(None)
+    if "ctypes" in sys.modules:  # what units print
+        sys.modules["ctypes"].CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)
     os._exit(Interruption.code)
 
 

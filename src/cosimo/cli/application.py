@@ -263,7 +263,7 @@ def main() -> None:
     make_streams_sound()
     try:
         with writing_to_streams():
-            app(standalone_mode=True)
+            app(standalone_mode=True, windows_expand_args=False)  # 'two.*' are signals, also beside a file 'two.fmu'
     except CosimoError as error:
         document = None
         # A failed run has already printed its document, with the rows kept and the error.

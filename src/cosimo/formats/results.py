@@ -345,7 +345,7 @@ def _write_parquet(batches: Batches, schema: pyarrow.Schema, path: Path) -> None
 def _read_parquet(path: Path) -> FileRows:
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(path) as file:
+    with open_rows(path) as source, ParquetFile(source) as file:  # closed also where it is damaged
         schema = file.schema_arrow
         return _found(file.iter_batches(), schema.names, _document(schema.metadata))
 

@@ -202,7 +202,7 @@ class Log:
 def _rounding() -> Any:
     """The C function that sets the rounding mode, or one that does nothing where there is none."""
     try:
-        return ctypes.CDLL(None).fesetround
+        return ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fesetround
     except (AttributeError, OSError, TypeError):
         return int
 
