@@ -39,6 +39,8 @@ from typing import Any, NoReturn
 COSIMO = [sys.executable, "-m", "cosimo.cli"]
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
 """The environment without wishes about colours."""
+ALL_CHARACTERS = {"PYTHONUTF8": "1"} if sys.platform == "win32" else {}
+"""For the environment, with an `encoding` of UTF-8: on Windows a pipe has fewer characters than a console."""
 ALL = os.environ.get("COSIMO_TESTS") == "all"
 SUBREAPER = 36
 """Of prctl(2): who has it becomes the parent of grandchildren whose parent ends."""

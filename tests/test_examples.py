@@ -56,10 +56,10 @@ def test_every_example_is_expected_to_show_something() -> None:
 @pytest.mark.parametrize("path", mostly_slow(EXAMPLES, [path for path in EXAMPLES if path.name not in LONG]))
 def test_example_runs_and_shows(path: Path, tmp_path: Path) -> None:
     # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **processes.ALL_CHARACTERS}
     command = [sys.executable, "-Werror", str(path)]
     done = processes.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=300
+        command, capture_output=True, encoding="utf-8", cwd=tmp_path, env=environment, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -118,7 +118,7 @@ CASES = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("one answer")
     export_ssp(co.problems.quarter_truck(), place / "truck.ssp", fmi=2, step=1e-3, stop=3.0)
-    (place / "units.py").write_text(UNITS)
+    (place / "units.py").write_text(UNITS, encoding="utf-8")
     (place / "fine.toml").write_text(PYTHON.format(step=2e-3, cubic=0.0))
     (place / "coarse.toml").write_text(PYTHON.format(step=0.1, cubic=2.0))
     (place / "mixed.toml").write_text(MIXED.format(step=0.02))

@@ -121,12 +121,14 @@ def cosimo(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     # One thread: the matrices are small, and threads that wait for each other on a busy machine cost much more.
     # Verdicts are remembered within a session, and nowhere else.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COSIMO_CACHE": str(cwd / "cache") if cwd else "off"}
+    environment |= processes.ALL_CHARACTERS
     command = [sys.executable, "-m", "cosimo.cli", *arguments]
-    if arguments[0] == "sweep":
+    if arguments[0] == "sweep" and hasattr(os, "sched_getaffinity"):
         # On one processor: with several, the time that the first runs take decides how many workers there are.
         one = random.choice(sorted(os.sched_getaffinity(0)))
         command = [sys.executable, "-c", ONE_PROCESSOR, str(one), *arguments]
-    return processes.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=900)
+    options = {"capture_output": True, "encoding": "utf-8", "check": False, "timeout": 900}
+    return processes.run(command, cwd=cwd, env=environment, **options)
 
 
 def matches(shown: str, real: str) -> bool:

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import tomllib
-import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +37,8 @@ def wheel() -> Path:
 @pytest.fixture(scope="module")
 def cosimo(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Cosimo:
     """The command of an environment that holds the wheel and what it requires; no program is found but its own."""
+    import venv  # not in every Python for Windows
+
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder, with_pip=True)
     subprocess.run([folder / "bin" / "pip", "install", "--quiet", str(wheel)], check=True)

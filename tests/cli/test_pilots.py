@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from faulty import build
+from faulty import SEGFAULT, build
 
 import processes
 from processes import COSIMO, at_terminal
@@ -128,4 +128,4 @@ def test_a_unit_that_crashes_in_a_pilot_run_is_isolated_there_too(tmp_path: Path
     fields = json.loads(isolated.stdout)
     assert fields["trust"] == "not assessed"
     assert "pilot runs did not converge (the run failed: " in fields["reasons"]["evidence"]
-    assert "SIGSEGV" in fields["reasons"]["evidence"]
+    assert SEGFAULT in fields["reasons"]["evidence"]

@@ -289,7 +289,7 @@ def test_rows_go_beside_the_scenario_unless_told(tmp_path: Path, cosimo: Cosimo)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "truck.toml").write_text('problem = "quarter-truck"\nstop-time = 0.01\n')
     done = cosimo("run", "deep/truck.toml")
-    assert "9 signals in deep/truck.parquet" in done.stdout
+    assert f"9 signals in {Path('deep', 'truck.parquet')}" in done.stdout
     assert len(read_result(tmp_path / "deep" / "truck.parquet")) == 11
     told = json.loads(cosimo("run", "two-mass", "--stop-time", "0.01", "--variable", "two.x", "--json").stdout)
     assert told["output_file"] == "two-mass.parquet"

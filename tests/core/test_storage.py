@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +75,6 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(BlockingIOError):
             hold_path(path)
-        other.send_signal(signal.SIGKILL)
     finally:
         other.kill()
         other.communicate()

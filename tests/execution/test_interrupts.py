@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import threading
 from typing import Any
@@ -22,7 +21,7 @@ from cosimo.units import StateSpace
 
 
 def _interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
 
 def test_a_signal_passes_at_once_or_waits() -> None:

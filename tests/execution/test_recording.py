@@ -248,7 +248,7 @@ def test_two_runs_cannot_record_to_the_same_file(tmp_path):
 
 
 def test_a_missing_folder_is_told_before_the_first_step(tmp_path):
-    with pytest.raises(OutputError, match=r"missing/o\.arrows': No such file or directory") as caught:
+    with pytest.raises(OutputError, match=r"missing[/\\]o\.arrows': No such file or directory") as caught:
         Recorder(tmp_path / "missing" / "o.arrows", NAMES)
     assert caught.value.exit_code == 7
 
@@ -261,7 +261,8 @@ def test_a_folder_in_the_place_of_the_file_is_told_before_the_first_step(tmp_pat
 
 def test_a_file_in_the_place_of_the_folder_is_told_before_the_first_step(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"file/o\.arrows': Not a directory"):
+    reason = "No such file or" if sys.platform == "win32" else "Not a"
+    with pytest.raises(OutputError, match=rf"file[/\\]o\.arrows': {reason} directory"):
         Recorder(tmp_path / "file" / "o.arrows", NAMES)
 
 

@@ -11,9 +11,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fmus"))
 from compiling import compile_library
 from fmu_builder import ENDING
 
-from cosimo.units.fmi.archive import platform_folders
+from cosimo.units.fmi.archive import platform_folders, remove_left_behind
 
 HERE = Path(__file__).parent
+WINDOWS = sys.platform == "win32"
+SEGFAULT = "access violation (segmentation fault)" if WINDOWS else "SIGSEGV (segmentation fault)"
+"""How the fault of that name is told of."""
 
 
 def build(path: Path, *, early: str = "", changes: Mapping[str, str] | None = None) -> Path:
@@ -28,6 +31,13 @@ def build(path: Path, *, early: str = "", changes: Mapping[str, str] | None = No
             archive.writestr("resources/fault.txt", early)
         archive.writestr(f"binaries/{platform_folders(2)[0]}/faulty{ENDING}", library())
     return path
+
+
+def left_in(folder: Path) -> list[Path]:
+    """What is left of temporary files; Windows removes no library that is loaded, the next process does it there."""
+    if WINDOWS:
+        remove_left_behind(folder)
+    return list(folder.iterdir())
 
 
 def library() -> bytes:

@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#define NOGDI
+#define NO_STRICT
+#include <windows.h>
+#endif
 
 #include "fmi2.h"
 
@@ -39,7 +44,13 @@ static double resource(const char *uri) {
         }
     }
     strcat(path, "/number.txt");
+#ifdef _WIN32 /* where fopen takes the characters of the system, not UTF-8 */
+    wchar_t wide[4096];
+    MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 4096);
+    FILE *file = _wfopen(wide, L"r");
+#else
     FILE *file = fopen(path, "r");
+#endif
     double number = -1.0;
     if (file) {
         if (fscanf(file, "%lf", &number) != 1) number = -2.0;

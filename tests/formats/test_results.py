@@ -309,7 +309,7 @@ def test_unknown_suffixes_list_the_known_ones(tmp_path, name):
 
 
 def test_a_missing_folder_is_told_on_opening(tmp_path):
-    with pytest.raises(OutputError, match=r"missing/o\.parquet"):
+    with pytest.raises(OutputError, match=r"missing[/\\]o\.parquet"):
         ResultFile(tmp_path / "missing" / "o.parquet").open(NAMES, {})
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from faulty import SEGFAULT, left_in
 
 import processes
 from cosimo.cli.application import spell_out
@@ -42,7 +43,7 @@ def cosimo(scenario: Path, fault: str, *options: str) -> subprocess.CompletedPro
     environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "cosimo.cli", "run", str(scenario), *options]
     found = processes.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    assert not list((folder / "temporary").iterdir())
+    assert not left_in(folder / "temporary")
     return found
 
 
@@ -68,11 +69,12 @@ def test_a_crash_in_an_isolated_unit(scenario: Path, options: list[str]) -> None
 @pytest.mark.parametrize(
     ("fault", "cause", "phase"),
     [
-        ("segfault", "the unit crashed: SIGSEGV (segmentation fault)", "doStep"),
-        ("stack_overflow", "the unit crashed: SIGSEGV (segmentation fault)", "doStep"),
+        ("segfault", f"the unit crashed: {SEGFAULT}", "doStep"),
+        ("stack_overflow", f"the unit crashed: {SEGFAULT}", "doStep"),
         ("exit", "the unit ended the process (exit code 0)", "doStep"),
-        ("crash_free", "the unit crashed: SIGSEGV (segmentation fault)", "free"),
+        ("crash_free", f"the unit crashed: {SEGFAULT}", "free"),
     ],
+    ids=["segfault", "stack_overflow", "exit", "crash_free"],
 )
 def test_a_crash_in_the_own_process(scenario: Path, fault: str, cause: str, phase: str) -> None:
     found = cosimo(scenario, fault, "--json", "-o", "rows.csv", "--trust-units")

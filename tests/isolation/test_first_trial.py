@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faulty import build
+from faulty import SEGFAULT, build
 from test_verbs import cosimo, scenario
 
 from cosimo.analysis import analyse
@@ -24,7 +24,7 @@ from cosimo.studies.runner import Runner
 from cosimo.units import Fmu, Isolation
 from cosimo.units.fmi import isolation
 
-NOTICE = "is isolated after a first trial (crashed in fmi2DoStep: SIGSEGV (segmentation fault)); --trust-units"
+NOTICE = f"is isolated after a first trial (crashed in fmi2DoStep: {SEGFAULT}); --trust-units"
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +92,12 @@ def test_without_a_folder_once_per_process_is_enough(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("crash_instantiate", "crashed in fmi2Instantiate: SIGSEGV (segmentation fault)"),
-        ("crash_initialise", "crashed in fmi2ExitInitializationMode: SIGSEGV (segmentation fault)"),
-        ("segfault", "crashed in fmi2DoStep: SIGSEGV (segmentation fault)"),
+        ("crash_instantiate", f"crashed in fmi2Instantiate: {SEGFAULT}"),
+        ("crash_initialise", f"crashed in fmi2ExitInitializationMode: {SEGFAULT}"),
+        ("segfault", f"crashed in fmi2DoStep: {SEGFAULT}"),
         ("exit", "the unit ended the process in fmi2DoStep (exit code 0)"),
-        ("crash_terminate", "crashed in fmi2Terminate: SIGSEGV (segmentation fault)"),
-        ("crash_free", "crashed in fmi2FreeInstance: SIGSEGV (segmentation fault)"),
+        ("crash_terminate", f"crashed in fmi2Terminate: {SEGFAULT}"),
+        ("crash_free", f"crashed in fmi2FreeInstance: {SEGFAULT}"),
     ],
 )
 def test_one_that_takes_its_process_down_is_isolated(fault: str, says: str, tmp_path: Path, trials: list[str]) -> None:
@@ -214,4 +214,4 @@ def test_the_command_line_survives_the_first_crash_of_an_fmu(fmu: Path, tmp_path
     assert found.returncode == 4
     notice, line = found.stderr.splitlines()
     assert notice.startswith(f"warning: t = 0: unit 'sick' {NOTICE}")
-    assert line == "cosimo: sick · doStep · t = 0 s · – · crashed in fmi2DoStep: SIGSEGV (segmentation fault) · –"
+    assert line == f"cosimo: sick · doStep · t = 0 s · – · crashed in fmi2DoStep: {SEGFAULT} · –"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from contract import await_orphans
-from faulty import build
+from faulty import SEGFAULT, build, left_in
 
 import processes
 from cosimo.cli.isolation_options import IsolationOptions, isolate_units
@@ -22,6 +22,8 @@ from cosimo.studies import read_study
 from cosimo.units.fmi.fmu import Fmu
 from thinning import mostly_slow
 
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL")
+ENDS = [signal.Signals[name] for name in NAMES if hasattr(signal, name)]
 LINES = """step-size = 0.01
 stop-time = 0.1
 [units.sick]
@@ -47,7 +49,7 @@ def cosimo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     found: subprocess.CompletedProcess[str] = processes.run(
         **command(folder, *words), capture_output=True, timeout=300, check=False
     )  # type: ignore[call-overload]
-    assert not list((folder / "temporary").iterdir())
+    assert not left_in(folder / "temporary")
     return found
 
 
@@ -80,7 +82,7 @@ def test_a_unit_that_ends_the_process(words: tuple[str, ...], fmu: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("fault", "code", "cause"),
-    [("segfault", 4, "the unit crashed: SIGSEGV"), ("hang", 5, "the unit took longer than its limit of 2.5 s")],
+    [("segfault", 4, f"the unit crashed: {SEGFAULT}"), ("hang", 5, "the unit took longer than its limit of 2.5 s")],
 )
 def test_a_unit_that_crashes_or_hangs_while_it_is_identified(
     fault: str, code: int, cause: str, fmu: Path, tmp_path: Path
@@ -188,7 +190,7 @@ SWEEP = ("--vary", "sick.fault_time=0.05,1,0.02,2", "--workers", "1", "--trust-u
 def test_a_crash_in_one_process_is_a_row(fault: str, fmu: Path, tmp_path: Path) -> None:
     """Whatever the unit does to the process, the other points get their rows; the message says what it did."""
     ended = "the unit ended the process (exit code 0)"
-    cause = "the unit crashed: SIGSEGV (segmentation fault)" if fault == "segfault" else ended
+    cause = f"the unit crashed: {SEGFAULT}" if fault == "segfault" else ended
     found = cosimo(tmp_path, "sweep", scenario(tmp_path, fmu, fault), *SWEEP, "--json", "-o", "rows.csv")
     assert (found.returncode, found.stderr) == (0, "")
     fields = json.loads(found.stdout)
@@ -206,7 +208,7 @@ def test_a_hang_in_a_study_is_a_row(fmu: Path, tmp_path: Path) -> None:
     assert (fields["ran"], fields["failed"]) == (1, 1)
 
 
-@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.one_in(3)
 def test_a_study_in_one_process_is_ended_and_resumed(ends: signal.Signals, fmu: Path, tmp_path: Path) -> None:
     """A unit that does not return holds nothing up, and nothing of it stays, also where nobody could end it."""
@@ -219,7 +221,7 @@ def test_a_study_in_one_process_is_ended_and_resumed(ends: signal.Signals, fmu: 
             time.sleep(0.02)
         process.send_signal(ends)
         _, errors = process.communicate(timeout=120)
-    if ends is signal.SIGKILL:
+    if ends.name == "SIGKILL":
         assert process.returncode == -ends
     else:
         assert process.returncode == 128 + ends

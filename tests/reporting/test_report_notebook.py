@@ -17,7 +17,9 @@ RICH = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of the kernel's own plumbing
+@pytest.mark.filterwarnings(  # of the kernel's own plumbing
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Proactor event loop:RuntimeWarning"
+)
 def test_the_notebook_runs_and_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
