@@ -21,14 +21,12 @@ std::atomic<unsigned> attention{0};
 Ticker::Ticker(double seconds, std::function<void()> each)
     : thread_([this, seconds, each = std::move(each)] {
           std::unique_lock lock(mutex_);
-          while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; })) each();
+          while (!wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_.load(); })) each();
       }) {}
 
 Ticker::~Ticker() {
-    {
-        std::lock_guard lock(mutex_);
-        ending_ = true;
-    }
+    ending_ = true;  // first: with a pause of nearly nothing the other thread may leave the lock to nobody (Windows)
+    { std::lock_guard lock(mutex_); }
     wake_.notify_all();
     thread_.join();
 }

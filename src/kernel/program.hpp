@@ -505,7 +505,7 @@ public:
 private:
     std::mutex mutex_;
     std::condition_variable wake_;
-    bool ending_ = false;
+    std::atomic<bool> ending_ = false;
     std::thread thread_;
 };
 
