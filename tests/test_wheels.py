@@ -140,6 +140,14 @@ def test_what_became_of_a_file_of_tests(text: str, code: int, passed: int, faile
     assert ("build/a.log" in outcome.said) == (failed > 0)
 
 
+def test_what_lacks_a_program_is_told() -> None:
+    """`tests/conftest.py` leaves it out, and the summary names the file."""
+    text = "...\nLEFT OUT: 4 tests marked 'browser': there is no program 'chromium'\n3 passed, 4 deselected in 1.00s\n"
+    outcome = read_outcome(text, 0, "build/a.log")
+    assert (outcome.passed, outcome.lacking) == (3, "4 tests marked 'browser': there is no program 'chromium'")
+    assert summary({"tests/a.py": outcome}, {})[-1] == f"  tests/a.py: {outcome.lacking}"
+
+
 def test_a_run_under_wine_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "ROOT", tmp_path)
     for name in ("test_a.py", "test_b.py"):
