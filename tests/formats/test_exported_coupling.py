@@ -17,7 +17,7 @@ import pytest
 from fmpy.fmi1 import FMICallException
 from fmpy.fmi2 import FMU2Slave
 from fmpy.validation import validate_fmu
-from fmu_builder import build
+from fmu_builder import ENDING, build
 from hybrid import build_model
 
 import cosimo as co
@@ -29,10 +29,14 @@ from cosimo.formats.export import export_coupling, export_system
 from cosimo.formats.scenario import Scenario
 from cosimo.masters import Convergence, gauss_seidel, iterative, jacobi, multirate, strang
 from cosimo.units import StateSpace
+from cosimo.units.fmi.archive import platform_folders
 from cosimo.units.fmi.fmu import Fmu, FmuOptions
 from cosimo.units.fmi.model_exchange import Solver
 
 H = 1e-3
+PLATFORM, FOLDER = platform_folders(3)[0], platform_folders(2)[0]
+UNKNOWN = PLATFORM[:-5] + "beos!"
+"""A platform with a name of the same length."""
 COMMAND = (sys.executable, "-m", "cosimo.cli")
 BOTH = pytest.mark.parametrize("fmi", [2, 3])
 
@@ -391,16 +395,16 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
             Live(path, good.folder)
     recorded.write_bytes(whole)
     other = Path(shutil.copytree(good.folder, tmp_path / "other"))
-    next(other.glob("resources/units/1/binaries/*/*.so")).unlink()  # not of a folder whose libraries are loaded
+    next(other.glob(f"resources/units/1/binaries/{FOLDER}/*")).unlink()  # not of a folder whose libraries are loaded
     silent = Live.__new__(Live)
     with pytest.raises(Exception, match="instantiate"):
         silent.__init__(path, other)  # type: ignore[misc]
     assert "unit 'one' cannot be loaded" in silent.said[-1]
     recorded = other / "resources" / "coupling.bin"
-    recorded.write_bytes(whole.replace(b"x86_64-linux", b"x86_64-beos!"))
+    recorded.write_bytes(whole.replace(PLATFORM.encode(), UNKNOWN.encode()))
     with pytest.raises(Exception, match="instantiate"):
         silent.__init__(path, other)  # type: ignore[misc]
-    said = "unit 'one' has no library for this platform (x86_64-linux); it has: x86_64-beos!. Export the coupling again"
+    said = f"unit 'one' has no library for this platform ({PLATFORM}); it has: {UNKNOWN}. Export the coupling again"
     assert said in silent.said[-1]
 
 
@@ -437,9 +441,9 @@ def test_an_fmu_without_a_library_for_this_platform(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.fmu"
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(foreign, "w") as other:
         for name in archive.namelist():
-            other.writestr(name.replace("linux64", "win64").replace(".so", ".dll"), archive.read(name))
+            other.writestr(name.replace(FOLDER, "darwin64").replace(ENDING, ".dylib"), archive.read(name))
     system = System({"lag": Fmu(foreign, name="lag")})
-    with pytest.raises(ConfigurationError, match="win64"):
+    with pytest.raises(ConfigurationError, match="darwin64"):
         export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1))
 
 
@@ -552,7 +556,7 @@ def test_the_command_line(tmp_path: Path) -> None:
         ("", "--output or --as-fmu is missing"),
         ("--as-fmu two.fmu --fmi 4", "FMI 2 or 3, not 4"),
         ("--as-fmu two.fmu --connector one.z", "one.z"),
-        ("--as-fmu no/folder/two.fmu", "cannot write 'no/folder/two.fmu'"),
+        ("--as-fmu no/folder/two.fmu", f"cannot write '{Path('no', 'folder', 'two.fmu')}'"),
     ],
 )
 def test_what_the_command_line_refuses(tmp_path: Path, words: str, said: str) -> None:

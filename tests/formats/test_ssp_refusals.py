@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import hashlib
+import os
 import pickle
 import sys
 import zipfile
@@ -236,7 +237,7 @@ def test_all_errors_are_found_at_once(tmp_path: Path) -> None:
         ("hello", 1, "not well-formed"),
         ("<a/>", 1, "the root element is a"),
         (document("").replace(UNITS, ""), 2, "the description has no System"),
-        ('<?xml version="1.0" encoding="klingon"?><a/>', 1, "Unsupported encoding: klingon"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', 1, "Unsupported encoding"),
         (
             document(system(""), "<ssd:Units><ssc:Unit name='x'><ssc:BaseUnit factor='0'/></ssc:Unit></ssd:Units>"),
             7,
@@ -337,7 +338,7 @@ def test_units_of_a_package_can_be_copied_and_sent(tmp_path: Path, temporary: Pa
     assert sent.outputs == unit.outputs
     del sent
     gc.collect()
-    assert len(list(temporary.iterdir())) == 1  # what was sent does not own the folder
+    assert len([one for one in temporary.iterdir() if one.is_dir()]) == 1  # what was sent does not own the folder
     copied = copy.deepcopy(unit)
     del unit
     gc.collect()
@@ -349,10 +350,9 @@ def test_what_was_copied_goes_with_the_process(tmp_path: Path) -> None:
     folder = tmp_path / "of the process"
     folder.mkdir()
     code = "import sys, tempfile, os; from cosimo.formats.ssp import load_ssp; keep = load_ssp(sys.argv[1]); "
-    code += "print(len(os.listdir(tempfile.gettempdir())), flush=True); raise SystemExit(3)"
-    done = processes.run(
-        [sys.executable, "-c", code, str(path)], env={"TMPDIR": str(folder)}, capture_output=True, text=True
-    )
+    code += "print(sum(one.is_dir() for one in os.scandir(tempfile.gettempdir())), flush=True); raise SystemExit(3)"
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = processes.run([sys.executable, "-c", code, str(path)], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (3, "1"), done.stderr
     assert list(folder.iterdir()) == []
 
