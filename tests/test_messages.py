@@ -43,6 +43,7 @@ FOREIGN = {
     "BadParameter": "said by typer, with the option",
     "BadZipFile": "caught by the reader of archives, which names the file",
     "BadStatus": "the cause inside an error that names unit and time",
+    "FrozenInstanceError": "as a standard dataclass answers an assignment: a contract broken by the programmer",
     "Exit": "the exit code of a verb that has said everything",
 }
 """Errors of others that the package raises itself, and why they never reach a user bare."""

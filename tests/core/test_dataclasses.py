@@ -39,6 +39,10 @@ def classes(make: Any) -> dict[str, Any]:
         def __post_init__(self) -> None:
             object.__setattr__(self, "four", 2 * self.four)
 
+    @dataclasses.dataclass(frozen=True)
+    class Elsewhere(Plain):
+        five: int = 3
+
     @make(frozen=True, kw_only=True)
     class Named:
         one: int = 1
@@ -77,7 +81,7 @@ def classes(make: Any) -> dict[str, Any]:
         def value(self) -> int:
             return self.one
 
-    return {own.__name__: own for own in (Plain, Derived, Named, Alone, Empty, Own, Kept)}
+    return {own.__name__: own for own in (Plain, Derived, Elsewhere, Named, Alone, Empty, Own, Kept)}
 
 
 OURS, THEIRS = classes(dataclass), classes(dataclasses.dataclass)
@@ -86,6 +90,7 @@ GIVEN: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Plain", (1, (2,), {"a": 1}, 3), {}),
     ("Plain", (), {"two": (3,), "one": 4}),
     ("Derived", (1,), {"four": 2.0}),
+    ("Elsewhere", (1,), {"five": 4}),
     ("Named", (), {"two": 2}),
     ("Alone", ([1],), {}),
     ("Empty", (), {}),

@@ -58,7 +58,8 @@ else:
         """
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, kw_only=kw_only, **others)
-        if not frozen or others:
+        inherits = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+        if not frozen or others or inherits:
             return dataclasses.dataclass(cls, frozen=frozen, eq=eq, kw_only=kw_only, **others)
         own = set(vars(cls))
         made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
@@ -67,6 +68,7 @@ else:
         for name, method in methods.items():
             if name not in explicit:
                 setattr(made, name, method)
+        made.__dataclass_params__.frozen = True  # so that frozen classes may be derived from it
         made.__signature__ = _LateSignature()
         return made
 
