@@ -44,6 +44,8 @@ from cosimo.units.archives import ArchiveLimits
 PAIR = component("a") + component("b")
 A_TO_B = wire("a.real_out", "b.real_in")
 
+UNSUPPORTED = "Unsupported encoding" + (": klingon" if os.name == "posix" else "")  # as the system's lxml says it
+
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -237,7 +239,11 @@ def test_all_errors_are_found_at_once(tmp_path: Path) -> None:
         ("hello", 1, "not well-formed"),
         ("<a/>", 1, "the root element is a"),
         (document("").replace(UNITS, ""), 2, "the description has no System"),
-        ('<?xml version="1.0" encoding="klingon"?><a/>', 1, "Unsupported encoding"),
+        (
+            '<?xml version="1.0" encoding="klingon"?><a/>',
+            1,
+            UNSUPPORTED,
+        ),
         (
             document(system(""), "<ssd:Units><ssc:Unit name='x'><ssc:BaseUnit factor='0'/></ssc:Unit></ssd:Units>"),
             7,
