@@ -20,13 +20,22 @@ namespace {
 
 Header *shared = nullptr;
 HANDLE printed = nullptr;     // the end of the pipe from which it is read
+HANDLE printing = nullptr;    // the other end, whatever the unit does with that of the process
 HANDLE refusals = nullptr;    // told when the limit of memory has refused something
-std::atomic<bool> passing_on{false};
+constexpr char last_mark[] = "\n\x04 all that was printed \x04";  // a line of its own, for which a buffer of 4096 has room
+constexpr std::size_t last_length = sizeof last_mark - 2;        // without the end of the line before
+std::atomic<bool> ending{false}, all_passed_on{false};
 
-// Lets what the unit has printed reach the master, where nobody else writes any more.
+// Lets what the unit has printed reach the master: when a mark that is printed last has been read, all of it has.
 void pass_on_printed() {
-    DWORD left = 0;
-    for (int i = 0; i < 100 && ((PeekNamedPipe(printed, nullptr, 0, nullptr, &left, nullptr) && left > 0) || passing_on.load()); ++i) Sleep(1);
+    constexpr DWORD room = 32768;  // in the pipe, so that writing the mark waits for nobody
+    DWORD left = 0, written = 0;
+    bool marked = ending.exchange(true);
+    for (int i = 0; i < 2000 && !all_passed_on.load(); ++i) {
+        if (!marked && PeekNamedPipe(printed, nullptr, 0, nullptr, &left, nullptr) && left < room)
+            marked = WriteFile(printing, last_mark, sizeof last_mark - 1, &written, nullptr);
+        Sleep(1);
+    }
 }
 
 [[noreturn]] void end_as(DWORD number) {
@@ -51,18 +60,18 @@ DWORD WINAPI read_printed(void *) {
     char text[4096];
     std::size_t held = 0;
     for (DWORD got = 0; ReadFile(printed, text + held, static_cast<DWORD>(sizeof text - held), &got, nullptr) && got > 0;) {
-        passing_on.store(true);
         held += got;
         std::size_t begin = 0;
         for (std::size_t i = 0; i < held; ++i)
             if (text[i] == '\n' || (begin == 0 && i + 1 == sizeof text)) {
                 const std::size_t length = i - begin - (i > begin && text[i - 1] == '\r');
-                if (log_has_room(record_printed)) log_record(record_printed, text + begin, length);
+                const bool before_mark = length == 0 && ending.load();
+                if (!before_mark && log_has_room(record_printed)) log_record(record_printed, text + begin, length);
                 begin = i + 1;
             }
         held -= begin;
         std::memmove(text, text + begin, held);
-        passing_on.store(false);
+        if (ending.load() && held == last_length && std::memcmp(text, last_mark + 1, held) == 0) all_passed_on.store(true);
     }
     return 0;
 }
@@ -107,8 +116,11 @@ void end_if_copy() {}
 void end_children() {}
 
 bool watch_master(Header *) {
+    const HANDLE here = GetCurrentProcess();
+    if (!DuplicateHandle(here, GetStdHandle(STD_OUTPUT_HANDLE), here, &printing, 0, FALSE, DUPLICATE_SAME_ACCESS)) return false;
     HANDLE thread = CreateThread(nullptr, 128 * 1024, read_printed, nullptr, 0, nullptr);
     if (thread) CloseHandle(thread);
+    if (thread) std::atexit(pass_on_printed);  // a unit may end the process
     return thread != nullptr;
 }
 
