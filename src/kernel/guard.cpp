@@ -86,6 +86,8 @@ void guard_this_process() { guarded_in = getpid(); }
 
 bool guarding() { return present.load() && guarded_in == getpid(); }
 
+void report_crash(const char *fault) { on_fault(fault); }
+
 void report_end(int code) { on_exit_called(code); }
 
 void report_replaced(const char *program) {

@@ -16,6 +16,8 @@ void guard_this_process();
 // A unit of this process ends it, or wants another program in its place: one line, and the end. Returns where none does.
 void report_end(int code);
 void report_replaced(const char *program);
+// What this thread called crashed, and came back all the same: said, and ended where a crash ends the process.
+void report_crash(const char *fault);
 
 // ---- imports.cpp -----------------------------------------------------------------------------------------------------
 

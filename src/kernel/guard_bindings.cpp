@@ -23,6 +23,7 @@ void bind_guard(nb::module_ &m) {
     m.def("guard", &guard, nb::arg("exits"), nb::arg("document"), nb::arg("kept"), nb::arg("limit"), nb::arg("rescue"),
           nb::arg("fixed") = "");
     m.def("unguard", &unguard, nb::arg("number"), nb::arg("rescue"));
+    m.def("crashed", &report_crash);
     m.def("take_copies", &take_copies);
     m.def("enter", [](const char *unit, const char *phase, double time) {
         end_if_copy();

@@ -72,9 +72,10 @@ def test_a_crash_in_an_isolated_unit(scenario: Path, options: list[str]) -> None
         ("segfault", f"the unit crashed: {SEGFAULT}", "doStep"),
         ("stack_overflow", f"the unit crashed: {SEGFAULT}", "doStep"),
         ("exit", "the unit ended the process (exit code 0)", "doStep"),
+        ("crash_initialise", f"the unit crashed: {SEGFAULT}", "initialise"),
         ("crash_free", f"the unit crashed: {SEGFAULT}", "free"),
     ],
-    ids=["segfault", "stack_overflow", "exit", "crash_free"],
+    ids=["segfault", "stack_overflow", "exit", "crash_initialise", "crash_free"],
 )
 def test_a_crash_in_the_own_process(scenario: Path, fault: str, cause: str, phase: str) -> None:
     found = cosimo(scenario, fault, "--json", "-o", "rows.csv", "--trust-units")

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, ClassVar, NoReturn, Self
 
 from cosimo.core import dataclass
+from cosimo.core.errors import UnitCrashed
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
@@ -187,6 +188,16 @@ def end_call(entered: bool, isolated: bool) -> None:
         leave()
     elif isolated and _Present.runs:
         _Present.kernel.returned()
+
+
+def crashed(fault: str) -> NoReturn:
+    """What was called crashed, and the system came back from it: say it, and end, as where it does not come back.
+
+    Where the process is not to end by it, this is an error of the unit as any other.
+    """
+    if _Present.kernel is not None:
+        _Present.kernel.crashed(fault)
+    raise UnitCrashed(f"the unit crashed: {fault}; a unit may have damaged the memory of this process.")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import functools
 import inspect
 import itertools
 import os
+import sys
 import threading
 import types
 import typing
@@ -33,8 +34,18 @@ from fmpy.fmi2 import (
 )
 from fmpy.fmi3 import FMU3Slave
 
-from cosimo.core.errors import ConfigurationError, CosimoError, UnitError
-from cosimo.core.guarding import begin_call, bind_imports, end_call, enter, enter_phase, go_back, here, in_unit
+from cosimo.core.errors import ConfigurationError, CosimoError, UnitCrashed, UnitError
+from cosimo.core.guarding import (
+    begin_call,
+    bind_imports,
+    crashed,
+    end_call,
+    enter,
+    enter_phase,
+    go_back,
+    here,
+    in_unit,
+)
 from cosimo.units.fmi.isolation import PROXY, available, part
 from cosimo.units.fmi.model_exchange import Adapter
 
@@ -53,6 +64,13 @@ PHASES = (
     ("SetFMUState", "restore"),
 )
 """The phase of a run that a function belongs to, by part of its name."""
+
+CRASHES = (
+    ("access violation", "access violation (segmentation fault)"),
+    ("integer divide by zero", "integer division by zero (floating point exception)"),
+    (str(0xC00000FD - 2**32), "stack overflow"),
+)
+"""What crashes are called, by part of the text that ctypes has for them on Windows."""
 
 
 @cache
@@ -101,8 +119,31 @@ class LazyFunctions(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         function = self.exported(name)
         function.argtypes, function.restype = _c_types(self._kind, name)  # type: ignore[arg-type]
-        self[name] = function
-        return function
+        self[name] = found = _telling_crashes(function) if sys.platform == "win32" else function
+        return found
+
+
+def _telling_crashes(function: Any) -> Any:
+    """On Windows ctypes turns a crash into an exception of Python: said as of calls that the kernel makes."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except OSError as error:
+            crashed(crash_name(error))
+
+    call.argtypes, call.restype = function.argtypes, function.restype  # type: ignore[attr-defined]  # for FMPy
+    return call
+
+
+def crash_name(error: OSError) -> str:
+    """The name of a crash as the kernel says it, from what ctypes makes of it.
+
+    >>> crash_name(OSError("exception: access violation reading 0x0000000000000000"))
+    'access violation (segmentation fault)'
+    """
+    said = str(error).removeprefix("exception: ")
+    return next((name for part_of_text, name in CRASHES if part_of_text in said), said)
 
 
 def missing(library: str, function: str) -> CosimoError:
@@ -385,6 +426,9 @@ class Component:
             enter(self.name, phase_of(function, running=self.initialised), self.time)
         try:
             status = int(self._fmu._functions[function](self._fmu.component, *arguments))
+        except UnitCrashed:  # and this process goes on
+            self.dead = True
+            raise
         finally:
             end_call(entered, self.isolated)
         _set_rounding(0)  # to nearest: whatever the unit left behind, others compute with what they know
