@@ -100,6 +100,7 @@ NB_MODULE(_kernel, m) {
         .def("memory_column", &Builder::memory_column)
         .def("watch", &Builder::watch)
         .def("findings", [](Builder &b, bool final) { return b.program.monitor->findings(final); }, nb::arg("final") = true)
+        .def("can_go_back", &Builder::can_go_back)
         .def("finish", &Builder::finish)
         // Rows are filled in place: a converted copy of them would be lost.
         .def("run", &run, nb::arg("first"), nb::arg("count"), nb::arg("given"), nb::arg("rows").noconvert())

@@ -146,56 +146,10 @@ class Lowering:
             self.program.python_instance(instance, m, p, powers)
 
     def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
-        number, symbol = self.numbers[name], native.address
-        groups = (native.inputs, native.outputs)
-        plain = native.doubles
-        references = [[r for group in found for r in group.references] if plain else [] for found in groups]
-        value = "Real" if native.version == 2 else "Float64"
-        state = "FMUstate" if native.version == 2 else "FMUState"
-        prefix = f"fmi{native.version}"
-        # Only what will be called is looked up: FMUs lack functions that they, or this schedule, do not need.
-        used = [
-            symbol(f"{prefix}{verb}{value}") if found else 0
-            for verb, found in zip(("Set", "Get"), references, strict=True)
-        ]
-        kept = self._kept(name)
-        states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
-        functions = [*used, symbol(f"{prefix}DoStep"), *states]
-        if native.version == 2:
-            functions += [_optional(symbol, f"{prefix}Get{kind}Status") for kind in ("Real", "Boolean")]
-        unit = self.system.units[name]
+        unit, given = self.system.units[name], np.zeros((powers, len(self.system.units[name].inputs)))
+        given[0] = self.live.c[name][0]
         sizes = (len(unit.inputs), len(unit.outputs))
-        if native.version == 3:
-            m, p = sizes if plain else (0, 0)
-            self.program.fmi3(native.component, functions, references[0], references[1], m, p)
-        else:
-            self.program.fmi2(native.component, functions, *references)
-        events = native.events
-        if events is not None:
-            modes = ("EnterEventMode", "EnterStepMode", "UpdateDiscreteStates") if events.mode else ()
-            called = [symbol(f"{prefix}{mode}") for mode in modes]
-            self.program.events(number, called, events.variable_step, events.next)
-        if native.isolated:
-            self.program.post(number, native.version, symbol(f"cosimoPostStep{native.version}"))
-        if not plain:
-            self.program.typed(number, native.version, native.component, *sizes)
-            for input_, found in zip((True, False), groups, strict=True):
-                for group in found:
-                    function = symbol(f"{prefix}{'Set' if input_ else 'Get'}{group.code}")
-                    kind = _type_number(native.version, group.code)
-                    self.program.typed_group(number, input_, kind, group.references, group.positions, function)
-            if events is not None and any(events.discrete):
-                self.program.discrete_inputs(number, events.discrete, events.given)
-        elif powers > 1:
-            m, h = len(unit.inputs), self.master.step
-            orders = [j for j in range(1, powers) for _ in range(m)]
-            scale = [factorial(j) / h**j for j in orders]
-            c = np.zeros((powers, m))
-            c[0] = self.live.c[name][0]
-            derive = symbol("fmi2SetRealInputDerivatives")
-            each = [info.value_reference for group in native.inputs for info in group.infos] * (powers - 1)
-            if m:
-                self.program.input_derivatives(number, derive, each, orders, scale, c.ravel().tolist())
+        add_fmu(self.program, self.numbers[name], native, sizes, given, self.master.step, kept=self._kept(name))
 
     def _kept(self, name: str) -> bool:
         """Whether states of the unit are saved."""
@@ -628,6 +582,63 @@ class RecordedLowering(Lowering):
             else:
                 kind = _type_number(version, found.code)
                 self.program.give_numbers(stage, found.code, kind, found.references, [float(one) for one in given])
+
+
+def add_fmu(
+    program: Program,
+    number: int,
+    native: NativeFmu,
+    sizes: tuple[int, int],
+    given: Array,
+    step: float,
+    *,
+    kept: bool = False,
+) -> None:
+    """Add an FMU with so many inputs and outputs, `given` the input polynomial (powers, inputs) of macro steps `step`.
+
+    `kept`: its states are saved. Only what will be called is looked up: FMUs lack functions that they, or this
+    schedule, do not need.
+    """
+    symbol, powers, (m, p) = native.address, len(given), sizes
+    groups = (native.inputs, native.outputs)
+    plain = native.doubles
+    references = [[r for group in found for r in group.references] if plain else [] for found in groups]
+    value = "Real" if native.version == 2 else "Float64"
+    state = "FMUstate" if native.version == 2 else "FMUState"
+    prefix = f"fmi{native.version}"
+    used = [
+        symbol(f"{prefix}{verb}{value}") if found else 0 for verb, found in zip(("Set", "Get"), references, strict=True)
+    ]
+    states = [symbol(f"{prefix}{verb}{state}") if kept else 0 for verb in ("Get", "Set", "Free")]
+    functions = [*used, symbol(f"{prefix}DoStep"), *states]
+    if native.version == 2:
+        functions += [_optional(symbol, f"{prefix}Get{kind}Status") for kind in ("Real", "Boolean")]
+        program.fmi2(native.component, functions, *references)
+    else:
+        given_here, read_here = sizes if plain else (0, 0)
+        program.fmi3(native.component, functions, references[0], references[1], given_here, read_here)
+    events = native.events
+    if events is not None:
+        modes = ("EnterEventMode", "EnterStepMode", "UpdateDiscreteStates") if events.mode else ()
+        called = [symbol(f"{prefix}{mode}") for mode in modes]
+        program.events(number, called, events.variable_step, events.next)
+    if native.isolated:
+        program.post(number, native.version, symbol(f"cosimoPostStep{native.version}"))
+    if not plain:
+        program.typed(number, native.version, native.component, m, p)
+        for input_, found in zip((True, False), groups, strict=True):
+            for group in found:
+                function = symbol(f"{prefix}{'Set' if input_ else 'Get'}{group.code}")
+                kind = _type_number(native.version, group.code)
+                program.typed_group(number, input_, kind, group.references, group.positions, function)
+        if events is not None and any(events.discrete):
+            program.discrete_inputs(number, events.discrete, events.given)
+    elif powers > 1 and m:
+        orders = [j for j in range(1, powers) for _ in range(m)]
+        scale = [factorial(j) / step**j for j in orders]
+        derive = symbol("fmi2SetRealInputDerivatives")
+        each = [info.value_reference for group in native.inputs for info in group.infos] * (powers - 1)
+        program.input_derivatives(number, derive, each, orders, scale, given.ravel().tolist())
 
 
 def _type_number(version: int, code: str) -> int:

@@ -15,19 +15,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from cosimo.core import dataclass
-from cosimo.core.arrays import Array, output_values
+from cosimo.core.arrays import Array, output_values, shift_matrix
 from cosimo.core.errors import ConfigurationError, CosimoError, UnknownNameError
 from cosimo.core.guarding import own_clock
 from cosimo.core.system import Source, as_source
 from cosimo.core.unit import Instance, Unit
 
+AT_ONCE = 0.05
+"""Seconds for which a unit is stepped without asking whether the budget is used up or somebody has pressed Ctrl-C."""
+WORTH = 5
+"""Steps from which on setting up the compiled loop takes less than what it saves."""
 LIVE = 24
 """How many fresh instances are kept alive at most, to continue their trials; others are replayed from the start."""
 
@@ -81,7 +85,7 @@ class Rig:
         self.unit, self.step, self.access = unit, step, access
         self.restore, self._allowance = restore, allowance or Allowance()
         self._sources, self._start_time = point.sources(unit), point.start_time
-        self._run_up = round((point.time - point.start_time) / step)
+        self.run_up = round((point.time - point.start_time) / step)
         self.time = self.moment(0)
         self.held: Array = np.array([source(self.time) for source in self._sources], dtype=float)
         """The inputs at the operating point."""
@@ -112,7 +116,7 @@ class Rig:
             return self.trial().run(deviations)
         self._make_room()
         with closing(self.prepare()) as instance:
-            return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
+            return self.stepped(instance, 0, deviations)
 
     @contextmanager
     def instance(self) -> Iterator[Instance]:
@@ -135,7 +139,7 @@ class Rig:
 
     def moment(self, k: int) -> float:
         """The time k macro steps after the operating point, counted from the start time."""
-        return self._start_time + (self._run_up + k) * self.step
+        return self._start_time + (self.run_up + k) * self.step
 
     # ---- what trials use -----------------------------------------------------------------------------------------
 
@@ -145,13 +149,13 @@ class Rig:
             f"being instantiated at t = {self._start_time:g}", self.unit.instantiate, self._start_time
         )
         try:
-            for k in range(-self._run_up, 0):
+            for k in range(-self.run_up, 0):
                 time = self.moment(k)
                 values = np.array([source(time) for source in self._sources], dtype=float)
-                self.set_input(instance, self._coefficients(values))
+                self.set_input(instance, self.coefficients(values))
                 self.advance(instance, time)
                 self.run_up_steps += 1
-            self.set_input(instance, self._coefficients(self.held))
+            self.set_input(instance, self.coefficients(self.held))
             self._guard("leaving initialisation", instance.finish_initialisation)
         except BaseException:
             instance.close()
@@ -179,12 +183,13 @@ class Rig:
 
     def advance(self, instance: Instance, time: float) -> None:
         """One macro step."""
-        self._count_step()
+        self.count_steps(1)
         self._guard(f"its step from t = {time:g} to {time + self.step:g}", instance.step, time, self.step)
 
-    def _count_step(self) -> None:
+    def count_steps(self, count: int) -> None:
+        """So many are about to be made, or were just made."""
         self._allowance.check()
-        self.steps += 1
+        self.steps += count
 
     def _read(self, instance: Instance, time: float) -> Array:
         """Outputs and visible states; anything that is not finite fails."""
@@ -218,12 +223,20 @@ class Rig:
         if instance is None:
             raise TrialFailed("its states cannot be given at a start")
         with closing(instance):
-            self.set_input(instance, self._coefficients(self.held))
+            self.set_input(instance, self.coefficients(self.held))
             self._guard("leaving initialisation", instance.finish_initialisation)
-            return np.array([self.go(instance, k, deviation) for k, deviation in enumerate(deviations)])
+            return self.stepped(instance, 0, deviations)
 
-    def go(self, instance: Instance, k: int, deviation: Array) -> Array:
-        """Step k after the operating point, under a deviation of the held inputs; the reading before it."""
+    def stepped(self, instance: Instance, first: int, deviations: Array) -> Array:
+        """Steps `first`, `first` + 1, … after the operating point, under deviations (N, powers, inputs) of the held
+        inputs; the readings (N, width) before each."""
+        if len(deviations) >= WORTH and (loop := CompiledSteps.of(self, instance)) is not None:
+            with closing(loop):
+                return loop.run(first, deviations)
+        rows = [self._go(instance, first + k, deviation) for k, deviation in enumerate(deviations)]
+        return np.array(rows).reshape(len(deviations), self.width)
+
+    def _go(self, instance: Instance, k: int, deviation: Array) -> Array:
         time = self.moment(k)
         coefficients = deviation.copy()
         coefficients[0] += self.held
@@ -233,7 +246,7 @@ class Rig:
             instance.set_input(coefficients, self.step)
             doing = "reading at t = {:g}"
             row = self._read(instance, time)
-            self._count_step()
+            self.count_steps(1)
             doing = "its step from t = {:g} to {:g}"
             instance.step(time, self.step)
         except TrialFailed:
@@ -242,7 +255,8 @@ class Rig:
             raise failed(doing.format(time, time + self.step), error) from error
         return row
 
-    def _coefficients(self, values: Array) -> Array:
+    def coefficients(self, values: Array) -> Array:
+        """The polynomials (powers, inputs) of inputs that are held."""
         # Every input keeps all its powers, so that a unit never sees a polynomial shorter than the one before.
         return np.vstack([values, np.zeros((self.powers - 1, len(values)))])
 
@@ -272,13 +286,13 @@ class RigTrial:
             instance = rig.begin(self)
             if not rig.restore:
                 self._instance = instance
-                for k, deviation in enumerate(self._past):  # the instance of before was given up for another trial
-                    self._step(instance, k, deviation)
-        rows = [self._step(instance, done + k, deviation) for k, deviation in enumerate(deviations)]
+                if self._past:  # the instance of before was given up for another trial
+                    self._stepped(instance, 0, np.array(self._past))
+        rows = self._stepped(instance, done, deviations)
         self._past += list(deviations)
         if rig.restore:
             self.state = rig.save(instance)
-        return np.array(rows).reshape(len(deviations), rig.width)
+        return rows
 
     def close(self) -> None:
         """Release the instance; the trial can still be continued, at the cost of a replay."""
@@ -286,10 +300,111 @@ class RigTrial:
             self._instance.close()
         self._instance = None
 
-    def _step(self, instance: Instance, k: int, deviation: Array) -> Array:
-        if k == 0 and self._nudge is not None:
+    def _stepped(self, instance: Instance, first: int, deviations: Array) -> Array:
+        if first == 0 and self._nudge is not None and len(deviations):
             self._rig.nudge(instance, self._nudge)
-        return self._rig.go(instance, k, deviation)
+        return self._rig.stepped(instance, first, deviations)
+
+
+class CompiledSteps:
+    """The steps of a trial in the compiled loop: the schedule "couple, read, step" of one FMU, its inputs from outside.
+
+    The instance must have left initialisation. Its states are read with its outputs, in one call.
+    """
+
+    def __init__(self, rig: Rig, instance: Any, native: Any) -> None:
+        from cosimo._kernel import Program
+        from cosimo.execution.lowering import add_fmu
+
+        self._rig, self._instance = rig, instance
+        m, powers, step = len(rig.held), rig.powers, rig.step
+        given = rig.coefficients(rig.held)
+        self._program = program = Program(rig.moment(-rig.run_up), step, [0.0] * rig.width, given.ravel().tolist(), [])
+        program.name_units([rig.unit.name])
+        add_fmu(program, 0, native, (m, rig.width), given, step)
+        fit = np.eye(powers).ravel().tolist()
+        for place in range(m):
+            program.external(place * powers, place, m, powers, fit)
+        program.couple(0, 0, 0.0)
+        program.read(0, 0, 0.0)
+        along = shift_matrix(powers - 1, 1.0).ravel().tolist()
+        program.step(0, program.input_map(0, along) if powers > 1 and m else -1, 0.0, step)
+        for place in range(rig.width):
+            program.column(place, 0, [])
+        if rig.restore:
+            program.can_go_back()
+        program.finish(1, 0, 0.0)
+
+    @classmethod
+    def of(cls, rig: Rig, instance: Instance) -> CompiledSteps | None:
+        """None where Python must call the unit: it is no FMU, has events, or arrays of states."""
+        from cosimo.units.fmi.exchange import group
+
+        native = instance.native(rig.powers)
+        if native is None or native.events is not None:
+            return None
+        if rig.access is not None:
+            if not isinstance(rig.access, FmuStates):
+                return None
+            unit = rig.access.unit
+            states = [unit.variables[name] for name in rig.access.names]
+            if any(info.element is not None for info in states):
+                return None
+            native = replace(native, outputs=group([*unit.output_infos, *states], native.version))
+            if rig.powers > 1 and not native.doubles:
+                return None
+        return cls(rig, instance, native)
+
+    def run(self, first: int, deviations: Array) -> Array:
+        """See `Rig.stepped`. Few steps are made at first, and more at once where these take little time."""
+        rig, program = self._rig, self._program
+        inputs = deviations.copy()
+        inputs[:, 0] += rig.held
+        given = np.ascontiguousarray(inputs.transpose(0, 2, 1)).reshape(len(inputs), -1)
+        rows = np.empty((len(given), rig.width + 1))
+        done, count = 0, 1
+        while done < len(given):
+            rig.count_steps(0)
+            part = slice(done, done + count)
+            begin = perf_counter()
+            outcome = program.run(rig.run_up + first + done, len(given[part]), given[part], rows[part])
+            took = perf_counter() - begin
+            done += program.made
+            rig.count_steps(program.made)
+            if outcome:
+                self._fail(outcome)
+            count = 2 * count if took < AT_ONCE else max(1, count // 2)
+        found: Array = rows[:, 1:]
+        found[:, rig.constant] = 0.0
+        return found
+
+    def close(self) -> None:
+        """Let go of the instance, which lives on."""
+        self._program.release()
+
+    def _fail(self, outcome: int) -> NoReturn:
+        """Say what went wrong in the words of steps made by Python."""
+        from cosimo.execution.engines import ENDED as AT_END
+        from cosimo.execution.engines import ENDED_INSIDE, NON_FINITE, NOT_EXACT, STOPPED, VERBS
+        from cosimo.units.fmi.instance import ENDED
+
+        if outcome == STOPPED:
+            raise KeyboardInterrupt
+        _, phase, status, output, at, duration, value = self._program.failure
+        if outcome == NON_FINITE:
+            names = (*self._rig.unit.outputs, *(self._rig.access.names if self._rig.access else ()))
+            raise TrialFailed(f"'{names[output]}' is {value} at t = {at:g}")
+        stepping = f"its step from t = {at:g} to {at + duration:g}"
+        doing = ("setting its inputs", stepping, f"reading at t = {at:g}")[phase]
+        if status == NOT_EXACT:
+            raise TrialFailed(f"{doing} failed: a value does not fit the type of its variable")
+        try:
+            if outcome == AT_END or status == ENDED_INSIDE:
+                self._instance.explain("step", ENDED, at, duration)
+            self._instance.explain(VERBS[phase], status, at, duration)
+        except CosimoError as error:
+            raise failed(doing, error) from error
+        raise AssertionError(f"the kernel returned {outcome}, which nobody explains")
 
 
 # ---- where a unit is identified, and which of its states can be seen there -------------------------------------------

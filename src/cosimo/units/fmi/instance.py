@@ -386,7 +386,10 @@ class FmuInstance(Instance):
         found = NativeFmu(
             version.number, component.address, component.symbol, *groups, self, component.isolated, events
         )
-        return found if powers == 1 or (found.doubles and self._followed.all()) else None
+        if powers > 1 and not (found.doubles and self._followed.all()):
+            return None
+        self._stepped = True  # there, from wherever that begins
+        return found
 
     def explain(self, doing: str, status: int, time: float, duration: float) -> NoReturn:
         which, status = (status // 1000 * 1000, status % 1000) if status > 0 else (0, status)
