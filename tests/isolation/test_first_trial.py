@@ -194,7 +194,7 @@ def test_a_study_decides_before_its_workers(fmu: Path, tmp_path: Path, trials: l
     path = tmp_path / scenario(tmp_path, fmu)
     sick = build(tmp_path / "sick.fmu", early="segfault")
     said = 'parameters = {fault = "", fault_time = 0.0}\n'
-    path.write_text(path.read_text().replace(str(fmu), str(sick), 1).replace(said, ""))
+    path.write_text(path.read_text().replace(repr(str(fmu)), repr(str(sick)), 1).replace(said, ""))
     study = Study(path, Grid({"sound.amount": [0.0, 1.0]}))
     with Runner(study) as runner:
         decided = runner.study.isolation

@@ -84,10 +84,12 @@ def test_rows_appear_while_a_run_goes_on_and_survive_a_kill(units: str, tmp_path
 
 
 MEMORY = """
+import psutil
+
 system = System(units, links)
 
 def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+    return psutil.Process().memory_info().rss / 1e6
 
 sizes = []
 def watch(now, stop):

@@ -377,7 +377,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path) -> Non
             place.rename(tmp_path / "moved")
 
     output = ResultFile(tmp_path / "rows.csv")
-    with pytest.raises(OutputError, match=r"cannot write the checkpoint to '.*checkpoints/c': No such file"):
+    with pytest.raises(OutputError, match=r"cannot write the checkpoint to '.*checkpoints[/\\]c': No such file"):
         run(system, master, stop=2.0, output=output, checkpoint=Checkpoint(place / "c", every=0), progress=progress)
     assert not read_result(tmp_path / "rows.csv").complete
     resume(tmp_path / "moved" / "c", system, master)
