@@ -42,6 +42,16 @@ def test_a_document_of_an_error_that_nobody_reads_does_not_change_the_exit_code(
         assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [["analyse", "tank"], ["analyse", "tank", "--json"], ["problems"], ["--help"]])
+def test_a_pipe_that_nobody_reads_ends_a_command_without_a_traceback(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([*COMMAND[:-1], *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    said = "cosimo: standard output cannot be written: nobody reads it any more.\n"
+    assert (ended.returncode, ended.stderr) == ((7, said) if sys.platform == "win32" else (1, ""))
+
+
 def test_closed_streams_swallow_what_is_said() -> None:
     close = lambda: (os.close(1), os.close(2))  # noqa: E731
     assert subprocess.run([*COMMAND, "tank"], preexec_fn=close, check=False).returncode == 0

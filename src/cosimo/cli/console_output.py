@@ -75,17 +75,22 @@ def make_streams_sound() -> None:
 
 @contextmanager
 def writing_to_streams() -> Iterator[None]:
-    """Turn a failed write to standard output inside the block, such as on a full disk, into an OutputError."""
+    """Turn a failed write to standard output inside the block, such as on a full disk, into an OutputError.
+
+    A pipe whose reader has gone is an invalid argument for Windows; elsewhere typer knows it, and ends without a word.
+    """
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+        gone = sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
+        if not gone and error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
             raise
         _drop(1)
-        raise OutputError(f"standard output cannot be written: {error.strerror}.") from None
+        reason = "nobody reads it any more" if gone else error.strerror
+        raise OutputError(f"standard output cannot be written: {reason}.") from None
 
 
 def say(content: Any) -> None:
