@@ -19,7 +19,7 @@ from attacks import added, called, declared, entry, fmu, package
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
 from cosimo.formats.ssp import load_ssp
 from cosimo.formats.ssp_files import ArchiveFiles
-from cosimo.units.archives import ArchiveLimits, check_archive
+from cosimo.units.archives import ArchiveLimits, check_archive, reason_on_windows
 from cosimo.units.fmi.archive import lease
 from cosimo.units.fmi.fmu import Fmu
 
@@ -121,10 +121,14 @@ ODD: dict[str, tuple[Callable[[bytes], bytes], dict[str, bytes]]] = {
     "a folder with bytes": (added((entry("resources/b/"), b"evil")), {}),
     "the same name in a further field": (added((called("resources/a", "resources/a"), b"x")), {"resources/a": b"x"}),
 }
+REFUSED = {"names of devices": "the name of a device", "final dots and spaces": "ends in a dot or a space"}
+"""What Windows keeps under no such name, and what is said there."""
+if sys.platform != "win32":
+    REFUSED = {}
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def unpacked(path: Path) -> dict[str, bytes]:
@@ -140,6 +144,10 @@ def test_an_fmu(tmp_path: Path, name: str) -> None:
     change, more = ODD[name]
     expected = unpacked(path := fmu(tmp_path))
     path.write_bytes(change(path.read_bytes()))
+    if name in REFUSED:
+        with pytest.raises(UnsafeInputError, match=REFUSED[name]):
+            Fmu(path)
+        return
     assert Fmu(path).outputs == ("y",)
     assert unpacked(path) == expected | more
 
@@ -150,6 +158,10 @@ def test_a_package_and_an_fmu_in_it(tmp_path: Path, name: str) -> None:
     good = fmu(tmp_path).read_bytes()
     path = package(tmp_path / "p.ssp", change(good))
     path.write_bytes(change(path.read_bytes()))
+    if name in REFUSED:
+        with pytest.raises(UnsafeInputError, match=REFUSED[name]):
+            load_ssp(path)
+        return
     assert load_ssp(path).system.units["a"].outputs == ("y",)
     held = ArchiveFiles(path, ArchiveLimits())
     try:
@@ -166,6 +178,27 @@ def test_a_name_in_bytes_that_a_further_field_repeats(tmp_path: Path) -> None:
     assert name in ("resources/é", "resources/é".encode().decode("cp437"))
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("resources/a", ""),
+        ("resources/auxiliary.c", ""),
+        ("resources/console", ""),
+        ("resources/.hidden", ""),
+        ("resources/aux.c", "device"),
+        ("NUL", "device"),
+        ("resources/Com1/a", "device"),
+        ("lpt9 .txt", "device"),
+        ("a./b", "dot or a space"),
+        ("a/b ", "dot or a space"),
+    ],
+)
+def test_names_that_windows_does_not_keep(name: str, reason: str) -> None:
+    found = reason_on_windows(name.split("/"))
+    assert (found is None) == (not reason)
+    assert reason in (found or "")
+
+
 @pytest.mark.parametrize("other", ["../evil", "/evil", "resources/a\nb", "resources/a", "RESOURCES/A"])
 def test_the_name_that_an_entry_is_extracted_to_counts(other: str) -> None:
     """As from 3.12 on, where the reader takes it from elsewhere than from the directory."""
@@ -179,10 +212,10 @@ def test_the_name_that_an_entry_is_extracted_to_counts(other: str) -> None:
 
 def test_a_folder_that_a_package_separates_with_backslashes(tmp_path: Path) -> None:
     path = package(tmp_path / "p.ssp", fmu(tmp_path).read_bytes())
-    content = added((entry("data\\"), b""))(path.read_bytes())
-    path.write_bytes(added((entry("data\\a"), b"1"))(content))
+    content = path.read_bytes()
+    path.write_bytes(added((entry("data\\"), b""), (entry("data\\a"), b"1"))(content))
     assert load_ssp(path).system.units["a"].outputs == ("y",)
-    path.write_bytes(added((entry("data"), b"2"))(content))
+    path.write_bytes(added((entry("data\\"), b""), (entry("data"), b"2"))(content))
     with pytest.raises(UnsafeInputError, match="'data' as a file and as a folder"):
         load_ssp(path)
 

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import struct
+import sys
 import unicodedata
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -112,6 +113,7 @@ _HEADER = 30  # bytes before the name in the header of each entry
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF8 = 0x800  # the flag of names in UTF-8; others are in code page 437
 _UNICODE_PATH = 0x7075  # the extra field with a further name, which Python takes from 3.12 on
+_DEVICE = re.compile(r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$", re.IGNORECASE)
 _FOLDERS = 100  # folders inside each other, far more than anybody makes; each is looked at
 
 
@@ -231,6 +233,19 @@ def _name_reason(name: str) -> str | None:
         return "has no proper name"
     if len(parts) > _FOLDERS:
         return f"lies more than {_FOLDERS} folders deep"
+    return reason_on_windows(parts) if sys.platform == "win32" else None
+
+
+def reason_on_windows(parts: Sequence[str]) -> str | None:
+    """Why Windows keeps no file of this name, given by its folders and its own name; the system itself does not say.
+
+    >>> reason_on_windows(["resources", "aux.c"])
+    'has the name of a device, which is no file on Windows'
+    """
+    if any(_DEVICE.fullmatch(part.partition(".")[0].rstrip()) for part in parts):
+        return "has the name of a device, which is no file on Windows"
+    if any(part.endswith((".", " ")) for part in parts if part != "."):
+        return "has a name that ends in a dot or a space, which Windows leaves out"
     return None
 
 
