@@ -22,6 +22,8 @@ from cosimo.units.fmi.archive import platform_folders
 
 RUN = ("--step-size", "0.1", "--stop-time", "1", "--output-file", "out.csv")
 LIBRARY = f"binaries/{platform_folders(2)[0]}/minimal2{ENDING}"
+NEEDED, NOWHERE = ("KERNEL32.dll", "KERNELXX.dll") if sys.platform == "win32" else ("libc.so.6", "libc.so.X")
+"""A library that every library of an FMU needs, and one of a name of the same length that is not there."""
 
 
 def edited(path: Path, **contents: bytes | None) -> Path:
@@ -43,9 +45,9 @@ def without_symbol(path: Path) -> Path:
 
 def of_a_library_that_is_not_there(path: Path) -> Path:
     """The library needs another one that nobody has."""
-    name, needed = b"libc.so.6\0", compiled("minimal2")
+    name, needed = NEEDED.encode() + b"\0", compiled("minimal2")
     assert name in needed
-    return edited(path, library=needed.replace(name, b"libc.so.X\0"))
+    return edited(path, library=needed.replace(name, NOWHERE.encode() + b"\0"))
 
 
 def cut(path: Path) -> Path:
@@ -61,7 +63,7 @@ FAULTS = {
     "not a library": (lambda path: edited(path, library=b"hello"), (2,), "cannot be loaded"),
     "cut library": (lambda path: edited(path, library=compiled("minimal2")[:2000]), (2,), "cannot be loaded"),
     "missing symbol": (without_symbol, (2,), "lacks the function fmi2DoStep"),
-    "missing dependency": (of_a_library_that_is_not_there, (2,), "libc.so.X"),
+    "missing dependency": (of_a_library_that_is_not_there, (2,), NOWHERE),
 }
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+import fmpy
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
 from fmu_builder import build
 
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnitError
+from cosimo.units.fmi.component import imported_libraries
 from cosimo.units.fmi.fmu import Experiment, Fmu
 from cosimo.units.fmi.instance import FmuInstance
 
@@ -179,3 +181,11 @@ def test_native_addresses_can_be_called(tmp_path: Path) -> None:
     step = prototype(native.address("fmi2DoStep"))
     assert step(native.component, 0.0, 0.1, 1) == 0
     assert instance.read()[1] == pytest.approx(0.15)
+
+
+def test_what_a_library_of_windows_needs_is_read_from_it() -> None:
+    folder = Path(fmpy.__file__).parent / "sundials" / "x86_64-windows"
+    content = (folder / "sundials_sunlinsoldense.dll").read_bytes()
+    assert imported_libraries(content) == ["sundials_sunmatrixdense.dll", "sundials_core.dll", "KERNEL32.dll"]
+    for damaged in (b"", b"MZ", content[:200], content[:600], b"\x7fELF" + content[4:0x3C] + b"\xff" * 4, b"\0" * 4000):
+        assert imported_libraries(damaged) == []

@@ -11,6 +11,7 @@ import functools
 import inspect
 import itertools
 import os
+import struct
 import sys
 import threading
 import types
@@ -153,11 +154,51 @@ def missing(library: str, function: str) -> CosimoError:
     return ConfigurationError(said) if function.endswith(INDISPENSABLE) else UnitError(said)
 
 
-def not_loaded(file: str, reason: str) -> ConfigurationError:
+def not_loaded(file: str, reason: str, library: Path | None = None, *, isolated: bool = False) -> ConfigurationError:
     """The error for an FMU whose library cannot be loaded, with the remedy where the machine lacks what it needs."""
     if "cannot open shared object file" in reason:
         reason += "; install the package that brings this library, or add its folder to LD_LIBRARY_PATH"
+    if library is not None and (missing := _missing_libraries(library, isolated=isolated)):
+        names = " and ".join(f"'{name}'" for name in missing)
+        reason = f"its library '{library.name}' needs {names}, which Windows does not find; put it beside that library"
     return ConfigurationError(f"FMU '{file}' cannot be loaded: {reason}.")
+
+
+def _missing_libraries(library: Path, *, isolated: bool) -> list[str]:
+    """The libraries that one of Windows needs and that are not found. Windows only says that something is missing.
+
+    Workers of isolated units also look in PATH, this process does not.
+    """
+    if sys.platform != "win32":
+        return []
+    find = ctypes.WinDLL("kernel32").LoadLibraryExW
+    find.argtypes, find.restype = (ctypes.c_wchar_p, ctypes.c_void_p, ctypes.c_uint32), ctypes.c_void_p
+    how = 0x2 if isolated else 0x1002  # LOAD_LIBRARY_AS_DATAFILE, and LOAD_LIBRARY_SEARCH_DEFAULT_DIRS
+    names = imported_libraries(library.read_bytes()) if library.is_file() else []
+    own = [name for name in names if not name.lower().startswith(("api-ms-", "ext-ms-"))]  # others are no files
+    return [name for name in own if not (library.parent / name).exists() and not find(name, None, how)]
+
+
+def imported_libraries(content: bytes) -> list[str]:
+    """The names in the import table of a library of Windows; none, of what is no such library."""
+    found: list[str] = []
+    with suppress(struct.error, ValueError):
+        begin = struct.unpack_from("<I", content, 0x3C)[0]
+        count, optional, kind = struct.unpack_from("<H12xH2xH", content, begin + 6)
+        sections = [struct.unpack_from("<IIII", content, begin + 32 + optional + 40 * k) for k in range(count)]
+
+        def place(address: int) -> int:
+            return next(
+                (address - at + raw for size, at, _, raw in sections if at <= address < at + size), len(content)
+            )
+
+        table = place(struct.unpack_from("<I", content, begin + (144 if kind == 0x20B else 128))[0])
+        for entry in range(table, table + 20_000, 20):
+            name = struct.unpack_from("<I", content, entry + 12)[0]
+            if not name:
+                break
+            found.append(content[place(name) : content.index(b"\0", place(name))].decode("ascii", "replace"))
+    return found
 
 
 @cache
@@ -360,7 +401,7 @@ class Component:
             raise
         except Exception as error:  # FMPy raises plain exceptions
             reason = str(error).replace(str(folder) + os.sep, "").rstrip(".")
-            raise not_loaded(self.file, reason) from None
+            raise not_loaded(self.file, reason, library) from None
 
     def instantiate(self, **options: Any) -> None:
         """Create the component; `options` are those of FMPy's instantiate."""

@@ -120,7 +120,7 @@ class IsolatedComponent(Component):
         state = self._worker.state
         if state.end == End.NOT_STARTED:
             self._told = True
-            raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."))
+            raise self._not_started(state.text("problem").replace(str(folder) + os.sep, "").rstrip("."), library)
         self._require_alive()
         kind = FMU2Library if self.version == 2 else _Proxy3
         self._fmu = self._opened(kind, library, folder, token, libraryPath=str(part(PROXY)))
@@ -203,7 +203,7 @@ class IsolatedComponent(Component):
             self.dead, self.running = True, False
             raise failure
 
-    def _not_started(self, reason: str) -> ConfigurationError:
+    def _not_started(self, reason: str, library: Path) -> ConfigurationError:
         if self.isolation.sandbox and ("bwrap:" in reason or "seccomp" in reason):
             return ConfigurationError(
                 f"the sandbox for {self} could not be set up: {reason}; allow user namespaces on this machine, or use "
@@ -211,7 +211,7 @@ class IsolatedComponent(Component):
             )
         if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
             reason += "; it uses the Python of the process that loads it, so it cannot be isolated"
-        return not_loaded(self.file, reason)
+        return not_loaded(self.file, reason, library, isolated=True)
 
     def _failure(self, state: WorkerState) -> RunError:
         if state.end == End.INTERRUPTED:
