@@ -174,8 +174,13 @@ class _Worker:
             if self.link.pulse.silent("root") > self.how.hosts.patience:
                 self.how.say(f"the broker at {self.how.hosts.broker} is gone")
                 return
-            if os.getppid() != self._parent or (self.how.once and self.served and not self._sessions):
+            if self._is_orphan() or (self.how.once and self.served and not self._sessions):
                 return
+
+    def _is_orphan(self) -> bool:
+        """Whether the process that has started this one is gone; on Windows its number stays."""
+        started_by = multiprocessing.parent_process()
+        return os.getppid() != self._parent or (started_by is not None and not started_by.is_alive())
 
     def _is_second(self) -> bool:
         """Whether a worker of this name was there before, and answers; one that was killed does not."""
