@@ -142,7 +142,7 @@ class Backend:
         found = xp.where(regular, xp.linalg.solve(xp.where(regular, left, eye), right), float("nan"))
         return self.xp.moveaxis(found, 0, -1)
 
-    def on_host(self, work: Callable[[Array], Array], values: Array) -> Array:
+    def on_host(self, work: Callable[[Array], Any], values: Array) -> Any:
         """Eigenvalue problems (N, n, n) on the host, by all cores where that takes longer than starting threads.
 
         LAPACK takes about 5 µs and 3 ns · n³ for each, without the interpreter lock, and the same ones whoever asks.
