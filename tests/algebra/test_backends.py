@@ -113,3 +113,17 @@ def test_small_and_large_matrices_are_multiplied_alike(depths, inner):
     a, b = rng.standard_normal((5, inner, depths[0])), rng.standard_normal((inner, 7, depths[1]))
     wanted = np.stack([a[:, :, k % depths[0]] @ b[:, :, k % depths[1]] for k in range(3)], axis=-1)
     np.testing.assert_allclose(Backend().multiply(a, b), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("count", "size", "parts"), [(40, 10, 1), (600, 20, 3), (2, 100, 2), (0, 30, 1)])
+def test_eigenvalues_are_shared_by_cores_where_that_pays(monkeypatch, count, size, parts):
+    monkeypatch.setattr(backends, "processors", lambda: 3)
+    matrices, asked = np.random.default_rng(2).normal(size=(count, size, size)), []
+
+    def radii(some):
+        asked.append(len(some))
+        return np.abs(np.linalg.eigvals(some)).max(axis=-1, initial=0.0)
+
+    found = Backend().on_host(radii, matrices)
+    assert (len(asked), sum(asked)) == (parts, count)
+    assert found.tobytes() == radii(matrices).tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import zipfile
@@ -48,6 +49,7 @@ from cosimo.formats.ssp import load_ssp
 from cosimo.problems import find
 from cosimo.units.archives import ArchiveLimits, check_archive
 from cosimo.units.fmi import archive as fmu_archive
+from cosimo.units.fmi.archive import platform_folders
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.model_exchange import Solver
 
@@ -108,6 +110,22 @@ def test_every_archive_is_opened_and_checked_once_to_describe_a_package(
     for unit in loaded.system.units.values():
         unit.instantiate(0.0).close()
     assert sorted(opened[3:]) == ["one.fmu", "two.fmu"], "checked again before anything is extracted"
+
+
+def test_an_fmu_of_another_platform_is_named_as_in_the_package(tmp_path: Path) -> None:
+    """Not by the folder into which it was copied."""
+    path, inner = export_ssp(find("two-mass").system(), tmp_path / "m.ssp", fmi=2, step=1e-3, stop=1.0), io.BytesIO()
+    with zipfile.ZipFile(path) as package:
+        members = {name: package.read(name) for name in package.namelist()}
+    with zipfile.ZipFile(io.BytesIO(members["resources/one.fmu"])) as fmu, zipfile.ZipFile(inner, "w") as other:
+        for name in fmu.namelist():
+            other.writestr(name.replace(platform_folders(2)[0], "elsewhere"), fmu.read(name))
+    with zipfile.ZipFile(path, "w") as package:
+        for name, content in (members | {"resources/one.fmu": inner.getvalue()}).items():
+            package.writestr(name, content)
+    with pytest.raises(ConfigurationError, match="holds no library for this platform") as refused:
+        load_ssp(path).system.units["one"].instantiate()
+    assert str(refused.value).startswith(f"FMU '{path}")
 
 
 def test_hand_written_descriptions_are_valid(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.tuning.networks import rescaled
 from cosimo import masters
 from cosimo.algebra import LinearSystem
 from cosimo.analysis import Spectrum, critical_step
-from cosimo.analysis.robustness import RescaledRadii, _selected, _signs, search
+from cosimo.analysis.robustness import Change, RescaledRadii, _selected, _signs, search
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, DimensionError, UnknownNameError
 from cosimo.core.master import Master
@@ -449,6 +449,26 @@ def test_slopes_are_those_of_the_radius() -> None:
     expected = np.log(radii(point * shift) / radii(point / shift)) / 2e-5
     assert radii.slopes(point) == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert not radii.slopes(np.full(len(names), np.nan)).any()
+
+
+def test_slopes_leave_modes_at_rest_out() -> None:
+    """Two carts joined by a spring roll together for ever: their eigenvalues 1 are larger than that of the swing."""
+    cart = StateSpace([[0.0, 1.0], [0.0, 0.0]], [[0.0], [1.0]], np.eye(2), inputs=["F"], outputs=["x", "v"])
+    D = [[-100.0, -2.0, 100.0, 2.0], [100.0, 2.0, -100.0, -2.0]]
+    spring = StateSpace(
+        np.zeros((0, 0)), np.zeros((0, 4)), np.zeros((2, 0)), D, inputs=list("abcd"), outputs=list("pq")
+    )
+    links = [("one.x", "spring.a"), ("one.v", "spring.b"), ("two.x", "spring.c"), ("two.v", "spring.d")]
+    units = {"one": cart, "two": cart, "spring": spring}
+    system = System(units, [*links, ("spring.p", "one.F"), ("spring.q", "two.F")])
+    names: list[tuple[Change, str]] = [("rate", "one"), ("rate", "two"), ("gain", "spring")]
+    radii = RescaledRadii(system, masters.gauss_seidel(system, 0.01, order=["one", "two", "spring"]), names)
+    assert radii.rest.count == 2
+    point = np.array([1.1, 0.9, 1.2])
+    shift = np.exp(1e-4 * np.eye(3))
+    expected = np.log(radii(point * shift) / radii(point / shift)) / 2e-4
+    assert radii(point[None])[0] < 0.999
+    assert radii.slopes(point) == pytest.approx(expected, rel=1e-4, abs=1e-7)
 
 
 def test_relative_radius_refuses_wrong_names() -> None:

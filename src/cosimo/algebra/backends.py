@@ -22,10 +22,13 @@ import numpy as np
 
 from cosimo.core.arrays import Array
 from cosimo.core.errors import ConfigurationError, UnknownNameError
+from cosimo.core.guarding import processors
 
 NAMES = ("auto", "cupy", "numpy", "torch")
 SINGULAR = 1e13
 """Condition from which a linear system has no solution that can be believed: its digits are gone."""
+WORTH_A_THREAD = 2e-3
+"""Seconds of work for which a thread is started, which takes about a twentieth of that."""
 BLAS_FROM = 40
 """The size of matrices from which a call of BLAS for each is faster than one loop over all."""
 Stack = Any
@@ -139,9 +142,17 @@ class Backend:
         found = xp.where(regular, xp.linalg.solve(xp.where(regular, left, eye), right), float("nan"))
         return self.xp.moveaxis(found, 0, -1)
 
-    def on_host(self, work: Callable[[Array], Array], values: Array) -> Array:
-        """`work` on an array of the host, along its first axis; here, on the core that asks."""
-        return work(values)
+    def on_host(self, work: Callable[[Array], Any], values: Array) -> Any:
+        """Eigenvalue problems (N, n, n) on the host, by all cores where that takes longer than starting threads.
+
+        LAPACK takes about 5 µs and 3 ns · n³ for each, without the interpreter lock, and the same ones whoever asks.
+        """
+        seconds = len(values) * (5e-6 + 3e-9 * values.shape[-1] ** 3)
+        cores = min(processors(), len(values), int(seconds / WORTH_A_THREAD))
+        if cores <= 1:
+            return work(values)
+        with ThreadPoolExecutor(cores) as pool:
+            return np.concatenate(list(pool.map(work, np.array_split(values, cores))))
 
     # How much at a time, and by how many.
 
@@ -201,13 +212,6 @@ class _Device(Backend):
 
     def chunk(self, size: int) -> int:
         return int(np.clip(2**25 // max(size, 1) ** 2, 2**10, 2**20))
-
-    def on_host(self, work: Callable[[Array], Array], values: Array) -> Array:
-        cores = min(os.cpu_count() or 1, max(1, len(values) // 100))
-        if cores == 1:
-            return work(values)
-        with ThreadPoolExecutor(cores) as pool:
-            return np.concatenate(list(pool.map(work, np.array_split(values, cores))))
 
     def map(self, work: Callable[[slice], Any], parts: list[slice], workers: int | None) -> list[Any]:
         return [work(part) for part in parts]

@@ -153,7 +153,7 @@ class EigenvalueSizes:
         if rest.count:
             sizes = moving_radii(maps[known], rest, steps[known])[:, None]
         else:
-            sizes = -np.sort(-np.abs(np.linalg.eigvals(maps[known])), axis=-1)
+            sizes = -np.sort(-np.abs(self._batch.backend.on_host(np.linalg.eigvals, maps[known])), axis=-1)
         found = np.full((len(steps), max(1, sizes.shape[-1])), np.nan)
         found[known] = sizes if sizes.shape[-1] else 0.0
         return found

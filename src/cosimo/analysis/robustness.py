@@ -64,13 +64,16 @@ class RescaledRadii:
 
             d ln ρ = Re(w dΦ v / λ),    Φ v = λ v,  w Φ = λ w,  w v = 1.
 
-        Zeros where there are none: Φ is not finite, or λ has no eigenvector of its own.
+        Modes at rest do not count. Zeros where there are none: Φ is not finite, or λ has no eigenvector of its own.
         """
         Phi = self._maps(factors[None])[:, :, 0]
         if not np.isfinite(Phi).all() or not Phi.size:
             return np.zeros(len(factors))
         values, right = np.linalg.eig(Phi)
-        place = int(np.abs(values).argmax())
+        size, still = np.abs(values), np.abs(values - 1)
+        resting = np.argsort(still)[: self.rest.count]
+        size[resting[still[resting] < NEAR_ONE]] = 0.0
+        place = int(size.argmax())
         try:
             left = np.linalg.inv(right)[place]
         except np.linalg.LinAlgError:
@@ -205,10 +208,7 @@ def _selected(radii: RescaledRadii, names: Sequence[tuple[Change, str]], limit: 
     d = np.zeros(len(names))
     # The gradient of ρ, first without a change, then further out in the direction found before.
     for size in np.geomspace(0.05, max(0.1, limit / 3), 5):
-        base = (1 + size) ** d
-        shift = np.exp(DIFFERENCE * np.eye(len(names)))
-        up, down = radii(base * shift), radii(base / shift)
-        slope = np.where(np.isfinite(up) & np.isfinite(down), up - down, 0.0)
+        slope = radii.slopes((1 + size) ** d)
         if not slope.any():
             break
         d = np.sign(slope)

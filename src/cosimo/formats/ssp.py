@@ -131,6 +131,12 @@ class PackedFmu(Fmu):
         except UnsafeInputError as error:
             raise UnsafeInputError(str(error).replace(str(component.path), component.label)) from None
 
+    def library(self) -> str:
+        try:
+            return super().library()
+        except ConfigurationError as error:
+            raise ConfigurationError(str(error).replace(str(self.path), self.label)) from None
+
 
 class Flattening:
     """Looks into all FMUs of a structure, distributes values, and yields units and connections."""

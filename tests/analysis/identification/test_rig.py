@@ -115,6 +115,7 @@ def test_failures_are_those_of_python(tmp_path, parameter):
             told.append(str(refused.value))
     assert told[0] == told[1].replace("setting its inputs", "its step from t = 0.45 to 0.48")
     assert FAILING[parameter] in told[0]
+    assert not told[0].endswith(".")  # of the sentence that it becomes a part of
 
 
 def test_the_budget_is_asked_between_parts(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from cosimo.analysis.identification.models import (
     scales,
     without_idle_modes,
 )
-from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed
+from cosimo.analysis.identification.test_rig import FmuStates, Rig, TrialFailed, failed
 from cosimo.core import dataclass
 from cosimo.core.arrays import Array, match
 from cosimo.core.unit import DiscreteModel, LinearModel
@@ -494,7 +494,7 @@ def linearise(rig: Rig) -> LinearModel:
             for column, known in enumerate(knowns):
                 jacobian[:, column] = instance.directional_derivative(unknowns, [known], [1.0])
         except Exception as error:
-            raise TrialFailed(f"its directional derivatives failed: {error}") from error
+            raise failed("asking for its directional derivatives", error) from error
     if not np.isfinite(jacobian).all():
         raise TrialFailed("its directional derivatives are not all finite")
     # Columns of zeros for the inputs that are held fixed, rows of zeros for the outputs that have no derivatives.

@@ -41,9 +41,9 @@ class TrialFailed(Exception):
 
 
 def failed(doing: str, error: BaseException) -> TrialFailed:
-    """What a unit raised, as a reason."""
+    """What a unit raised, as a reason, which is part of a sentence."""
     kind = "" if isinstance(error, CosimoError) else f" with {type(error).__name__}"
-    return TrialFailed(f"{doing} failed{kind}: {error}")
+    return TrialFailed(f"{doing} failed{kind}: {str(error).removesuffix('.')}")
 
 
 class Allowance:
@@ -404,7 +404,7 @@ class CompiledSteps:
             self._instance.explain(VERBS[phase], status, at, duration)
         except CosimoError as error:
             raise failed(doing, error) from error
-        raise AssertionError(f"the kernel returned {outcome}, which nobody explains")
+        raise TrialFailed(f"{doing} failed with status {status}")
 
 
 # ---- where a unit is identified, and which of its states can be seen there -------------------------------------------
