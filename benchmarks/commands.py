@@ -67,10 +67,12 @@ ONCE = 30.0
 """Seconds from which on one turn is all."""
 
 LAUNCHER = """
-import json, os, subprocess, sys
+import json, os, subprocess, sys, time
+begin = time.perf_counter()
 process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
 _, status, used = os.wait4(process.pid, 0)
-print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss]))
+took = time.perf_counter() - begin
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, took, used.ru_maxrss]))
 """
 """Starts a command from a small process: the peak memory of a process begins with that of the one that started it."""
 
@@ -150,13 +152,13 @@ def start_up(repeat: int = 5) -> Table:
     """Commands in turns, each in a process of its own."""
     table = Table(
         "What one waits for",
-        ("command", "processor time / s", "wanted / s", "peak memory / MB"),
+        ("command", "processor time / s", "wanted / s", "by the clock / s", "peak memory / MB"),
         note=f"User and system time of the whole process, medians of {repeat} turns with quartiles ({LONG} of commands "
         f"that take longer than {WHILE:g} s, one from {ONCE:g} s on), after one that is not counted: it compiles the "
         "modules. Nothing else is kept from earlier commands (COSIMO_CACHE=off). The first line is what Python and "
         "NumPy alone take. " + BOUNDS,
     )
-    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    seconds, clock = ({name: list[float]() for name in COMMANDS} for _ in range(2))
     memory: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         export_ssp(two_mass(), Path(folder) / "two-mass.ssp", fmi=2, step=1e-3, stop=3.0)
@@ -169,11 +171,13 @@ def start_up(repeat: int = 5) -> Table:
                     continue
                 command = [sys.executable, "-c", LAUNCHER, sys.executable, *words]
                 told = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=True)
-                code, used, peak = json.loads(told.stdout)
+                code, used, took, peak = json.loads(told.stdout)
                 assert code == 0, name
                 if turn or used > ONCE:
                     seconds[name].append(used)
+                    clock[name].append(took)
                 memory[name] = max(memory.get(name, 0.0), peak / 1024)
     for name, own in seconds.items():
-        table.add(name, scatter(np.array(own)), WANTED.get(name, ""), f"{memory[name]:.0f}")
+        by_clock = f"{np.median(clock[name]):.2f}"
+        table.add(name, scatter(np.array(own)), WANTED.get(name, ""), by_clock, f"{memory[name]:.0f}")
     return table
