@@ -126,32 +126,38 @@ class _Copy:
 
 
 def _serve(runner: Runner, runs: Sequence[int], to_rows: Any, to_report: int) -> NoReturn:
-    """What the copy does; it never comes back."""
+    """What the copy does; it never comes back, whatever is raised here, into the code of the parent."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-        for number in SIGNALS:  # a terminal sends them to all processes at once
-            set_handler(number, signal.SIG_IGN)
-        set_handler(signal.SIGTERM, _stop)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        # The line that tells of a crash is for the row. What Python writes still goes where it went.
-        if sys.stderr is not None:
-            sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace", buffering=1)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        with guard_options(exits=True, document=to_report):
-            with runner:
-                for run in runs:
-                    to_rows.send(runner.evaluate(run))
-            to_rows.send(runner.note)  # nothing is left to be done
-        code = 0
-    except BaseException:  # whatever it is, it must not come back into the code of the parent
-        code = 1
+        try:
+            _make(runner, runs, to_rows, to_report)
+            code = 0
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the parent asks it to end once it has all rows
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
         os._exit(code)
+
+
+def _make(runner: Runner, runs: Sequence[int], to_rows: Any, to_report: int) -> None:
+    """Make the runs and send their rows."""
+    ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    for number in SIGNALS:  # a terminal sends them to all processes at once
+        set_handler(number, signal.SIG_IGN)
+    set_handler(signal.SIGTERM, _stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    # The line that tells of a crash is for the row. What Python writes still goes where it went.
+    if sys.stderr is not None:
+        sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    with guard_options(exits=True, document=to_report):
+        with runner:
+            for run in runs:
+                to_rows.send(runner.evaluate(run))
+        to_rows.send(runner.note)  # nothing is left to be done
 
 
 def _stop(number: int, frame: object) -> NoReturn:
