@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -219,8 +220,8 @@ def interrupt_soon(first: Callable[[], object] = lambda: None) -> None:
 
     def send() -> None:
         first()
-        if sys.platform == "win32":  # where os.kill would end the process
-            signal.raise_signal(signal.SIGINT)
+        if sys.platform == "win32":  # os.kill would end the process, and raise_signal let the main thread go on before
+            getattr(ctypes.PyDLL("ucrtbase"), "raise")(signal.SIGINT)
         else:  # to the process, not to this thread: the main thread wakes up
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -233,6 +233,19 @@ def test_the_second_worker_of_a_name_leaves(answers: bool, sessions: dict[int, N
     assert worker._is_second() is second
 
 
+@pytest.mark.parametrize(
+    ("parent", "alive", "orphan"), [(os.getppid(), True, False), (os.getppid(), False, True), (-1, True, True)]
+)
+def test_a_worker_whose_parent_is_gone_is_an_orphan(
+    parent: int, alive: bool, orphan: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows the number of the parent stays when that has gone."""
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(is_alive=lambda: alive))
+    worker = serving._Worker.__new__(serving._Worker)
+    worker._parent = parent
+    assert worker._is_orphan() is orphan
+
+
 def test_an_interrupt_that_got_lost_ends_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that came while the process of a broker was started, where Python loses what handlers raise."""
     monkeypatch.setenv("COSIMO_TOKEN", "of this test, long enough")

@@ -7,6 +7,7 @@ goodbye, or is not seen any more, loses its units; where its broker is gone as w
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import multiprocessing
 import os
@@ -22,7 +23,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -127,7 +128,14 @@ def _join(how: Serving, token: bytes, files: Path, parent: int) -> None:
         pass
     finally:
         sys.stderr.flush()
-        os._exit(code)
+        _end_now(code)
+
+
+def _end_now(code: int) -> NoReturn:
+    """End this process, whatever its libraries still want: HELICS waits for its broker, on Windows in `_exit` too."""
+    if sys.platform == "win32":
+        ctypes.WinDLL("kernel32").TerminateProcess(ctypes.c_void_p(-1), code)
+    os._exit(code)
 
 
 class _Worker:
