@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.bare import BareLoop, library
 from benchmarks.kernel import Steps, as_fmus, start
-from benchmarks.measure import TURNS, Table, in_turns, scatter
+from benchmarks.measure import PLACES, TURNS, Table, Turns, in_processes, in_turns, scatter
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
@@ -35,27 +35,26 @@ def _busy(nanoseconds: int) -> System:
     return System(units, [("a.y", "b.u"), ("b.y", "a.u")])
 
 
-def monitors(repeat: int = 25) -> Table:
+def monitors() -> Table:
     """Nanoseconds per macro step with monitors off and on."""
     table = Table(
         "Monitors",
         ("system", "bare loop / ns", "off / ns", "on / ns", "on, × bare loop", "cost / bare loop", "cost / run"),
-        note=f"Kernel, Jacobi, all outputs recorded in memory. {TURNS} "
+        note=f"Kernel, Jacobi, all outputs recorded in memory. {TURNS} {PLACES} "
         "Two-mass has three "
         "connections and a power bond; units named by a time are functions in C that take so long. "
         "`EngineOptions(monitors=False)` switches monitors off.",
     )
-    with tempfile.TemporaryDirectory() as folder:
-        paths = iter(Path(folder) / str(i) for i in range(9))
-        cases = [
-            ("two-mass as FMUs", as_fmus(two_mass(), next(paths)), 200_000),
-            ("chain of 10 as FMUs", as_fmus(chain(n=10), next(paths)), 40_000),
-            ("chain of 100 as FMUs", as_fmus(chain(n=100), next(paths)), 4_000),
-            ("two units of 1 µs", _busy(1_000), 4_000),
-            ("two units of 10 µs", _busy(10_000), 1_000),
-        ]
-        for name, system, steps in cases:
-            _measure(table, name, system, steps, repeat)
+    cases = {"two-mass as FMUs": 200_000, "chain of 10 as FMUs": 40_000, "chain of 100 as FMUs": 4_000}
+    for name, steps in (cases | {"two units of 1 µs": 4_000, "two units of 10 µs": 1_000}).items():
+        found = in_processes(_off_and_on, name, steps)
+        on, off = found.each("on"), found.each("off")
+        times = (
+            f"{found.median(key) / steps * 1e9:.1f}" if key in found.seconds else "" for key in ("bare", "off", "on")
+        )
+        bare = found.each("bare") if "bare" in found.seconds else None
+        against = ("", "") if bare is None else (scatter(on / bare), scatter((on - off) / bare))
+        table.add(name, *times, *against, f"{np.median((on - off) / off):.1%}")
     return table
 
 
@@ -109,25 +108,25 @@ def each(steps: int = 200_000, repeat: int = 25) -> Table:
     return table
 
 
-def _measure(table: Table, name: str, system: System, steps: int, repeat: int) -> None:
-    master = masters.jacobi(system, STEP)
-    bonds = power_bonds(system, PAIR if "two-mass" in name else ())
-    live = [start(system, master) for _ in range(3)]
-    plans = {"off": None, "on": Watch(system, bonds)}
-    engines = {
-        key: KernelEngine(interpreter, system.outputs, EngineOptions(parallel=False), plan)
-        for interpreter, (key, plan) in zip(live, plans.items(), strict=False)
-    }
-    loops = {key: Steps(engine, len(system.outputs), steps) for key, engine in engines.items()}
-    if "FMUs" in name:
-        loops["bare"] = Steps(BareLoop(library(), live[2]), len(system.outputs), steps)
-    found = in_turns(loops, repeat)
-    for engine in engines.values():
-        engine.close()
-    for interpreter in live:
-        interpreter.close()
-    on, off = found.each("on"), found.each("off")
-    times = (f"{found.median(key) / steps * 1e9:.1f}" if key in loops else "" for key in ("bare", "off", "on"))
-    bare = found.each("bare") if "bare" in loops else None
-    against = ("", "") if bare is None else (scatter(on / bare), scatter((on - off) / bare))
-    table.add(name, *times, *against, f"{np.median((on - off) / off):.1%}")
+def _off_and_on(name: str, steps: int) -> Turns:
+    """The kernel with monitors off and on, and of FMUs the bare loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        if "FMUs" in name:
+            count = name.removeprefix("chain of ").partition(" ")[0]
+            system = as_fmus(chain(n=int(count)) if count.isdigit() else two_mass(), Path(folder))
+        else:
+            system = _busy(10_000 if "10" in name else 1_000)
+        master = masters.jacobi(system, STEP)
+        live = [start(system, master) for _ in range(3)]
+        plans = {"off": None, "on": Watch(system, power_bonds(system, PAIR if "two-mass" in name else ()))}
+        engines = {
+            key: KernelEngine(interpreter, system.outputs, EngineOptions(parallel=False), plan)
+            for interpreter, (key, plan) in zip(live, plans.items(), strict=False)
+        }
+        loops = {key: Steps(engine, len(system.outputs), steps) for key, engine in engines.items()}
+        if "FMUs" in name:
+            loops["bare"] = Steps(BareLoop(library(), live[2]), len(system.outputs), steps)
+        found = in_turns(loops, 5)
+        for one in (*engines.values(), *live):
+            one.close()
+    return found

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.bare import BareLoop, library
 from benchmarks.kernel import Steps, as_fmus, start
-from benchmarks.measure import TURNS, Table, in_turns, scatter
+from benchmarks.measure import PLACES, TURNS, Table, Turns, in_processes, in_turns, scatter
 from cosimo import masters
 from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
@@ -51,13 +51,16 @@ def _needed(name: str, steps: int) -> float:
     return float(peak.split()[1]) / 1024 - before
 
 
-def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
+LOOPS = ("bare C loop", "bare C loop, rows in fresh memory", "kernel alone", "kernel, monitors on")
+
+
+def recording(steps: int = 2_000_000) -> Table:
     """Rows kept in memory and on disk, against the bare loop."""
     table = Table(
         "Recording",
         ("what", "ns per macro step", "× bare loop", "memory / MB"),
         note=f"`run` on two-mass as FMUs, {steps:,} macro steps, all outputs; loading and initialising the FMUs (the "
-        f"time of a run of one step) is subtracted. {TURNS} "
+        f"time of a run of one step) is subtracted. {TURNS} {PLACES} "
         f"The bare loop and the kernel alone write into one warm block of {BLOCK} rows, but for the second line: rows "
         "that are kept need memory that the system clears before it hands it out, which is what any recording takes "
         "at least. Memory: of loops, their rows; of runs, the peak of a process above what it has after a run of "
@@ -65,6 +68,21 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         "Without monitors: `EngineOptions(monitors=False)`. "
         f"`.arrows` is the stream as recorded; `.arrow` is converted from it at the end, which is counted.",
     )
+    found = in_processes(_all_ways, steps)
+    rows = 8 * (1 + len(two_mass().outputs)) / 2**20
+    for name in LOOPS:
+        held = rows * (steps if "fresh" in name else BLOCK)
+        table.add(name, f"{found.median(name) / steps * 1e9:.1f}", found.ratio(name, "bare C loop"), f"{held:.1f}")
+    for name in _ways(Path()):
+        took = float(np.median(found.each(name, f"{name}, one step"))) / steps
+        ratio = found.ratio(name, "bare C loop", f"{name}, one step")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            table.add(name, f"{took * 1e9:.1f}", ratio, f"{pool.apply(_needed, (name, steps)):.1f}")
+    return table
+
+
+def _all_ways(steps: int) -> Turns:
+    """Loops and runs, as `recording` names them."""
     with tempfile.TemporaryDirectory() as folder:
         fmus = as_fmus(two_mass(), Path(folder))
         master = masters.jacobi(fmus, STEP)
@@ -74,34 +92,25 @@ def recording(steps: int = 2_000_000, repeat: int = 7) -> Table:
         def work(options: Mapping[str, Any], count: int) -> Callable[[], object]:
             return lambda: run(fmus, master, stop=count * STEP, **options)
 
-        watched = {"kernel alone": None, "kernel, monitors on": Watch(fmus, power_bonds(fmus, ()))}
+        watched = dict(zip(LOOPS[2:], (None, Watch(fmus, power_bonds(fmus, ()))), strict=True))
         others = [start(fmus, master) for _ in watched]
         engines = {
             name: KernelEngine(other, fmus.outputs, EngineOptions(parallel=False), watch)
             for other, (name, watch) in zip(others, watched.items(), strict=True)
         }
         bare = BareLoop(library(), live)
-        loops = {"bare C loop": bare, "bare C loop, rows in fresh memory": bare, **engines}
+        loops = {**dict.fromkeys(LOOPS[:2], bare), **engines}
         works: dict[str, Callable[[], object]] = {
             name: Steps(loop, len(fmus.outputs), steps, fresh="fresh" in name) for name, loop in loops.items()
         }
         for name, options in outputs.items():
             works |= {name: work(options, steps), f"{name}, one step": work(options, 1)}
-        found = in_turns(works, repeat)
+        found = in_turns(works, 2)
         for engine in engines.values():
             engine.close()
         for units in (live, *others):
             units.close()
-    rows = 8 * (1 + len(fmus.outputs)) / 2**20
-    for name in loops:
-        held = rows * (steps if "fresh" in name else BLOCK)
-        table.add(name, f"{found.median(name) / steps * 1e9:.1f}", found.ratio(name, "bare C loop"), f"{held:.1f}")
-    for name in outputs:
-        took = float(np.median(found.each(name, f"{name}, one step"))) / steps
-        ratio = found.ratio(name, "bare C loop", f"{name}, one step")
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            table.add(name, f"{took * 1e9:.1f}", ratio, f"{pool.apply(_needed, (name, steps)):.1f}")
-    return table
+    return found
 
 
 def _state_functions(live: Live, times: int) -> dict[str, Callable[[], object]]:
