@@ -52,10 +52,10 @@ WANTED = {
 }
 """Seconds that the commands shall take at most."""
 BOUNDS = (
-    "Where it goes: loading modules takes 0.11 s of `analyse two-mass`, 0.18 s of the run, and half of `analyse` of two "
-    "FMUs without pilot runs (pydantic for the annotation of the package, FMPy, lxml). `tune` looks for the robustness of "
-    "46 points, 37 of which are shown, by 1,350 eigenvalue problems each. Of a chain of 1,000 units, a quarter is the "
-    "proof of the critical step (3,200 solutions of its equations), and a fifth the recommendation."
+    "Where it goes: loading modules takes 0.11 s of `analyse two-mass`, 0.18 s of the run, and half of `analyse` of "
+    "two FMUs without pilot runs (pydantic for the annotation of the package, FMPy, lxml). `tune` looks for the "
+    "robustness of 46 points, 37 of which are shown, by 1,350 eigenvalue problems each. Of a chain of 1,000 units, a "
+    "quarter is the proof of the critical step (3,200 solutions of its equations), and a fifth the recommendation."
 )
 """Where the time goes, as profiles told (`commands.imports` measures the imports)."""
 LONG = 3
