@@ -89,7 +89,7 @@ public:
     void step(int unit, int map, double tau, double duration);
     // What part of a macro step the last one is, where these vary.
     void fraction(double part) { steps.back()->units.back().fraction = part; }
-    void read(int unit, std::uint32_t first, double tau) { last<Read>().sources.push_back({at(unit), unit, first, tau, Machine::call_of(unit, reading)}); }
+    void read(int unit, std::uint32_t first, double tau) { last<Read>().add({at(unit), unit, first, tau, Machine::call_of(unit, reading)}); }
     void keep(int unit, bool put_back, std::uint32_t first, std::size_t width);
     void begin_repeat(long long times, double tolerance, long long limit, std::size_t sweeps);
     void accelerate(std::size_t depth, bool lasts, long long first, Numbers correction);

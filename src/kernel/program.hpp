@@ -152,7 +152,6 @@ struct DirectCall {
         if constexpr (std::is_same_v<F, Fmi2>) return bad(function.set(component, references, count, c + first));
         else return bad(function.set(component, references, count, c + first, size));
     }
-    std::size_t values() const { return size; }
     int get(double *y) const {
         if constexpr (std::is_same_v<F, Fmi2>) return bad(function.get(component, references, count, y));
         else return bad(function.get(component, references, count, y, size));
@@ -363,9 +362,15 @@ struct Read final : Instruction {
         double tau;
         std::uint64_t call;
         int get(double *y) const { return unit->get(y); }
-        std::size_t values() const { return unit->outputs; }
+    };
+    // Outputs that lie side by side in y. They are looked at after all units were read: a branch in between costs a small
+    // unit a fifth of its time.
+    struct Span {
+        std::uint32_t first, count;
     };
     std::vector<Source> sources;
+    std::vector<Span> spans;
+    void add(const Source &);
     DirectCalls calls;
     int run(Machine &) override;
 
@@ -375,7 +380,9 @@ private:
     template <class Call>
     int get_each(Machine &, const std::vector<Call> &);
     void note_places(Machine &) const;
-    int not_finite(Machine &, const Source &);
+    static int not_finite(Machine &, const Source &);
+    int not_finite(Machine &, const Source *end);
+    int failed(Machine &, const Source *, int status);
 };
 
 // Couple, step and read where all units are FMUs of one version (F: Fmi2 or Fmi3) that are called directly, in one function:

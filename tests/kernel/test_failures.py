@@ -237,6 +237,26 @@ def test_an_fmu_that_returns_nan(tmp_path: Path) -> None:
     assert "odd.y became nan at t = 0.5; " in failures(system, masters.jacobi, NonFiniteError, rows=5)
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_the_first_of_two_failures_is_named(native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit whose value is not finite, before one that cannot be read in the same step."""
+    odd = lag(step="broken_step", settings=(math.nan, 0.4)) if native else awkward(tmp_path, nan_at=0.45)
+    stubborn = failing(tmp_path, monkeypatch, where=3, at=0.5, status=3)
+    message = failures(System({"odd": odd, "stubborn": stubborn}), masters.jacobi, NonFiniteError, rows=5)
+    assert message.startswith("odd.y became nan at t = 0.5; ")
+    message = failures(System({"stubborn": stubborn, "odd": odd}), masters.jacobi, UnitError, rows=5)
+    assert message.startswith("unit 'stubborn' at t = 0.5: ")
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_finite_values_with_a_sum_that_is_not(count: int) -> None:
+    units = {f"large{number}": StateSpace(0.0, np.zeros((1, 0)), 1.0, initial=1.7e308) for number in range(count)}
+    system = System(units)
+    ran = [run(system, masters.jacobi(system, 0.1), stop=1.0, engine=engine) for engine in (REFERENCE, KERNEL)]
+    assert np.array_equal(ran[0].to_numpy(), ran[1].to_numpy())
+    assert np.all(ran[1].to_numpy()[:, -1] == 1.7e308)
+
+
 # ---- bad status ------------------------------------------------------------------------------------------------------
 
 
