@@ -87,3 +87,10 @@ def test_a_digest_follows_the_content(tmp_path: Path) -> None:
     assert file_digest(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     path.write_bytes(b"abcd")
     assert file_digest(path).startswith("88d4266fd4e6338d")
+
+
+@pytest.mark.parametrize("name", ["aux.csv", "COM1.parquet", "rows. "])
+def test_names_that_windows_does_not_keep_are_refused_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(OutputError, match=r"cannot write results to '.*': it has .* Windows"), writing(Path(name), ""):
+        pass

@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from attacks import added, called, declared, entry, fmu, package
 
 from cosimo.core.errors import ConfigurationError, UnsafeInputError
+from cosimo.core.storage import reason_on_windows
 from cosimo.formats.ssp import load_ssp
 from cosimo.formats.ssp_files import ArchiveFiles
-from cosimo.units.archives import ArchiveLimits, check_archive, reason_on_windows
+from cosimo.units.archives import ArchiveLimits, check_archive
 from cosimo.units.fmi.archive import lease
 from cosimo.units.fmi.fmu import Fmu
 

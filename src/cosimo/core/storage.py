@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,8 @@ else:
 FAR = 2**62
 """The byte that is locked on Windows, where what is locked cannot be read: no file is as long."""
 
+_DEVICE = re.compile(r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$", re.IGNORECASE)
+
 RESULT_SUFFIXES = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".h5", ".mf4")
 """Result files, the usual first; `formats.results` says how each is written and read."""
 
@@ -38,12 +41,27 @@ RESULT_SUFFIXES = (".parquet", ".csv", ".arrow", ".arrows", ".mat", ".h5", ".mf4
 @contextmanager
 def writing(path: Path, remedy: str | Callable[[], str], *, what: str = "results") -> Iterator[None]:
     """Turn a failed write into an error that names the file, the cause and the remedy (or what finds it out)."""
+    if sys.platform == "win32" and (reason := reason_on_windows([path.name])):
+        raise OutputError(f"cannot write {what} to '{path}': it {reason}; give another name.")
     try:
         yield
     except OSError as error:
         cause = os.strerror(error.errno) if error.errno else str(error)
         told = remedy if isinstance(remedy, str) else remedy()
         raise OutputError(f"cannot write {what} to '{path}': {cause}; {told}.") from None
+
+
+def reason_on_windows(parts: Sequence[str]) -> str | None:
+    """Why Windows keeps no file of this name, given by its folders and its own name; the system itself does not say.
+
+    >>> reason_on_windows(["resources", "aux.c"])
+    'has the name of a device, which is no file on Windows'
+    """
+    if any(_DEVICE.fullmatch(part.partition(".")[0].rstrip()) for part in parts):
+        return "has the name of a device, which is no file on Windows"
+    if any(part.endswith((".", " ")) for part in parts if part != "."):
+        return "has a name that ends in a dot or a space, which Windows leaves out"
+    return None
 
 
 @contextmanager

@@ -209,7 +209,7 @@ class Recorder:
         if isinstance(store, _Memory):
             rows = store.rows
             texts = dict(zip(self.texts, store.texts, strict=True))
-            return Result(self.names, rows[:, 0].copy(), rows[:, 1:], tuple(warnings), complete, self._metadata, texts)
+            return Result(self.names, rows[:, 0], rows[:, 1:], tuple(warnings), complete, self._metadata, texts)
         store.flush()
         document = self._document(complete, warnings)
         store.close(document)

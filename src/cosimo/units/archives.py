@@ -24,6 +24,7 @@ from typing import Any
 from cosimo.core import dataclass
 from cosimo.core.arguments import checked
 from cosimo.core.errors import ConfigurationError, FileError, UnknownNameError, UnsafeInputError, one_line
+from cosimo.core.storage import reason_on_windows
 
 ENVIRONMENT = "COSIMO_ARCHIVE_LIMITS"
 """The variable with limits for all files that a process reads, as `total-size=8GiB,ratio=1000`."""
@@ -113,7 +114,6 @@ _HEADER = 30  # bytes before the name in the header of each entry
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF8 = 0x800  # the flag of names in UTF-8; others are in code page 437
 _UNICODE_PATH = 0x7075  # the extra field with a further name, which Python takes from 3.12 on
-_DEVICE = re.compile(r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$", re.IGNORECASE)
 _FOLDERS = 100  # folders inside each other, far more than anybody makes; each is looked at
 
 
@@ -234,19 +234,6 @@ def _name_reason(name: str) -> str | None:
     if len(parts) > _FOLDERS:
         return f"lies more than {_FOLDERS} folders deep"
     return reason_on_windows(parts) if sys.platform == "win32" else None
-
-
-def reason_on_windows(parts: Sequence[str]) -> str | None:
-    """Why Windows keeps no file of this name, given by its folders and its own name; the system itself does not say.
-
-    >>> reason_on_windows(["resources", "aux.c"])
-    'has the name of a device, which is no file on Windows'
-    """
-    if any(_DEVICE.fullmatch(part.partition(".")[0].rstrip()) for part in parts):
-        return "has the name of a device, which is no file on Windows"
-    if any(part.endswith((".", " ")) for part in parts if part != "."):
-        return "has a name that ends in a dot or a space, which Windows leaves out"
-    return None
 
 
 def _kind_reason(entry: zipfile.ZipInfo) -> str | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import shutil
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import fmpy
@@ -15,9 +18,12 @@ import pytest
 import processes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
-from fmu_builder import build
+import fmu_builder
+from compiling import FLAGS
+from fmu_builder import ENDING, build
 
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnitError
+from cosimo.units.fmi.archive import platform_folders
 from cosimo.units.fmi.component import imported_libraries
 from cosimo.units.fmi.fmu import Experiment, Fmu
 from cosimo.units.fmi.instance import FmuInstance
@@ -181,6 +187,27 @@ def test_native_addresses_can_be_called(tmp_path: Path) -> None:
     step = prototype(native.address("fmi2DoStep"))
     assert step(native.component, 0.0, 0.1, 1) == 0
     assert instance.read()[1] == pytest.approx(0.15)
+
+
+def test_a_library_that_needs_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named where it is not found; Windows finds it in PATH."""
+    helper, needing, library = tmp_path / "helper.c", tmp_path / "needing.c", tmp_path / f"lag2{ENDING}"
+    other, elsewhere = tmp_path / f"helper{ENDING}", tmp_path / "elsewhere"
+    helper.write_text("int help(void) { return 1; }", encoding="utf-8")
+    lag = (fmu_builder.HERE / "lag2.c").as_posix()
+    needing.write_text(f'#include "{lag}"\nint help(void);\nint needed(void) {{ return help(); }}', encoding="utf-8")
+    for source, target, libraries in ((helper, other, ()), (needing, library, (other, "-lm"))):
+        subprocess.run([shutil.which("cc") or "cc", *FLAGS, "-o", target, source, *libraries], check=True)
+    elsewhere.mkdir()
+    other.rename(elsewhere / other.name)
+    path = build(tmp_path, "lag2", platform="")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.write(library, f"binaries/{platform_folders(2)[0]}/{library.name}")
+    with pytest.raises(ConfigurationError, match=f"helper{ENDING}"):
+        Fmu(path).instantiate()
+    if sys.platform == "win32":
+        monkeypatch.setenv("PATH", f"{elsewhere};{os.environ['PATH']}")
+        Fmu(path).instantiate().close()
 
 
 def test_what_a_library_of_windows_needs_is_read_from_it() -> None:

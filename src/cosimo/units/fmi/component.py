@@ -154,29 +154,49 @@ def missing(library: str, function: str) -> CosimoError:
     return ConfigurationError(said) if function.endswith(INDISPENSABLE) else UnitError(said)
 
 
-def not_loaded(file: str, reason: str, library: Path | None = None, *, isolated: bool = False) -> ConfigurationError:
+def not_loaded(file: str, reason: str, library: Path | None = None) -> ConfigurationError:
     """The error for an FMU whose library cannot be loaded, with the remedy where the machine lacks what it needs."""
     if "cannot open shared object file" in reason:
         reason += "; install the package that brings this library, or add its folder to LD_LIBRARY_PATH"
-    if library is not None and (missing := _missing_libraries(library, isolated=isolated)):
+    if library is not None and (missing := _missing_libraries(library)):
         names = " and ".join(f"'{name}'" for name in missing)
         reason = f"its library '{library.name}' needs {names}, which Windows does not find; put it beside that library"
     return ConfigurationError(f"FMU '{file}' cannot be loaded: {reason}.")
 
 
-def _missing_libraries(library: Path, *, isolated: bool) -> list[str]:
-    """The libraries that one of Windows needs and that are not found. Windows only says that something is missing.
-
-    Workers of isolated units also look in PATH, this process does not.
-    """
+def _missing_libraries(library: Path) -> list[str]:
+    """The libraries that one of Windows needs and that are not found. Windows only says that something is missing."""
     if sys.platform != "win32":
         return []
-    find = ctypes.WinDLL("kernel32").LoadLibraryExW
+    find, how = ctypes.WinDLL("kernel32").LoadLibraryExW, 0x2  # LOAD_LIBRARY_AS_DATAFILE
     find.argtypes, find.restype = (ctypes.c_wchar_p, ctypes.c_void_p, ctypes.c_uint32), ctypes.c_void_p
-    how = 0x2 if isolated else 0x1002  # LOAD_LIBRARY_AS_DATAFILE, and LOAD_LIBRARY_SEARCH_DEFAULT_DIRS
     names = imported_libraries(library.read_bytes()) if library.is_file() else []
     own = [name for name in names if not name.lower().startswith(("api-ms-", "ext-ms-"))]  # others are no files
     return [name for name in own if not (library.parent / name).exists() and not find(name, None, how)]
+
+
+@contextmanager
+def _with_path(library: Path) -> Iterator[None]:
+    """On Windows, let a library find the others that it needs in PATH, where Python itself looks for none.
+
+    It is loaded before, as the workers of isolated units load it; whoever loads it meanwhile is given the same one.
+    Where that fails, the other tells why.
+    """
+    if sys.platform != "win32":
+        yield
+        return
+    system = ctypes.WinDLL("kernel32")
+    load, let_go = system.LoadLibraryExW, system.FreeLibrary
+    load.argtypes, load.restype = (ctypes.c_wchar_p, ctypes.c_void_p, ctypes.c_uint32), ctypes.c_void_p
+    let_go.argtypes = (ctypes.c_void_p,)
+    handle = None
+    with suppress(OSError):  # a crash as it is loaded
+        handle = load(str(library), None, 0x8)  # LOAD_WITH_ALTERED_SEARCH_PATH: those beside it, then those in PATH
+    try:
+        yield
+    finally:
+        if handle:
+            let_go(handle)
 
 
 def imported_libraries(content: bytes) -> list[str]:
@@ -377,7 +397,7 @@ class Component:
 
     def _opened(self, kind: Any, library: Path, folder: Path, token: str, **extra: str) -> Any:
         """FMPy's object for the library, without instantiating the component."""
-        with in_some_folder(folder):
+        with in_some_folder(folder), _with_path(library):
             return kind(
                 guid=token,
                 modelIdentifier=library.stem,

@@ -211,7 +211,7 @@ class IsolatedComponent(Component):
             )
         if "undefined symbol: Py" in reason or "undefined symbol: _Py" in reason:
             reason += "; it uses the Python of the process that loads it, so it cannot be isolated"
-        return not_loaded(self.file, reason, library, isolated=True)
+        return not_loaded(self.file, reason, library)
 
     def _failure(self, state: WorkerState) -> RunError:
         if state.end == End.INTERRUPTED:
