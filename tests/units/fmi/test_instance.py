@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -18,8 +19,7 @@ import pytest
 import processes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fmus"))
-import fmu_builder
-from compiling import FLAGS
+from compiling import FLAGS, HERE, KEPT
 from fmu_builder import ENDING, build
 
 from cosimo.core.errors import ConfigurationError, StepDiscarded, UnitError
@@ -191,15 +191,20 @@ def test_native_addresses_can_be_called(tmp_path: Path) -> None:
 
 def test_a_library_that_needs_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named where it is not found; Windows finds it in PATH."""
-    helper, needing, library = tmp_path / "helper.c", tmp_path / "needing.c", tmp_path / f"lag2{ENDING}"
-    other, elsewhere = tmp_path / f"helper{ENDING}", tmp_path / "elsewhere"
-    helper.write_text("int help(void) { return 1; }", encoding="utf-8")
-    lag = (fmu_builder.HERE / "lag2.c").as_posix()
-    needing.write_text(f'#include "{lag}"\nint help(void);\nint needed(void) {{ return help(); }}', encoding="utf-8")
-    for source, target, libraries in ((helper, other, ()), (needing, library, (other, "-lm"))):
-        subprocess.run([shutil.which("cc") or "cc", *FLAGS, "-o", target, source, *libraries], check=True)
-    elsewhere.mkdir()
-    other.rename(elsewhere / other.name)
+    elsewhere, library = tmp_path / "elsewhere", tmp_path / f"lag2{ENDING}"
+    sources = {"helper": "int help(void) { return 1; }"}
+    sources["lag2"] = '#include "lag2.c"\nint help(void);\nint needed(void) { return help(); }'
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=KEPT) as folder:  # where a compiler of another system finds it, too
+        made = {name: Path(folder, f"{name}{ENDING}") for name in sources}
+        for name, text in sources.items():
+            source, others = Path(folder, f"{name}-source.c"), [made["helper"], "-lm"] if name == "lag2" else []
+            source.write_text(text, encoding="utf-8")
+            command = [shutil.which("cc") or "cc", *FLAGS, f"-I{HERE}", "-o", made[name], source, *others]
+            subprocess.run(command, check=True)
+        shutil.copy(made["lag2"], library)
+        elsewhere.mkdir()
+        shutil.copy(made["helper"], elsewhere)
     path = build(tmp_path, "lag2", platform="")
     with zipfile.ZipFile(path, "a") as archive:
         archive.write(library, f"binaries/{platform_folders(2)[0]}/{library.name}")
