@@ -264,6 +264,8 @@ ROUNDS, NEWTON, ADDED = 20, 200, 4
 """Times that violated maps are added, steps of Newton's method for each, and maps added at once."""
 CENTRED = 0.3
 """Newton decrement, squared, below which the weight of the barriers is reduced."""
+SHORTEST_MOVE = 1e-6
+"""Share of a step of Newton's method below which no shorter one is tried."""
 REACH = 5.0
 """A growing sequence is looked for among steps down to the longest one divided by this: what one change reaches."""
 GREEDY, PERIOD, STARTS = 400, 200, 2
@@ -674,14 +676,29 @@ class _Norm:
             unit = 1 / np.sqrt(np.maximum(np.diag(H), 1e-300))
             change = -unit * np.linalg.solve(H * unit * unit[:, None] + 1e-13 * np.eye(len(unit)), unit * gradient)
             decrement = float(-gradient @ change)
-            length = 1.0 if decrement < CENTRED else 1 / (1 + max(decrement, 0.0) ** 0.5)
-            P = P + length * (basis @ change[:-1]).reshape(n, n)
+            length = 1.0 if decrement < CENTRED else 1 / (1 + decrement**0.5)
+            way = (basis @ change[:-1]).reshape(n, n)
+            while not self._inside(P + length * way, t + length * float(change[-1]), which):
+                length /= 2
+                if not length >= SHORTEST_MOVE:  # rounding has the last word, also where the decrement is negative or NaN
+                    return (P + P.T) / 2, t
+            P = P + length * way
             t += length * float(change[-1])
             if decrement < CENTRED:
                 if weight < (0.1 * t if t > 0 else 1e-6 * abs(t)):
                     break
                 weight *= 0.2
         return (P + P.T) / 2, t
+
+    def _inside(self, P: Array, t: float, which: Any) -> bool:
+        """Whether the constraints hold, strictly: Newton's method stays inside but for rounding."""
+        eye = np.eye(len(P))
+        try:
+            for slack in (self._decay(P, which) - t * eye, P - eye, SPREAD * eye - P):
+                np.linalg.cholesky(slack)
+        except np.linalg.LinAlgError:
+            return False
+        return True
 
     def growing(self, shrink: float, grow: float) -> tuple[float, tuple[float, ...]]:
         """The rate in 1/s of the sequence that grows most, or decays least, and that sequence.
