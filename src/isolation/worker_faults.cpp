@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "../kernel/copy_pipe.hpp"
 #include "descendants.hpp"
 #include "waiting.hpp"
 #include "worker_log.hpp"
@@ -31,7 +32,8 @@ alignas(16) unsigned char other_stack[65536];
 std::atomic<bool> crashing{false}, passing_on{false};
 std::atomic<int> watching{0};
 pid_t worker = 0;     // this process, unless it is a copy that the unit has made
-bool copied = false;
+bool copied = false, copying = false;
+CopyPipe copies;
 
 std::uintptr_t stack_pointer(const void *context) {
 #if defined(__x86_64__)
@@ -143,7 +145,7 @@ void own_children(Header *header) {
     shared = header;
     worker = getpid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    pthread_atfork(nullptr, nullptr, [] { copied = true; });
+    pthread_atfork([] { copies.before(), copying = true; }, nullptr, [] { copied = true; });
     std::atexit(end_children);
 }
 
@@ -152,10 +154,14 @@ void end_children() {
 }
 
 void end_if_copy() {
-    if (!copied) [[likely]]
+    if (!copying) [[likely]]
         return;
-    shared->copies.fetch_add(1);
-    _exit(0);
+    if (copied) {
+        shared->copies.fetch_add(1);
+        _exit(0);
+    }
+    copies.wait();  // so that they are counted before the master asks
+    copying = false;
 }
 
 bool watch_master(Header *header) {

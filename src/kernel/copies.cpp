@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <signal.h>
 #include <sys/prctl.h>
+
+#include "copy_pipe.hpp"
 #endif
 
 namespace cosimo {
@@ -30,11 +32,27 @@ struct Count {
     char unit[128] = {};
 };
 Count *count = nullptr;
+#if defined(__linux__)
+CopyPipe copies;
+#endif
+
+const Mark *unit_here() { return present.load() ? own_unit() : nullptr; }
+
+void before_copy() {
+#if defined(__linux__)
+    if (unit_here()) copies.before();
+#endif
+}
 
 void in_copy() {
     if (copied) return;
-    const Mark *here = present.load() ? own_unit() : nullptr;
-    if (!here) return guard_this_process();  // made by our own Python, which knows what it does
+    const Mark *here = unit_here();
+    if (!here) {  // made by our own Python, which knows what it does
+#if defined(__linux__)
+        copies.leave();
+#endif
+        return guard_this_process();
+    }
     copied = true;
     attention.fetch_add(1);
     if (count && !count->unit[0]) std::snprintf(count->unit, sizeof count->unit, "%s", place(*here).unit);
@@ -51,7 +69,7 @@ void watch_copies() {
         void *page = mmap(nullptr, sizeof(Count), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (page != MAP_FAILED) count = new (page) Count;
 #endif
-        return pthread_atfork(nullptr, nullptr, in_copy) == 0;
+        return pthread_atfork(before_copy, nullptr, in_copy) == 0;
     }();
     (void)once;
     copied = false;  // a copy that begins a run of its own is none that came back
@@ -64,6 +82,9 @@ void end_copy() {
 
 std::pair<unsigned, std::string> take_copies() {
     if (!count) return {};
+#if defined(__linux__)
+    copies.wait();  // they come back when the system lets them
+#endif
     std::pair<unsigned, std::string> found{count->copies.exchange(0), count->unit};
     count->unit[0] = '\0';
     return found;
