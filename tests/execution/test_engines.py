@@ -28,6 +28,7 @@ from cosimo.execution.engines import KernelEngine
 from cosimo.execution.live import Live
 from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
+from cosimo.execution.session import IN_PLACE
 from cosimo.problems import chain, two_mass
 from cosimo.units import Fmu, PythonUnit, StateSpace
 
@@ -320,7 +321,7 @@ def test_a_handler_of_the_user_is_still_called() -> None:
 def test_progress(engine: EngineOptions) -> None:
     calls: list[tuple[float, float]] = []
     system = ring(2)
-    stop = 1000.0 if engine is KERNEL else 10.0
+    stop = 0.3 * IN_PLACE if engine is KERNEL else 10.0
     run(system, masters.jacobi(system, 0.1), start=2.0, stop=2.0 + stop, engine=engine, progress=_collect(calls))
     reached, stops = zip(*calls, strict=True)
     assert list(reached) == sorted(set(reached))

@@ -680,7 +680,7 @@ class _Norm:
             way = (basis @ change[:-1]).reshape(n, n)
             while not self._inside(P + length * way, t + length * float(change[-1]), which):
                 length /= 2
-                if not length >= SHORTEST_MOVE:  # rounding has the last word, also where the decrement is negative or NaN
+                if not length >= SHORTEST_MOVE:  # also NaN: rounding has the last word
                     return (P + P.T) / 2, t
             P = P + length * way
             t += length * float(change[-1])

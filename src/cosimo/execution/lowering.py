@@ -46,6 +46,7 @@ TYPES = (
     "BooleanAsInt",
 )
 """The kernel's numbers for the types of FMU variables; Booleans of FMI 2.0 are integers."""
+SAMPLED = 4096  # macro steps whose external inputs are asked for at once: the call may make few of them
 KEPT = 512  # lengths of macro steps whose constants are kept
 SAME = {"Real": "Float64", "Integer": "Int32"}  # FMI 2.0's own names of types
 
@@ -92,12 +93,13 @@ class Lowering:
         return [i.y[name] for name in names], [i.c[name] for name in names], memories
 
     def given(self, first: int, count: int) -> Array:
-        """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails."""
+        """e for macro steps `first`, `first` + 1, …: (count, samples), or fewer rows when a later sample fails, or
+        than are worth asking for at once."""
         if not self.samples:
             return np.empty((count, 0))
         values: list[list[float]] = []
         sample, time = self.live.sample, self.live.time
-        for k in range(first, first + count):
+        for k in range(first, first + min(count, SAMPLED)):
             try:
                 values.append([sample(target, source, time(k, t)) for target, source, t in self.samples])
             except RunError:
