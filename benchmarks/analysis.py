@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Table, peak_memory, seconds
+from benchmarks.measure import TURNS, Table, in_turns, peak_memory, seconds
 from cosimo import masters
 from cosimo.algebra import Batch
 from cosimo.analysis import analyse
+from cosimo.core.system import System
 from cosimo.papers.glumac2018 import paper_masters
 from cosimo.problems import chain, two_mass_glumac
 
@@ -69,7 +71,7 @@ def pilot_runs(turns: int = 5) -> Table:
         "What pilot runs cost",
         ("FMUs", "step / s", "evidence", "without / s", "with / s", "ratio"),
         note="Processor time of `analyse` on the couplings of the test bed at a quarter of the step in the middle of "
-        "their search, in turns in one process, medians. Without pilot runs nothing is believed, so that no "
+        f"their search, in one process. {TURNS} Without pilot runs nothing is believed, so that no "
         "recommendation is worked out either; with them it is, and the critical step where only runs are believed.",
     )
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -79,14 +81,14 @@ def pilot_runs(turns: int = 5) -> Table:
         for name, system in systems(Path(folder)).items():
             case = CASES[name]
             step = float(np.sqrt(case.search[0] * case.search[1])) / 4
-            times: dict[bool, list[float]] = {True: [], False: []}
-            evidence = ""
-            for _ in range(turns):
-                for pilots in (True, False):
-                    begin = time.process_time()
-                    verdict = analyse(system, masters.jacobi(system, step), horizon=case.horizon, pilots=pilots)
-                    times[pilots].append(time.process_time() - begin)
-                    evidence = verdict.evidence if pilots else evidence
-            some, none = (statistics.median(times[pilots]) for pilots in (True, False))
-            table.add(name, f"{step:.3g}", evidence, f"{none:.2f}", f"{some:.2f}", f"{some / none:.2f}")
+            ways = {name: partial(_judge, system, case, step, pilots=name == "with") for name in ("with", "without")}
+            evidence = ways["with"]()
+            found = in_turns(ways, turns)
+            took = (f"{found.median(way):.2f}" for way in ("without", "with"))
+            table.add(name, f"{step:.3g}", evidence, *took, found.ratio("with", "without"))
     return table
+
+
+def _judge(system: System, case: Any, step: float, *, pilots: bool) -> str:
+    """The evidence of the verdict."""
+    return analyse(system, masters.jacobi(system, step), horizon=case.horizon, pilots=pilots).evidence

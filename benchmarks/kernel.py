@@ -44,11 +44,11 @@ class Steps:
     """A number of macro steps of an engine that stays alive; rows go into one warm block, or into `fresh` memory."""
 
     def __init__(self, engine: KernelEngine | BareLoop, width: int, steps: int, *, fresh: bool = False) -> None:
-        self._engine, self._steps, self._at, self._fresh = engine, steps, 0, fresh
+        self._engine, self.steps, self._at, self._fresh = engine, steps, 0, fresh
         self._rows = np.zeros((BLOCK, 1 + width))
 
     def __call__(self) -> None:
-        left = self._steps
+        left = self.steps
         new = np.empty((left, self._rows.shape[1])) if self._fresh else None
         while left:
             rows = self._rows if new is None else new[-left:][:BLOCK]

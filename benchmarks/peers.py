@@ -6,8 +6,13 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from fmpy import read_model_description
@@ -15,8 +20,8 @@ from fmpy import read_model_description
 from benchmarks import peers_install
 from benchmarks.bare import BareLoop, library
 from benchmarks.kernel import REPEAT, Steps, start
-from benchmarks.measure import Table, Turns, in_turns
-from benchmarks.peers_job import CHECKED
+from benchmarks.measure import Table, Turns, in_turns, scatter
+from benchmarks.peers_job import CHECKED, DONE, READY
 from cosimo import masters
 from cosimo.core.system import System
 from cosimo.execution.engines import KernelEngine
@@ -28,6 +33,9 @@ from cosimo.units import Fmu, Mechanical
 
 STEP = 1e-3
 PATIENCE = 240
+"""Seconds after which a peer is ended."""
+LEAST, TURNS = 0.25, 5
+"""Seconds that the steps of one turn take at least, and how many turns there are."""
 ROOT = Path(__file__).parents[1]
 
 
@@ -54,8 +62,10 @@ PEERS = (
     Peer("PyFMI", "pyfmi"),
 )
 
-NOTE = """Exported FMI 2 FMUs, Jacobi with a macro step of 1 ms, best of 3 repetitions of at least 0.5 s, loading not
-counted. "Recorded": all outputs of every macro step kept; "not recorded": the same without, for comparison.
+NOTE = """Exported FMI 2 FMUs, Jacobi with a macro step of 1 ms, loading not counted. Every tool is a process of its
+own and makes steps of at least a quarter of a second in turns with the bare loop and our kernel: wall time, medians of
+five turns; ratios are those within a turn, with their quartiles. That of our kernel alone is of processor time, as in
+its own table. "Recorded": all outputs of every macro step kept; "not recorded": the same without, for comparison.
 Trajectories are compared with ours over the first {checked} steps. In two-mass the sign of the force is moved from the
 connection into unit `two`, since not every tool has gains. Units of a chain that are alike are instances of one FMU
 file, whose library the bare loop, our kernel and the FMPy loop load once; the FMU container unpacks and loads a copy
@@ -122,13 +132,17 @@ def compared() -> Table:
     for name, system, shared in systems():
         with tempfile.TemporaryDirectory() as folder:
             files = _export(system, Path(folder), shared)
-            bare, kernel, ratio = _ours(code, System({n: Fmu(p) for n, p in files.items()}, system.connections))
+            fmus = System({n: Fmu(p) for n, p in files.items()}, system.connections)
+            with _our_loops(code, fmus) as loops:
+                found = in_turns(loops, REPEAT)
+                bare, kernel = (found.median(loop) / loops[loop].steps for loop in ("bare", "kernel"))
             table.add(name, "bare C loop", f"{bare * 1e6:.3f}", "1", f"{bare / kernel:.2f}", "", "")
-            table.add(name, "cosimo's kernel", f"{kernel * 1e6:.3f}", ratio, "1", "", "")
+            table.add(name, "cosimo's kernel", f"{kernel * 1e6:.3f}", found.ratio("kernel", "bare"), "1", "", "")
             job = _write_job(system, files, Path(folder))
             for peer in PEERS:
                 if peer.package not in missing and peer.module is not None:
-                    _measure(table, name, peer, job, (bare, kernel), system)
+                    with _our_loops(code, fmus) as loops:  # anew: damped motion must not become too small
+                        _measure(table, name, peer, job, loops, system)
     for peer in PEERS:
         if peer.package in missing:
             table.add("all", peer.title, "–", "–", "–", "–", f"not installed: {missing[peer.package]}")
@@ -163,18 +177,17 @@ def packed() -> Table:
     return table
 
 
-def _ours(code: object, fmus: System) -> tuple[float, float, str]:
-    """Seconds per macro step of the bare loop and the kernel, in turns, and the ratios within them."""
+@contextmanager
+def _our_loops(code: object, fmus: System) -> Iterator[dict[str, Steps]]:
+    """Steps of the bare loop and of the kernel."""
     ours, theirs = start(fmus), start(fmus)
     kernel = KernelEngine(ours, fmus.outputs, EngineOptions(parallel=False))
     bare = BareLoop(code, theirs)  # type: ignore[arg-type]
     steps = max(400, 800_000 // len(fmus.units) // (1 + len(fmus.units) // 50))
-    works = {"bare": Steps(bare, len(fmus.outputs), steps), "kernel": Steps(kernel, len(fmus.outputs), steps)}
-    found = in_turns(works, REPEAT)
+    yield {"bare": Steps(bare, len(fmus.outputs), steps), "kernel": Steps(kernel, len(fmus.outputs), steps)}
     kernel.close()
     ours.close()
     theirs.close()
-    return found.median("bare") / steps, found.median("kernel") / steps, found.ratio("kernel", "bare")
 
 
 def _write_job(system: System, files: dict[str, Path], folder: Path) -> Path:
@@ -201,43 +214,98 @@ def _write_job(system: System, files: dict[str, Path], folder: Path) -> Path:
     return path
 
 
-def _measure(table: Table, name: str, peer: Peer, job: Path, ours: tuple[float, float], system: System) -> None:
-    recorded, plain = (_ask(peer, job, recording) for recording in ("yes", "no"))
-    if isinstance(recorded, str):
-        table.add(name, peer.title, "–", "–", "–", "–", f"failed: {recorded}")
+def _measure(table: Table, name: str, peer: Peer, job: Path, loops: dict[str, Steps], system: System) -> None:
+    try:
+        with PeerProcess(peer, job, "yes") as recording, PeerProcess(peer, job, "no") as silent:
+            theirs = {"recorded": recording, "not recorded": silent}
+            for each in theirs.values():
+                each.choose_steps()
+            found = in_turns({**loops, **theirs}, TURNS, time.perf_counter)
+            rows = recording.rows()
+    except PeerFailed as problem:
+        table.add(name, peer.title, "–", "–", "–", "–", f"failed: {problem}")
         return
-    seconds, rows = recorded
-    without = f"{plain[0] * 1e6:.3g}" if not isinstance(plain, str) else "–"
-    ratios = [f"{seconds / reference:.0f}" for reference in ours]
-    table.add(name, peer.title, f"{seconds * 1e6:.3g}", *ratios, without, _verdict(system, rows))
+    each = {work: found.each(work) / steps.steps for work, steps in {**loops, **theirs}.items()}
+    ratios = [each["recorded"] / each[loop] for loop in loops]
+    shown = (scatter(ratio, 0 if np.median(ratio) >= 10 else 1) for ratio in ratios)
+    took = (f"{np.median(each[work]) * 1e6:.3g}" for work in ("recorded", "not recorded"))
+    table.add(name, peer.title, next(took), *shown, next(took), _verdict(system, rows))
 
 
-def _ask(peer: Peer, job: Path, recording: str) -> tuple[float, list[list[float]]] | str:
-    """Seconds per macro step and the first rows, or why there are none; in a process and a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        document = json.loads(job.read_text(encoding="utf-8")) | {"folder": folder}
-        own = Path(folder) / "job.json"
+class PeerFailed(Exception):
+    """Why a peer gives no answer."""
+
+
+class PeerProcess:
+    """A peer in a process and a folder of its own; to be called for `steps` macro steps."""
+
+    def __init__(self, peer: Peer, job: Path, recording: str) -> None:
+        self.steps = 64
+        self._folder = tempfile.TemporaryDirectory()
+        own, self._said = Path(self._folder.name) / "job.json", Path(self._folder.name) / "said"
+        document = json.loads(job.read_text(encoding="utf-8")) | {"folder": self._folder.name}
         own.write_text(json.dumps(document), encoding="utf-8")
-        command = [peers_install.PYTHON, "-m", "benchmarks.peers_job", peer.module, peer.variant, recording, own]
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [peers_install.PYTHON, "-m", "benchmarks.peers_job", peer.module or "", peer.variant, recording, own],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
                 text=True,
                 errors="replace",
-                timeout=PATIENCE,
                 cwd=ROOT,
                 env=os.environ | {"LD_LIBRARY_PATH": str(peers_install.FOLDER / "lib")},  # Ecos needs TBB from there
-                check=False,
             )
-        except subprocess.TimeoutExpired:
-            return f"no answer within {PATIENCE} s"
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines or not lines[-1].startswith("{"):
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return f"exit code {done.returncode}, {last}"
-    answer = json.loads(lines[-1])
-    return answer["seconds"], answer["rows"]
+        self._timer = threading.Timer(PATIENCE, self._process.kill)
+        self._timer.start()
+
+    def __enter__(self) -> Self:
+        self._line(READY)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def __call__(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{self.steps}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # what ended it is said below
+        self._line(DONE)
+
+    def choose_steps(self) -> None:
+        """As many that a turn is long enough."""
+        while True:
+            begin = time.perf_counter()
+            self()
+            took = time.perf_counter() - begin
+            if took >= LEAST:
+                return
+            self.steps = int(self.steps * min(16.0, max(2.0, 1.2 * LEAST / max(took, 1e-9))))
+
+    def rows(self) -> list[list[float]]:
+        """End the simulation; the first rows as the peer recorded them."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        found: list[list[float]] = json.loads(self._line("{"))["rows"]
+        return found
+
+    def _line(self, begins: str) -> str:
+        """The next line that begins so; what libraries print is passed over."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(begins):
+                return line
+        code = self._process.wait()
+        if not self._timer.is_alive():
+            raise PeerFailed(f"no answer within {PATIENCE} s")
+        last = (self._said.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise PeerFailed(f"exit code {code}, {last}")
 
 
 def _verdict(system: System, rows: list[list[float]]) -> str:

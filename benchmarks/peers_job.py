@@ -1,8 +1,9 @@
 """What a peer is given and what it answers; runs in the peers' environment, where cosimo is not installed.
 
 A peer is a module `peers_NAME` with a function `start(job, recording, variant)` that loads and initialises the system
-and returns a `Session`. It is run as `python -m benchmarks.peers_job NAME VARIANT RECORDING FILE`, one process per
-measurement, so that a crash ends nothing else, and prints one JSON document.
+and returns a `Session`. It is run as `python -m benchmarks.peers_job NAME VARIANT RECORDING FILE`, in a process of its
+own, so that a crash ends nothing else, and prints `READY` once it made the steps that are compared. Then it takes a
+number of steps a line, and answers `DONE` when they are made; at the end of the lines it prints its rows as JSON.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ import importlib
 import json
 import os
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 CHECKED = 200
 """Rows of the trajectory that are compared."""
-LEAST = 0.5
-"""Seconds that one repetition takes at least."""
-REPEAT = 3
+READY, DONE = "ready to advance", "advanced"
 
 
 @dataclass(frozen=True)
@@ -64,32 +62,17 @@ class Session(Protocol):
         """End the simulation; the outputs after step 1, 2, …, `count` as recorded by the peer itself."""
 
 
-def per_step(session: Session) -> float:
-    """Best seconds per macro step; the number of steps is doubled until a repetition is long enough."""
-    steps, took = 64, 0.0
-    while True:
-        begin = time.perf_counter()
-        session.advance(steps)
-        took = time.perf_counter() - begin
-        if took >= LEAST:
-            break
-        steps = int(steps * min(16.0, max(2.0, 1.2 * LEAST / max(took, 1e-9))))
-    best = took
-    for _ in range(REPEAT - 1):
-        begin = time.perf_counter()
-        session.advance(steps)
-        best = min(best, time.perf_counter() - begin)
-    return best / steps
-
-
 def main(name: str, variant: str, recording: str, path: str) -> None:
     if variant == "one core":  # before the peer is loaded: it makes one thread per processor it sees
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     session = importlib.import_module(f"benchmarks.peers_{name}").start(Job.read(path), recording == "yes", variant)
     session.advance(CHECKED)
-    seconds = per_step(session)
+    print(f"\n{READY}", flush=True)
+    for line in sys.stdin:
+        session.advance(int(line))
+        print(f"\n{DONE}", flush=True)
     rows = session.rows(CHECKED) if recording == "yes" else []
-    print("\n" + json.dumps({"seconds": seconds, "rows": rows}), flush=True)
+    print("\n" + json.dumps({"rows": rows}), flush=True)
     # Some libraries crash or wait for threads when they are unloaded; nothing is left to do.
     os._exit(0)
 

@@ -6,13 +6,14 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.kernel import as_fmus
-from benchmarks.measure import Table
+from benchmarks.measure import Table, in_turns, scatter
 from cosimo.core.system import System
 from cosimo.formats.export import export_system
 from cosimo.problems import two_mass
@@ -49,23 +50,25 @@ def workers(repeat: int = 5) -> Table:
         points = Sample({"one.v1": Uniform(50.0, 150.0), "two.q1": Uniform(-0.1, 0.1)}, runs=RUNS, seed=0)
         study = Study(system, points, ["max:two.x", "rms:one.f"], step=STEP, stop=20.0)
         places: dict[str, Any] = {"this process": None, "one worker": one, "two workers": two}
-        best, spent = dict.fromkeys(places, np.inf), dict.fromkeys(places, np.inf)
-        found: dict[str, Outcome] = {}
-        for _ in range(repeat):
-            for name, client in places.items():
-                before, begin = _spent(client), time.perf_counter()
-                found[name] = run_study(study, client=client, workers=None if client else 1)
-                best[name] = min(best[name], time.perf_counter() - begin)
-                spent[name] = min(spent[name], _spent(client) - before)
-        assert all(_equal(outcome, found["this process"]) for outcome in found.values())
-        assert found["this process"].counts["ran"] == RUNS
-    for name, took in best.items():
-        ratios = (f"{best[other] / took:.2f}" for other in ("one worker", "this process"))
-        table.add(name, f"{took:.2f}", f"{RUNS / took:,.0f}", *ratios, f"{spent[name]:.2f}")
+        spent: dict[str, list[float]] = {name: [] for name in places}
+        outcomes: dict[str, Outcome] = {}
+
+        def work(name: str) -> None:
+            before = _spent(places[name])
+            outcomes[name] = run_study(study, client=places[name], workers=None if places[name] else 1)
+            spent[name].append(_spent(places[name]) - before)
+
+        found = in_turns({name: partial(work, name) for name in places}, repeat, time.perf_counter)
+        assert all(_equal(outcome, outcomes["this process"]) for outcome in outcomes.values())
+        assert outcomes["this process"].counts["ran"] == RUNS
+    for name in places:
+        took, ratios = found.median(name), (found.ratio(other, name) for other in ("one worker", "this process"))
+        table.add(name, f"{took:.2f}", f"{RUNS / took:,.0f}", *ratios, f"{np.median(spent[name]):.2f}")
     table.note = (
-        f"Two FMI 2 FMUs coupled (two-mass), 20,000 macro steps per run, two parameters drawn, best of {repeat} in "
-        f"turns; worker processes are there already (starting two takes a few seconds), describing, sending and "
-        f"collecting are counted. Where others use the machine, the CPU seconds tell what free cores would make of it. "
+        f"Two FMI 2 FMUs coupled (two-mass), 20,000 macro steps per run, two parameters drawn; wall time, medians of "
+        f"{repeat} turns, ratios are those within a turn, with their quartiles. Worker processes are there already "
+        f"(starting two takes a few seconds), describing, sending and collecting are counted. Where others use the "
+        f"machine, the CPU seconds tell what free cores would make of it. "
         f"All rows equal to the bit. {_load()[0].upper()}{_load()[1:]}."
     )
     return table
@@ -101,24 +104,27 @@ def fmpy(repeat: int = 5, single: int = 40) -> Table:
             "FMPy, extracted and described once": lambda v: final(unzipped, v, model_description=description),
             "FMPy, instance reset and reused": reused,
         }
-        best = dict.fromkeys(("study", *peers), np.inf)
-        for _ in range(repeat):
-            begin = time.perf_counter()
-            found = run_study(study, workers=1)
-            best["study"] = min(best["study"], (time.perf_counter() - begin) / RUNS)
-            for name, work in peers.items():
-                begin = time.perf_counter()
-                finals = [work(v) for v in velocities]
-                best[name] = min(best[name], (time.perf_counter() - begin) / single)
-                assert np.allclose(finals, found["final:one.f"][:single], rtol=1e-9), name
+        outcomes: list[Outcome] = []
+        finals: dict[str, list[float]] = {}
+
+        def call(name: str) -> None:
+            finals[name] = [peers[name](v) for v in velocities]
+
+        works = {"study": lambda: outcomes.append(run_study(study, workers=1))}
+        found = in_turns(works | {name: partial(call, name) for name in peers}, repeat, time.perf_counter)
         live.terminate()
         live.freeInstance()
-    for name, took in best.items():
+    for name, values in finals.items():
+        assert np.allclose(values, outcomes[0]["final:one.f"][:single], rtol=1e-9), name
+    each = {name: found.each(name) / (RUNS if name == "study" else single) for name in found.seconds}
+    for name, took in each.items():
         label = f"study of {RUNS:,} runs, one process" if name == "study" else name
-        table.add(label, f"{took * 1e3:.2f}", f"{took / best['study']:.1f}")
+        ratio = scatter(took / each["study"], 1) if name != "study" else "1"
+        table.add(label, f"{np.median(took) * 1e3:.2f}", ratio)
     table.note = (
         f"The same FMU (unit `one` of two-mass), 1,000 steps of 1 ms, its output at every step, one start value drawn; "
-        f"best of {repeat} in turns, {single} calls of FMPy each. Final values agree to 1e-9. "
+        f"wall time, medians of {repeat} turns with {single} calls of FMPy each; ratios are those within a turn, with "
+        "their quartiles. Final values agree to 1e-9. "
         f"{_load()[0].upper()}{_load()[1:]}."
     )
     return table
