@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cosimo import analyse, masters
-from cosimo.algebra import LinearSystem
-from cosimo.analysis import large, linearisation, recommendation, truth
+from cosimo.algebra import LinearSystem, product
+from cosimo.analysis import analysing, large, linearisation, recommendation, truth
 from cosimo.analysis.cost import Cost
+from cosimo.analysis.critical import critical_step
 from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import Wanted, choose, usual_points
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import ConfigurationError
+from cosimo.core.system import System
+from cosimo.formats.export import export_system
 from cosimo.problems import chain
+from cosimo.units import Fmu
 
 
 def test_a_long_chain_is_proved_to_be_stable() -> None:
@@ -42,6 +48,22 @@ def test_a_long_chain_is_proved_to_be_unstable(monkeypatch: pytest.MonkeyPatch) 
     advice = verdict.recommendation
     assert advice is not None
     assert "(shorter ones were not tried)" in advice.text  # motion has hardly reached the last units: errors are large
+
+
+def test_large_systems_of_fmus_have_a_critical_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve of them stand for many: full matrices of the known equations say where it is."""
+    system = chain(n=12)
+    units = {name: Fmu(path) for name, path in export_system(system, tmp_path, fmi=2).items()}
+    fmus = System(units, system.connections)
+    known = critical_step(system, masters.jacobi(system, 0.01))
+    assert known is not None
+    monkeypatch.setattr(analysing, "FEW", 20)
+    monkeypatch.setattr(product, "SPARSE_FROM", 0)
+    found = analyse(fmus, masters.jacobi(fmus, 0.01), horizon=1.0).critical_step
+    assert found is not None
+    assert found.between is not None
+    low, high = found.between
+    assert found.step == low < known.step < high < 1.2 * low
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from cosimo import masters
+from cosimo.algebra import product
 from cosimo.analysis import limits as limiting
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.limits import (
     CriticalStepSearch,
     _Bracket,
+    _excess,
     _follow,
     best_order,
     critical_steps,
@@ -27,6 +29,7 @@ from cosimo.core.errors import ConfigurationError, IdentificationError
 from cosimo.core.system import Connection, System
 from cosimo.couplings import Hold
 from cosimo.masters import gauss_seidel, iterative, jacobi
+from cosimo.problems import chain
 from cosimo.units import Exact, StateSpace
 
 
@@ -91,6 +94,21 @@ def test_the_secant_through_two_unstable_points() -> None:
     for step, excess in ((0.1, -0.05), (0.4, 0.1), (0.3, 0.1)):
         falling.add(step, excess)
     assert falling.inside() == pytest.approx(math.sqrt(0.1 * 0.3))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.98, 1.02, 1.1])
+def test_large_systems_are_on_the_same_side(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the largest eigenvalue is beyond 1 is proved where it is not computed."""
+    system = chain(n=20)
+    limit = critical_step(system, jacobi(system, 0.01))
+    assert limit is not None
+    master = jacobi(system, share * limit.step)
+    dense = _excess(system, master)
+    monkeypatch.setattr(product, "SPARSE_FROM", 0)
+    large = _excess(system, master)
+    assert (dense > 0, large > 0) == (share > 1, share > 1)
+    if share > 1:
+        assert large == pytest.approx(dense, rel=1e-6)
 
 
 # ---- the next step ---------------------------------------------------------------------------------------------------

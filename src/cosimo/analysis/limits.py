@@ -18,6 +18,7 @@ import numpy as np
 from cosimo.algebra.product import LinearSystem
 from cosimo.analysis.critical import CriticalStep, critical_step
 from cosimo.analysis.identification import Identified
+from cosimo.analysis.large import MOST_SOLUTIONS, LargePoles, LargeSpectrum
 from cosimo.analysis.linearisation import Linearisation, LocalSystem
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.analysis.stability import is_stable
@@ -123,8 +124,7 @@ class CriticalStepSearch:
         step, farthest = self._nearest(found.step), FARTHEST**OUTWARD * self._base.step
         for _ in range(ROUNDS):
             local = self._try(step)
-            linear = LinearSystem(local.linear, build(local.linear, local.step)) if local is not None else None
-            bracket.add(step, Spectrum(linear).moving_radius - 1 if linear is not None else UNKNOWN)
+            bracket.add(step, UNKNOWN if local is None else _excess(local.linear, build(local.linear, local.step)))
             predicted = self._predict(local, build)
             if predicted is not None:
                 guesses.append((step, predicted.step))
@@ -171,6 +171,17 @@ class CriticalStepSearch:
         except IdentificationError:
             return None
         return self._tried[step]
+
+
+def _excess(system: System, master: Master) -> float:
+    """ρ − 1; of a large system only its sign is right."""
+    linear = LinearSystem(system, master)
+    if not linear.sparse:
+        return Spectrum(linear).moving_radius - 1
+    bounded, outside = LargeSpectrum(linear, LargePoles(linear.coupled.A)).look(MOST_SOLUTIONS)
+    if bounded is None:
+        raise ConfigurationError(f"not known: at {step_text(master.step)} neither decay nor growth could be proved.")
+    return -1.0 if outside is None else abs(outside[0]) - 1
 
 
 class _Bracket:

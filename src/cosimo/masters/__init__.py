@@ -541,12 +541,24 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+MOST_NAMES = 12
+"""Units or groups that people are shown of an order."""
+
+
 def _arrows(order: str) -> str:
-    return order.replace(",", " → ")
+    return _chain(order.split(","))
 
 
 def _grouped(order: str) -> str:
-    return " → ".join(f"({group.replace(',', ', ')})" if "," in group else group for group in order.split(";"))
+    return _chain([f"({group.replace(',', ', ')})" if "," in group else group for group in order.split(";")])
+
+
+def _chain(parts: list[str]) -> str:
+    """
+    >>> _chain([f"u{i}" for i in range(100)])
+    'u0 → u1 → u2 → … → u98 → u99'
+    """
+    return " → ".join(parts if len(parts) <= MOST_NAMES else [*parts[:3], "…", *parts[-2:]])
 
 
 def _parts(order: str) -> list[tuple[str, ...]]:
