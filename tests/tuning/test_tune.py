@@ -159,8 +159,14 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(tmp_path: Path, monkey
         tune(system, space, evaluations=250, horizon=50.0, settings=settings)
 
 
+def tell_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search reports whenever it could, however long a report takes."""
+    for name in ("PAUSE", "SPARING"):
+        monkeypatch.setattr(f"cosimo.tuning.search.{name}", 0.0)
+
+
 def test_progress_tells_a_growing_hypervolume(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    tell_always(monkeypatch)
     seen: list[Progress] = []
     tune(
         find("tank").system(),
@@ -178,7 +184,7 @@ def test_progress_tells_a_growing_hypervolume(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_long_grid_is_told_of_while_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    tell_always(monkeypatch)
     system, seen = find("tank").system(), {}
     for at_once in (1000, 40):
         monkeypatch.setattr("cosimo.tuning.search.AT_ONCE", at_once)
@@ -394,7 +400,7 @@ def test_offsets_of_connections_are_part_of_the_search() -> None:
 @pytest.mark.slow
 def test_nsga3_finds_nearly_as_much_as_nsga2(monkeypatch: pytest.MonkeyPatch) -> None:
     """In three objectives; in two, or with few evaluations in four, NSGA-II finds some per cent more."""
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    tell_always(monkeypatch)
     system, volumes = find("tank").system(), {}
     for method in ("nsga2", "nsga3"):
         seen: list[Progress] = []
@@ -428,7 +434,7 @@ def test_kinds_of_coupling_may_be_mixed_or_given_per_input() -> None:
 
 
 def test_local_search_needs_no_pymoo_and_finds_nearly_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    tell_always(monkeypatch)
     system = find("tank").system()
     seen: dict[str, list[Progress]] = {"nsga2": [], "auto": []}
     for method, progress in seen.items():
@@ -478,7 +484,7 @@ def test_ctrl_c_after_the_last_candidate_keeps_the_search(monkeypatch: pytest.Mo
 
 
 def test_progress_tells_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosimo.tuning.search.PAUSE", 0.0)
+    tell_always(monkeypatch)
     seen: list[Progress] = []
     system = find("tank").system()
     found = tune(system, QUICK, evaluations=200, horizon=100.0, settings=Settings(points=3), progress=seen.append)
