@@ -13,9 +13,9 @@ namespace {
 constexpr char magic[] = "cosimo-coupling-1\n";
 constexpr std::size_t token_size = 64;
 
-std::string number(double value) {
+std::string number(double value, int digits = 6) {
     char text[32];
-    std::snprintf(text, sizeof text, "%g", value);
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
     return text;
 }
 
@@ -189,6 +189,7 @@ void Coupling::build() {
     }
     if (restores_) builder_->can_go_back();
     builder_->finish(1, 0, 0.0);
+    for (auto &unit : fmus_) unit->recorded = unit->values.size();
     e_.resize(samples_.size());
     mode = INSTANTIATED;
     time = 0.0;
@@ -206,11 +207,12 @@ void Coupling::name_units(std::vector<std::string> names) { machine().names = st
 void Coupling::fmu(const std::string &name, const std::string &folder, Libraries libraries, int version, const std::string &token,
                    const std::string &adapter, const std::string &settings, bool talks, std::vector<std::string> categories, Numbers tolerance,
                    Numbers stop) {
-    FmuFile file{name, folder, std::move(libraries), token, adapter, settings, version, talks || host_.talks, std::move(categories), std::move(tolerance), std::move(stop)};
+    FmuFile file{name, folder, std::move(libraries), token, adapter, settings, version, talks, std::move(categories), std::move(tolerance), std::move(stop)};
     fmus_.push_back(std::make_unique<UnitLibrary>(file, resources_, [this](const std::string &unit, int status, const std::string &text) {
         static const char *const categories[] = {"logAll", "logStatusWarning", "logStatusDiscard", "logStatusError", "logStatusFatal"};
         host_.log(host_.importer, status, status >= 0 && status < 5 ? categories[status] : "logAll", ("unit '" + unit + "': " + text).c_str());
     }));
+    current().talks = talks || host_.talks;
     current().instantiate();
 }
 
@@ -270,6 +272,7 @@ void Coupling::give(Parameter &parameter, double value) {
 }
 
 void Coupling::talk(bool on) {
+    host_.talks = on;
     for (auto &unit : fmus_) unit->talks = on || unit->file.talks;
 }
 
@@ -285,6 +288,7 @@ constexpr double diverged_by = 10.0, tolerance = 1e-13, same = 1e-12;
 void Coupling::enter() {
     if (mode != INSTANTIATED) throw std::runtime_error("initialisation begins once; reset the coupling first.");
     machine().start = time;
+    for (auto &unit : fmus_) unit->forget_given();
     for (const Parameter &one : parameters_)
         if (one.given) {
             auto &values = fmus_[one.unit]->values;
@@ -438,8 +442,11 @@ void Coupling::step(double from, double duration) {
     const long long count = std::llround(duration / m.h);
     if (!(duration > 0) || count < 1 || std::fabs(duration - static_cast<double>(count) * m.h) > 1e-6 * m.h)
         throw std::runtime_error("a step of " + number(duration) + " s is no multiple of the macro step " + number(m.h) + " s of this coupling; choose such a communication step.");
-    if (std::fabs(from - m.time(0.0)) > 1e-3 * m.h)
-        throw std::runtime_error("the coupling is at t = " + number(m.time(0.0)) + ", and the step begins at t = " + number(from) + "; go on from where the last step ended.");
+    // The sum of k steps, each rounded, is off by up to k · 2⁻⁵³ of it (Higham, Accuracy and Stability of Numerical Algorithms,
+    // Sec. 4.2), and by as much again where it is the step that is rounded.
+    const double here = m.time(0.0), rounding = static_cast<double>(m.k) * 0x1p-52 * std::max(std::fabs(here), std::fabs(m.start));
+    if (!(std::fabs(from - here) <= 1e-3 * m.h + rounding))
+        throw std::runtime_error("the coupling is at t = " + number(here, 15) + ", and the step begins at t = " + number(from, 15) + "; go on from where the last step ended.");
     Program &program = builder_->program;
     for (long long i = 0; i < count; ++i) {
         for (std::size_t j = 0; j < samples_.size(); ++j) e_[j] = sources_[samples_[j].first].at(m.time(samples_[j].second), values_);
@@ -467,7 +474,7 @@ void Coupling::failed(int outcome) {
     if (outcome == non_finite)
         throw std::runtime_error(output_names_.at(layouts_[number_of].y + static_cast<std::size_t>(m.output)) + " became " + number(m.value) + when + "; the coupling may be unstable at this step size.");
     if (m.status == not_exact)
-        throw std::runtime_error("unit '" + name + "' was given, or gave, a value that the type of its variable cannot hold" + when + "; check the connections of its whole numbers.");
+        throw std::runtime_error("unit '" + name + "' " + (m.phase == setting ? "was given" : "gave") + " a value that the type of its variable cannot hold" + when + "; check what its whole numbers are connected to, or set to.");
     const int place = fmu_of_.at(number_of);
     if (place < 0) throw std::runtime_error("unit '" + name + "' failed" + when + " while being " + doing[m.phase] + ".");
     UnitLibrary &unit = *fmus_[static_cast<std::size_t>(place)];
@@ -483,13 +490,18 @@ void Coupling::failed(int outcome) {
 
 // ---- states ----------------------------------------------------------------------------------------------------------
 
-void Coupling::save(State &state) {
-    if (!restores_) throw std::runtime_error("the state cannot be saved: a unit inside cannot do so (canGetAndSetFMUstate).");
-    if (mode != STEPPING && mode != INITIALISING) throw std::runtime_error("states can be saved from initialisation on, until the end.");
-    StateBytes bytes;
+void Coupling::remember(StateBytes &bytes) {
     bytes.value(mode), bytes.value(time), bytes.value(ended), bytes.value(machine().k), bytes.value(machine().start), bytes.value(unsettled_);
     bytes.array(values_);
+    for (Parameter &one : parameters_) bytes.value(one.given), bytes.array(one.value.numbers);
     builder_->program.remember(bytes);
+}
+
+void Coupling::save(State &state) {
+    if (!restores_) throw std::runtime_error("the state cannot be saved: a unit inside cannot do so (canGetAndSetFMUstate).");
+    if (failed_) throw std::runtime_error("the state cannot be saved after a failed step; restore one from before it.");
+    StateBytes bytes;
+    remember(bytes);
     state.bytes = std::move(bytes.bytes);
     state.units.resize(fmus_.size());
     for (std::size_t i = 0; i < fmus_.size(); ++i) fmus_[i]->save(state.units[i]);
@@ -497,13 +509,15 @@ void Coupling::save(State &state) {
 
 void Coupling::restore(const State &state) {
     if (state.units.size() != fmus_.size()) throw std::runtime_error("the saved state does not belong to this coupling.");
+    for (const auto &unit : fmus_)
+        if (unit->dead) throw std::runtime_error("unit '" + unit->file.name + "' failed for good and cannot be restored; instantiate the coupling anew.");
     for (std::size_t i = 0; i < fmus_.size(); ++i) fmus_[i]->restore(state.units[i]);
     StateBytes bytes(state.bytes);
-    bytes.value(mode), bytes.value(time), bytes.value(ended), bytes.value(machine().k), bytes.value(machine().start), bytes.value(unsettled_);
-    bytes.array(values_);
-    builder_->program.remember(bytes);
+    remember(bytes);
     machine().ending = -1;
     for (auto &unit : builder_->program.units) unit->wants_end = false;
+    for (auto &unit : fmus_) unit->running = mode == STEPPING;
+    failed_ = false;
 }
 
 void Coupling::free_units(State &state) {
@@ -526,16 +540,19 @@ void Coupling::deserialise(const unsigned char *given, std::size_t size, State &
         bytes.list(one, size);
         return one;
     };
-    const auto token = part();
-    if (std::string(token.begin(), token.end()) != token_) throw std::runtime_error("the saved state does not belong to this coupling.");
-    state.bytes = part();
+    std::vector<std::vector<unsigned char>> units(fmus_.size());
+    try {
+        const auto token = part();
+        if (std::string(token.begin(), token.end()) != token_) throw std::invalid_argument("token");
+        state.bytes = part();
+        for (auto &one : units) one = part();
+        bytes.end();
+    } catch (const std::invalid_argument &) {
+        throw std::runtime_error("the bytes are not those of a saved state of this coupling; they are damaged, or of another FMU.");
+    }
     free_units(state);
     state.units.assign(fmus_.size(), nullptr);
-    for (std::size_t i = 0; i < fmus_.size(); ++i) {
-        const auto own = part();
-        state.units[i] = fmus_[i]->deserialise(own.data(), own.size());
-    }
-    bytes.end();
+    for (std::size_t i = 0; i < fmus_.size(); ++i) state.units[i] = fmus_[i]->deserialise(units[i].data(), units[i].size());
 }
 
 }  // namespace cosimo

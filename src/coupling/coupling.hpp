@@ -24,6 +24,8 @@ struct ExternalSource {
 class Coupling : public instance {
 public:
     Coupling(std::string resources, const std::string &token, const host &by);
+    ~Coupling() { release(); }
+    Coupling(const Coupling &) = delete;
 
     // All throw std::runtime_error where they refuse.
     void build();
@@ -116,6 +118,7 @@ private:
     bool unsettled_ = true, restores_ = false, failed_ = false;
 
     void release();
+    void remember(StateBytes &bytes);
     void inlet(int unit, Inlet one) { layouts_.at(static_cast<std::size_t>(unit)).inlets.push_back(one); }
     Machine &machine() { return builder_->program.machine; }
     UnitLibrary &current() { return *fmus_.back(); }

@@ -184,6 +184,8 @@ void UnitLibrary::instantiate() {
     if (!component) throw std::runtime_error(label_ + " could not be instantiated" + said() + ".");
 }
 
+void UnitLibrary::forget_given() { values.erase(values.begin() + static_cast<std::ptrdiff_t>(recorded), values.end()); }
+
 void UnitLibrary::enter(double start) {
     const double tolerance = file.tolerance.empty() ? 0.0 : file.tolerance[0], stop = file.stop.empty() ? 0.0 : file.stop[0];
     const bool with_tolerance = !file.tolerance.empty(), with_stop = !file.stop.empty();
@@ -243,7 +245,8 @@ void UnitLibrary::terminate() {
     try {
         call("Terminate");
     } catch (const std::runtime_error &problem) {
-        log_(file.name, fmi_warning, problem.what());
+        const std::string text = problem.what();  // which the log begins with the unit too
+        log_(file.name, fmi_warning, text.starts_with(label_ + " ") ? text.substr(label_.size() + 1) : text);
     }
 }
 

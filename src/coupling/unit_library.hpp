@@ -49,6 +49,8 @@ public:
 
     // Throws std::runtime_error, with the unit's own words, where the unit refuses.
     void instantiate();
+    // Before initialisation: only the values that were recorded count, and those that come next.
+    void forget_given();
     void enter(double start);
     void leave();
     void terminate();
@@ -65,6 +67,7 @@ public:
     std::string said() const;
     void heard(int status, const char *text);
     bool dead = false, running = false, talks = false;
+    std::size_t recorded = 0;  // of the values
 
 private:
     std::string folder_, label_;

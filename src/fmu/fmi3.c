@@ -96,8 +96,10 @@ EXPORT fmi3Status fmi3ExitInitializationMode(fmi3Instance c)
 
 EXPORT fmi3Status fmi3EnterStepMode(fmi3Instance c)
 {
-    ((instance *)c)->mode = STEPPING;
-    return fmi3OK;
+    instance *unit = c;
+    if (unit->mode == STEPPING) return fmi3OK; /* there is no event mode to come from */
+    snprintf(unit->message, MESSAGE_SIZE, "step mode follows initialisation, which must have ended.");
+    return fmi3_fail(c);
 }
 
 EXPORT fmi3Status fmi3Terminate(fmi3Instance c)

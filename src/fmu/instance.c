@@ -148,9 +148,13 @@ int instance_set_derivative(instance *unit, size_t reference, int order, double 
     return 1;
 }
 
-int instance_refuse_step(instance *unit, double duration)
+int instance_refuse_step(instance *unit, double time, double duration)
 {
     if (unit->mode != STEPPING) return refuse(unit, "a step needs an initialised unit that was not terminated.");
+    if (time - time != 0) {
+        snprintf(unit->message, MESSAGE_SIZE, "a step cannot begin at the time %g.", time);
+        return 0;
+    }
     snprintf(unit->message, MESSAGE_SIZE, "the step size must be positive, not %g.", duration);
     return 0;
 }

@@ -53,7 +53,7 @@ int instance_set_slow(instance *unit, size_t reference, double value);
 int instance_set_derivative(instance *unit, size_t reference, int order, double value);
 int instance_get_slow(instance *unit, size_t reference, double *value);
 int instance_find_flow(instance *unit, double duration);
-int instance_refuse_step(instance *unit, double duration);
+int instance_refuse_step(instance *unit, double time, double duration);
 void instance_move_input(instance *unit, double duration);
 
 /* J · seed for the Jacobian J of `unknowns` (outputs, derivatives) by `knowns` (states, inputs); the transpose for the
@@ -130,7 +130,7 @@ static inline void multiply_panel(double *to, size_t count, const pair *entries,
 /* x ← F x + G_0 u + G_1 u̇ + G_2 ü. */
 static inline int instance_step(instance *unit, double time, double duration)
 {
-    if (unit->mode != STEPPING || !(duration > 0)) return instance_refuse_step(unit, duration);
+    if (unit->mode != STEPPING || !(duration > 0) || time - time != 0) return instance_refuse_step(unit, time, duration);
     if (duration != unit->flow->duration && !instance_find_flow(unit, duration)) return 0;
     size_t n = unit->unit.states, columns = unit->columns;
     const double *entries = unit->flow->panels;

@@ -40,7 +40,11 @@ EXPORT void *fmi2Instantiate(const char *name, int type, const char *token, cons
     unit->now.integer[2] = 1;
     return unit;
 }
-EXPORT void fmi2FreeInstance(void *c) { ((Unit *)c)->call.release(c); }
+EXPORT void fmi2FreeInstance(void *c) {
+    Unit *unit = c;
+    if (unit->states) unit->call.log(unit->call.environment, "", WARNING, "", "%d states were not freed", unit->states);
+    unit->call.release(c);
+}
 EXPORT int fmi2SetupExperiment(void *c, int d, double tolerance, double start, int s, double stop) { return OK; }
 EXPORT int fmi2EnterInitializationMode(void *c) { return OK; }
 EXPORT int fmi2ExitInitializationMode(void *c) { return OK; }

@@ -324,6 +324,96 @@ def test_a_saved_state_is_gone_on_from(tmp_path: Path, master: str, serialised: 
     live.fmu.freeInstance()
 
 
+def test_saved_states_are_freed_before_the_units(tmp_path: Path) -> None:
+    """Of some FMUs that use the instance for it, the other order is a crash."""
+    system = System({"a": Fmu(build(tmp_path, "feedthrough2"), name="a")})
+    live = Live(export_coupling(system, tmp_path / "c.fmu", master=iterative(system, 0.1, sweeps=2)))
+    live.initialise()
+    live.fmu.doStep(0.0, 0.1)
+    live.fmu.terminate()
+    live.fmu.freeInstance()
+    assert live.said == []
+
+
+@pytest.mark.parametrize("set_before", [False, True])
+def test_a_state_from_before_the_start_is_gone_back_to(tmp_path: Path, set_before: bool) -> None:
+    """With the parameters as they were set by then, or not yet."""
+    system = System({"lag": Fmu(build(tmp_path, "feedthrough2"), name="lag", start={"real_in": 2.0})})
+    connectors = ["lag.real_in", "lag.real_out", "lag.gain"]
+    path = export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1), connectors=connectors)
+    live, other = Live(path), Live(path)
+    first, second = ({"lag.gain": 3.0}, {"lag.gain": 5.0})
+    if set_before:
+        live.set(first)
+    before = live.fmu.getFMUstate()
+    live.set(second)
+    live.initialise()
+    live.fmu.doStep(0.0, 0.3)
+    assert live["lag.real_out"] == 10.0
+    live.fmu.terminate()
+    live.fmu.setFMUstate(before)
+    live.initialise()
+    other.initialise(first if set_before else {})
+    for one in (live, other):
+        one.fmu.doStep(0.0, 0.3)
+    assert live["lag.real_out"] == other["lag.real_out"] == (6.0 if set_before else 2.0)
+
+
+def test_a_failed_coupling_goes_on_from_a_saved_state(tmp_path: Path) -> None:
+    system = System({"a": Fmu(build(tmp_path, "feedthrough2"), name="a", start={"real_in": 1.0})})
+    path = export_coupling(
+        system, tmp_path / "c.fmu", master=jacobi(system, 0.1), connectors=["a.real_in", "a.real_out", "a.int_in"]
+    )
+    live = Live(path)
+    live.initialise()
+    live.fmu.doStep(0.0, 0.1)
+    state = live.fmu.getFMUstate()
+    live.set({"a.int_in": 0.5})
+    live.refuses(lambda: live.fmu.doStep(0.1, 0.1), "unit 'a' was given a value that the type of its variable cannot")
+    live.refuses(lambda: live.fmu.doStep(0.1, 0.1), "failed in an earlier step")
+    live.refuses(live.fmu.getFMUstate, "after a failed step")
+    live.fmu.setFMUstate(state)
+    live.fmu.doStep(0.1, 0.1)
+    assert live["a.real_out"] == 1.0
+
+
+def test_bytes_that_are_no_state_are_refused(tmp_path: Path) -> None:
+    system = two_mass(tmp_path)
+    live = Live(export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, H)))
+    live.initialise()
+    kept = live.fmu.serializeFMUstate(live.fmu.getFMUstate())
+    for damaged in (kept[:-9], b"x" * len(kept), kept + b"x"):
+        live.refuses(lambda damaged=damaged: live.fmu.deSerializeFMUstate(damaged), "not those of a saved state")
+
+
+def test_importers_may_add_up_a_long_time(tmp_path: Path) -> None:
+    """A million steps of 1e-5 s, added up, are off by more than a thousandth of a step."""
+    system, step = two_mass(tmp_path), 1e-7
+    live = Live(export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, step)))
+    live.initialise()
+    count, time = 200_000, 0.0
+    for _ in range(5):
+        for _ in range(count):
+            time += step
+        live.fmu.doStep(time - count * step, count * step)
+    assert abs(time - 5 * count * step) > 1e-5 * step
+    live.refuses(lambda: live.fmu.doStep(time + 0.1 * step, step), "and the step begins at t = 0.1000000")
+    live.refuses(lambda: live.fmu.doStep(float("nan"), step), "begins at t = nan")
+
+
+def test_logging_is_switched_on_and_off(tmp_path: Path) -> None:
+    system = System({"pump": Fmu(build(tmp_path, "awkward2"), name="pump", parameters={"fail_at": 0.55})})
+    live = Live(export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1)))
+    live.fmu.setDebugLogging(True, ["logAll"])
+    live.initialise()
+    live.fmu.doStep(0.0, 0.2)
+    said = len(live.said)
+    live.fmu.setDebugLogging(False, [])
+    live.fmu.doStep(0.2, 0.2)
+    assert len(live.said) == said
+    live.refuses(lambda: live.fmu.doStep(0.4, 0.2), "pump ran dry")
+
+
 def test_a_unit_without_states_leaves_the_coupling_without(tmp_path: Path) -> None:
     system = System({"a": Fmu(build(tmp_path, "awkward2"), name="a")})
     path = export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1))
@@ -585,6 +675,35 @@ def test_a_console_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "two.fmu").exists()
 
 
+@pytest.mark.parametrize("name", ["lag.toml", "lag2.fmu", "coupling.txt", "."])
+def test_nothing_is_written_over_what_is_exported(tmp_path: Path, name: str) -> None:
+    build(tmp_path, "lag2")
+    file = tmp_path / "lag.toml"
+    file.write_text('step-size = 0.1\nstop-time = 1.0\n[units.lag]\nfmu = "lag2.fmu"\n')
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigurationError, match=r"does not end in '\.fmu'|is part of what is exported"):
+        export_coupling(co.load(file), tmp_path / name)
+    if name.endswith("fmu"):
+        with pytest.raises(ConfigurationError, match="is part of what is exported"):
+            export_system(co.load(file).system.__class__({"lag2": Fmu(tmp_path / "lag2.fmu")}), tmp_path, fmi=2)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@BOTH
+def test_physical_units_and_limits_are_those_of_the_units_inside(tmp_path: Path, fmi: Any) -> None:
+    """So that whoever couples the coupling converts as before."""
+    inside = Fmu(build(tmp_path, "feedthrough2"), name="u")
+    system, shown = System({"u": inside}), ["u.real_in", "u.real_out", "u.gain", "u.int_in"]
+    path = export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, 0.1), fmi=fmi, connectors=shown)
+    assert validate_fmu(str(path)) == []
+    outside = Fmu(path)
+    assert [str(outside.measure(name)) for name in shown] == ["m", "mm", "None", "None"]
+    for name in shown:
+        one, other = outside.variables[name], inside.variables[name.removeprefix("u.")]
+        assert (one.unit, one.minimum, one.maximum) == (other.unit, other.minimum, other.maximum)
+        assert one.description == other.description
+
+
 def test_the_scenario_is_inside(tmp_path: Path) -> None:
     build(tmp_path, "lag2")
     file = tmp_path / "lag.toml"
@@ -595,3 +714,5 @@ def test_the_scenario_is_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.read("extra/cosimo/scenario.toml") == file.read_bytes()
     assert fmpy.read_model_description(str(path)).defaultExperiment.stopTime == "1.0"
+    later = export_coupling(loaded.changed(start=0.5), tmp_path / "later.fmu")
+    assert fmpy.read_model_description(str(later)).defaultExperiment.startTime == "0.5"

@@ -11,6 +11,7 @@ import typer
 
 from cosimo.cli.application import app
 from cosimo.cli.console_output import present, say, warn
+from cosimo.cli.isolation_options import IsolationOptions
 from cosimo.cli.option_groups import SYSTEM, Json, SystemName, Texts, argument, many, option, time_option
 from cosimo.cli.system_options import MasterChoice, SystemChoice
 from cosimo.core.errors import ConfigurationError, UnknownNameError
@@ -134,6 +135,7 @@ def check_fmu(
 def export(
     target: SystemName,
     changes: MasterChoice,
+    isolation: IsolationOptions,
     output: Annotated[
         Path | None, option("The .fmu or .ssp file, or a folder for all units.", "--output", "-o")
     ] = None,
@@ -184,7 +186,7 @@ def _export_coupling(scenario: Scenario, path: Path, connector: list[str] | None
 
 def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
     """The files written for a system: one FMU of `unit`, an SSP package, or the FMUs of all units in a folder."""
-    from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit
+    from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit, held_inputs
 
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs are written for FMI 2 or 3, not {fmi}.")
@@ -194,9 +196,10 @@ def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp
     step, stop = scenario.step or 1e-3, scenario.stop or 1.0
     if ssp:
         return [export_ssp(scenario, output, fmi=version, step=step, stop=stop)]
-    experiment = SuggestedExperiment(step=step, stop=stop)
+    experiment = SuggestedExperiment(step=step, stop=stop, start=scenario.start)
     if unit is None:
         return list(export_system(scenario.system, output, fmi=version, experiment=experiment).values())
     if unit not in scenario.system.units:
         raise UnknownNameError("unit", unit, scenario.system.units)
-    return [export_unit(scenario.system.units[unit], output, name=unit, fmi=version, experiment=experiment)]
+    told: dict[str, Any] = {"experiment": experiment, "start": held_inputs(scenario.system, unit)}
+    return [export_unit(scenario.system.units[unit], output, name=unit, fmi=version, **told)]

@@ -537,10 +537,13 @@ class RecordedLowering(Lowering):
         super()._add(name)
 
     def _reason(self, name: str) -> str:
-        unit = self.system.units[name]
+        unit: Any = self.system.units[name]
         if unit.path is None:
             return f"it is of kind {type(unit).__name__}, which needs Python; export it as an FMU of its own first"
-        return "it has event mode, returns early or is given exact differences of times, which is not written down yet"
+        if unit.options.exact_difference:
+            return "it is given exact differences of times, which the FMU of a coupling does not do; leave that out"
+        why = "has event mode" if unit.capabilities.event_mode else "returns early from its steps"
+        return f"it {why}, which the FMU of a coupling does not support; run the coupling itself"
 
     def _add_fmu(self, name: str, native: NativeFmu, powers: int) -> None:
         # The names of functions stand for their addresses, and "component" for the instance.

@@ -31,7 +31,7 @@ from cosimo.core.master import Master
 from cosimo.core.result import TARGET
 from cosimo.core.storage import file_digest, replacing
 from cosimo.core.system import Constant, Source, System, Table, Variable, matches
-from cosimo.core.unit import Unit
+from cosimo.core.unit import BASE, Unit, UnitOfMeasure
 from cosimo.couplings import Hold
 from cosimo.execution.live import Live
 from cosimo.execution.lowering import ADAPTERS, RecordedLowering
@@ -43,6 +43,7 @@ from cosimo.units.fmi import first_trials
 from cosimo.units.fmi.archive import library_platforms, listing, open_archive
 from cosimo.units.fmi.fmu import Fmu
 from cosimo.units.fmi.model_exchange import CVODE, sundials
+from cosimo.units.fmi.variables import VariableInfo
 from cosimo.units.linear import Exact, ForwardEuler, LinearUnit, Mechanical, RungeKutta4, SymplecticEuler
 
 __all__ = ["SuggestedExperiment", "export_coupling", "export_ssp", "export_system", "export_unit"]
@@ -57,13 +58,20 @@ _NAMESPACES = {
 
 
 def export_unit(
-    unit: Unit, path: str | Path, *, name: str, fmi: Fmi, experiment: SuggestedExperiment | None = None
+    unit: Unit,
+    path: str | Path,
+    *,
+    name: str,
+    fmi: Fmi,
+    experiment: SuggestedExperiment | None = None,
+    start: Mapping[str, float] | None = None,
 ) -> Path:
     """Write a state-space or mechanical unit as an FMU for co-simulation, of version 2.0 or 3.0.
 
     States are local variables x1, … (q1, …, v1, … for a mechanical unit) that can be set until initialisation ends.
+    `start` are values of inputs, in place of the unit's own.
     """
-    return _write(Path(path), _pack(_describe(unit, name, {}, experiment or SuggestedExperiment()), fmi))
+    return _write(Path(path), _pack(_describe(unit, name, start or {}, experiment or SuggestedExperiment()), fmi))
 
 
 def export_system(
@@ -81,6 +89,8 @@ def export_system(
     folder = Path(folder)
     suggested = experiment or SuggestedExperiment(step=None if master is None else master.step)
     packed = _pack_units(system, fmi, suggested)
+    for file, _ in packed.values():
+        _require_other(folder / file, system)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,7 +109,8 @@ def export_ssp(system: System | Scenario, path: str | Path, *, fmi: Fmi, step: f
     scenario = system if isinstance(system, Scenario) else Scenario.of(system, step=step, stop=stop)
     if not 0 < step <= stop:
         raise ConfigurationError(f"the step ({step:g}) must be positive and at most the stop time ({stop:g}).")
-    packed = _pack_units(scenario.system, fmi, SuggestedExperiment(step, stop))
+    _require_other(Path(path), scenario.system, scenario.source)
+    packed = _pack_units(scenario.system, fmi, SuggestedExperiment(step, stop, scenario.start))
     files = {name: f"resources/{file}" for name, (file, _) in packed.items()}
     tables = {
         target: (f"resources/input{number}.csv", source)
@@ -131,6 +142,9 @@ def export_coupling(
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs can be written for FMI 2 or 3, not {fmi}.")
     scenario = system if isinstance(system, Scenario) else Scenario.of(system)
+    if Path(path).suffix.lower() != ".fmu":
+        raise ConfigurationError(f"'{path}' does not end in '.fmu', as the file of an FMU does; give another name.")
+    _require_other(Path(path), scenario.system, scenario.source)
     chosen = scenario.master if master is None else master
     content = _pack_coupling(scenario, chosen, _choose(scenario.system, connectors), fmi)
     return _write(Path(path), content)
@@ -219,6 +233,13 @@ def _archive(entries: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def _require_other(path: Path, system: System, source: Path | None = None) -> None:
+    """Refuse to write over what is exported."""
+    for one in (source, *(unit.path for unit in system.units.values())):
+        if one is not None and path.exists() and one.exists() and path.samefile(one):
+            raise ConfigurationError(f"'{path}' is part of what is exported; give another file to write to.")
+
+
 def _write(path: Path, content: bytes) -> Path:
     """All or nothing: a full disk leaves no half package behind."""
     try:
@@ -249,10 +270,10 @@ def _content(unit: Unit, name: str, system: System, fmi: Fmi, experiment: Sugges
     """The FMU of a unit: the file itself, or one that is written."""
     if isinstance(unit, Fmu):
         return unit.path.read_bytes()
-    return _pack(_describe(unit, name, _held(system, name), experiment), fmi)
+    return _pack(_describe(unit, name, held_inputs(system, name), experiment), fmi)
 
 
-def _held(system: System, name: str) -> dict[str, float]:
+def held_inputs(system: System, name: str) -> dict[str, float]:
     """The external inputs of a unit at t = 0."""
     unit = system.units[name]
     return {unit.inputs[i]: float(source(0.0)) for i, source in system.external(name).items()}
@@ -288,7 +309,9 @@ def _component(system: System, name: str, file: str) -> Node:
         unit.clock_outputs, ("output", "Clock")
     )
     head["implementation"] = "CoSimulation" if unit.solver is None else "ModelExchange"
-    return _node("ssd:Component", head, [*_connectors(kinds), *_values(unit, {**unit.given, **_held(system, name)})])
+    return _node(
+        "ssd:Component", head, [*_connectors(kinds), *_values(unit, {**unit.given, **held_inputs(system, name)})]
+    )
 
 
 def _values(unit: Fmu, given: Mapping[str, Any]) -> list[Node]:
@@ -422,8 +445,11 @@ def _choose(system: System, patterns: Sequence[str] | None) -> _Connectors:
         if variable in unit.parameter_names and info.causality == "parameter" and info.numeric and not info.alias
     )
     kinds = ([one.target for one in inlets], system.outputs, parameters)
+    texts = {name for name, info in _infos(system).items() if not info.numeric}
     for pattern in patterns:
-        known = [*system.input_names, *system.outputs, *parameters, *system.observable]
+        known = dict.fromkeys([*system.input_names, *system.outputs, *parameters, *system.observable])
+        if pattern in texts:
+            raise ConfigurationError(f"{pattern} is a text, and the FMU of a coupling has numbers only; leave it out.")
         if not any(matches(name, pattern) for name in known):
             raise UnknownNameError("connector", pattern, known)
         if pattern in system.input_names and pattern not in kinds[0]:
@@ -484,7 +510,7 @@ def _pack_coupling(scenario: Scenario, master: Master, shown: _Connectors, fmi: 
         lowering.program.can_restore()
     files |= {f"extra/cosimo/{name}": content for name, content in _said_of(scenario, master).items()}
     recorded = bytes(lowering.program.bytes)
-    told = _Coupled(system, variables, able, SuggestedExperiment(master.step, scenario.stop))
+    told = _Coupled(system, variables, able, SuggestedExperiment(master.step, scenario.stop, scenario.start))
     digest = hashlib.sha256(recorded + told.describe("", fmi))
     for name, content in sorted(files.items()):
         digest.update(name.encode() + hashlib.sha256(content).digest())
@@ -540,19 +566,26 @@ def _needed(unit: Fmu) -> Iterator[tuple[str, bytes]]:
 def _record_variables(lowering: RecordedLowering, shown: _Connectors, start: Sequence[float]) -> list[_Shown]:
     """Record what each value reference means; and what is said of it."""
     found, system, program = [], shown.system, lowering.program
+    infos = _infos(system)
     for name, value in zip(shown.inputs, start, strict=True):
         program.input(name, value)
-        found.append(_Shown(name, "input", value))
+        found.append(_Shown(name, "input", infos.get(name), value))
     places = {name: place for place, name in enumerate(system.outputs)}
     for name in shown.outputs:
         program.output(places[name])
-        found.append(_Shown(name, "output"))
+        found.append(_Shown(name, "output", infos.get(name)))
     for name in shown.parameters:
         owner, variable = system.parameter(name)
         unit = system.units[owner]
         assert isinstance(unit, Fmu)
-        found.append(_Shown(name, "parameter", lowering.parameter(name, owner, unit, variable)))
+        found.append(_Shown(name, "parameter", infos.get(name), lowering.parameter(name, owner, unit, variable)))
     return found
+
+
+def _infos(system: System) -> dict[str, VariableInfo]:
+    """What the FMUs inside say of their variables."""
+    fmus = {name: unit for name, unit in system.units.items() if isinstance(unit, Fmu)}
+    return {f"{name}.{variable}": info for name, unit in fmus.items() for variable, info in unit.variables.items()}
 
 
 def _said_of(scenario: Scenario, master: Master) -> dict[str, bytes]:
@@ -560,11 +593,22 @@ def _said_of(scenario: Scenario, master: Master) -> dict[str, bytes]:
     source = scenario.source
     words = {key: value for key, value in asdict(scenario.options).items() if value not in (None, (), [], {})}
     told = {"system": scenario.system.name, "step_size": master.step, "master": master.name, "options": words}
+    told["values"] = {
+        f"{name}.{variable}": value.hex() if isinstance(value, bytes) else value
+        for name, unit in scenario.system.units.items()
+        for variable, value in {
+            **(unit.given if isinstance(unit, Fmu) else {}),
+            **held_inputs(scenario.system, name),
+        }.items()
+    }
     verdict = scenario.known_verdict(master)
     found = {"coupling.json": told, "verdict.json": None if verdict is None else verdict.brief()}
     files = {name: json.dumps(said, ensure_ascii=False, indent=1).encode() for name, said in found.items() if said}
-    if source is not None and source.suffix == ".toml":
-        files["scenario.toml"] = source.read_bytes()
+    if source is not None and source.suffix in (".toml", ".ssd", ".xml"):
+        files[f"scenario{source.suffix}"] = source.read_bytes()
+    elif source is not None and source.suffix == ".ssp":
+        with zipfile.ZipFile(source) as package:
+            files["SystemStructure.ssd"] = package.read("SystemStructure.ssd")
     return files
 
 
@@ -574,15 +618,53 @@ class _Shown:
 
     name: str
     causality: str
+    info: VariableInfo | None = None
     start: float | None = None
 
-    def attributes(self, reference: int) -> tuple[dict[str, str], dict[str, str]]:
+    def attributes(self, reference: int, measures: _Measures) -> tuple[dict[str, str], dict[str, str]]:
         """What is said of it, and of its value."""
         head = {"name": self.name, "valueReference": str(reference), "causality": self.causality}
+        if self.info is not None and self.info.description:
+            head["description"] = self.info.description
         head["variability"] = "fixed" if self.causality == "parameter" else "continuous"
         if self.causality != "input":
             head["initial"] = "calculated" if self.start is None else "exact"
-        return head, {} if self.start is None else {"start": repr(float(self.start))}
+        value = {} if self.start is None else {"start": repr(float(self.start))}
+        if self.info is not None:
+            limits = {"min": self.info.minimum, "max": self.info.maximum}
+            value |= {name: repr(float(limit)) for name, limit in limits.items() if limit is not None}
+            value |= measures.attributes(self.info.unit)
+        return head, value
+
+
+class _Measures:
+    """The physical units of a coupling by name; those of one name that differ get names of their own."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, UnitOfMeasure] = {}
+
+    def attributes(self, measure: UnitOfMeasure | None) -> dict[str, str]:
+        """What a variable with this physical unit says of it."""
+        if measure is None:
+            return {}
+        name, number = measure.name, 2
+        while name in self.named and self.named[name] != measure:
+            if self.named[name].relative == measure:  # a difference of such values
+                return {"unit": name, "relativeQuantity": "true"}
+            name, number = f"{measure.name} ({number})", number + 1
+        self.named[name] = measure
+        return {"unit": name}
+
+    def definitions(self) -> list[Node]:
+        """For modelDescription.xml, the same in both versions."""
+        units = []
+        for name, one in self.named.items():
+            exponents = zip(BASE, one.exponents or (), strict=False)
+            base = {letter: str(exponent) for letter, exponent in exponents if exponent}
+            scaling = {"factor": (one.factor, 1.0), "offset": (one.offset, 0.0)}
+            base |= {word: repr(value) for word, (value, usual) in scaling.items() if value != usual}
+            units.append(_node("Unit", {"name": name}, [_node("BaseUnit", base)] if one.exponents is not None else []))
+        return _group("UnitDefinitions", units)
 
 
 @dataclass(frozen=True)
@@ -597,14 +679,15 @@ class _Coupled:
     def describe(self, token: str, fmi: Fmi) -> bytes:
         """modelDescription.xml of that version."""
         names = [one.name for one in self.variables]
-        _check_names(self.system.name, names)
+        _check_names(f"coupling '{self.system.name}'", names)
         state = "FMUstate" if fmi == 2 else "FMUState"
         flags = {"modelIdentifier": identifier(self.system.name), "canHandleVariableCommunicationStepSize": "true"}
         flags |= {f"canGetAndSet{state}": "true"} if self.able["restore"] else {}
         flags |= {f"canSerialize{state}": "true"} if self.able["serialise"] else {}
         if any(isinstance(unit, Fmu) and unit.single_instance for unit in self.system.units.values()):
             flags["canBeInstantiatedOnlyOncePerProcess"] = "true"
-        rows = [one.attributes(reference) for reference, one in enumerate(self.variables)]
+        measures = _Measures()
+        rows = [one.attributes(reference, measures) for reference, one in enumerate(self.variables)]
         outputs = [place for place, one in enumerate(self.variables) if one.causality == "output"]
         if fmi == 2:
             listed = [_node("ScalarVariable", head, [_node("Real", value)]) for head, value in rows]
@@ -620,7 +703,8 @@ class _Coupled:
             structure = [_node("Output", {"valueReference": str(place), "dependencies": ""}) for place in outputs]
             structure += [_node("InitialUnknown", {"valueReference": str(place)}) for place in outputs]
         parts = [_node("ModelVariables", children=listed), _node("ModelStructure", children=structure)]
-        return _model_description(self.system.name, token, fmi, flags, self.experiment, parts)
+        told: dict[str, Any] = {"categories": SAID, "definitions": measures.definitions()}
+        return _model_description(self.system.name, token, fmi, flags, self.experiment, parts, **told)
 
 
 # ---- XML -----------------------------------------------------------------------------------------------------------
@@ -658,14 +742,15 @@ Fmi = Literal[2, 3]
 
 @dataclass(frozen=True)
 class SuggestedExperiment:
-    """The step and stop time that an FMU suggests to who runs it."""
+    """The step, and the stop and start time, that an FMU suggests to who runs it."""
 
     step: float | None = None
     stop: float | None = None
+    start: float = 0.0
 
     def attributes(self) -> dict[str, str]:
         """As both versions write them; empty when there is nothing to suggest."""
-        given = {"startTime": 0.0, "stopTime": self.stop, "stepSize": self.step}
+        given = {"startTime": self.start, "stopTime": self.stop, "stepSize": self.step}
         known = {name: repr(float(value)) for name, value in given.items() if value is not None}
         return known if self != SuggestedExperiment() else {}
 
@@ -696,7 +781,7 @@ class ModelDescription:
             *((f"der({s})", "local", calculated, {"derivative": str(first + i)}) for i, s in enumerate(states)),
             ("time", "independent", {}, {}),
         ]
-        _check_names(self.name, [name for name, *_ in rows])
+        _check_names(f"unit '{self.name}'", [name for name, *_ in rows])
         for reference, (name, causality, initial, value) in enumerate(rows):
             head = {"name": name, "valueReference": str(reference), "causality": causality}
             yield head | {"variability": "continuous"} | initial, value
@@ -731,17 +816,15 @@ def state_names(unit: LinearUnit) -> list[str]:
     return [f"state.{name}" for name in names] if clash else names
 
 
-def _check_names(unit: str, names: Sequence[str]) -> None:
+def _check_names(owner: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not name or not name.isprintable():
-            raise ConfigurationError(
-                f"variable {name!r} of unit '{unit}' cannot be exported; give it a printable name."
-            )
+            raise ConfigurationError(f"variable {name!r} of {owner} cannot be exported; give it a printable name.")
         if name in seen:
             raise ConfigurationError(
-                f"unit '{unit}' has two variables called '{name}' (input, output, state or time), and FMI requires "
-                "unique names; rename one."
+                f"{owner} has two variables called '{name}', and FMI requires unique names; rename a unit or one of "
+                "them."
             )
         seen.add(name)
 
@@ -772,8 +855,27 @@ def write_model_description(description: ModelDescription, token: str, fmi: Fmi)
     return _model_description(description.name, token, fmi, flags, description.experiment, parts)
 
 
+REFUSED = {"logStatusError": "Why a call was refused"}
+SAID = {
+    "logAll": "What the units inside tell",
+    "logStatusWarning": "Warnings of units, and their wish to end the simulation",
+    "logStatusDiscard": "Why a unit discarded a step",
+    **REFUSED,
+    "logStatusFatal": "Why a unit cannot go on",
+}
+"""Categories of what is logged, by a unit and by a coupling."""
+
+
 def _model_description(
-    name: str, token: str, fmi: Fmi, flags: Mapping[str, str], experiment: SuggestedExperiment, parts: Iterable[Node]
+    name: str,
+    token: str,
+    fmi: Fmi,
+    flags: Mapping[str, str],
+    experiment: SuggestedExperiment,
+    parts: Iterable[Node],
+    *,
+    categories: Mapping[str, str] = REFUSED,
+    definitions: Iterable[Node] = (),
 ) -> bytes:
     """The document of a model with these capabilities, variables and structure."""
     head = {
@@ -783,11 +885,13 @@ def _model_description(
         "variableNamingConvention": "flat",
         "guid" if fmi == 2 else "instantiationToken": token,
     }
-    category = {"name": "logStatusError", "description": "Why a call was refused"}
     suggested = experiment.attributes()
     before = [
         _node("CoSimulation", flags),
-        _node("LogCategories", children=[_node("Category", category)]),
+        *definitions,
+        _node(
+            "LogCategories", children=[_node("Category", {"name": n, "description": d}) for n, d in categories.items()]
+        ),
         *([_node("DefaultExperiment", suggested)] if suggested else []),
     ]
     return _document(_node("fmiModelDescription", head, [*before, *parts]))
