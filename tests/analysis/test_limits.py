@@ -107,8 +107,6 @@ def test_large_systems_are_on_the_same_side(share: float, monkeypatch: pytest.Mo
     monkeypatch.setattr(product, "SPARSE_FROM", 0)
     large = _excess(system, master)
     assert (dense > 0, large > 0) == (share > 1, share > 1)
-    if share > 1:
-        assert large == pytest.approx(dense, rel=1e-6)
 
 
 # ---- the next step ---------------------------------------------------------------------------------------------------

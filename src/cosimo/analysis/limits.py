@@ -174,14 +174,14 @@ class CriticalStepSearch:
 
 
 def _excess(system: System, master: Master) -> float:
-    """ρ − 1; of a large system only its sign is right."""
+    """ρ − 1; of a large system its sign alone, as the mode that proves growth need not be the largest."""
     linear = LinearSystem(system, master)
     if not linear.sparse:
         return Spectrum(linear).moving_radius - 1
-    bounded, outside = LargeSpectrum(linear, LargePoles(linear.coupled.A)).look(MOST_SOLUTIONS)
+    bounded, _ = LargeSpectrum(linear, LargePoles(linear.coupled.A)).look(MOST_SOLUTIONS)
     if bounded is None:
         raise ConfigurationError(f"not known: at {step_text(master.step)} neither decay nor growth could be proved.")
-    return -1.0 if outside is None else abs(outside[0]) - 1
+    return -1.0 if bounded else 1.0
 
 
 class _Bracket:
