@@ -625,7 +625,8 @@ int Repeat::until(Machine &m) {
         ++made;
         double change = 0.0, size = 1.0;
         for (std::size_t i = 0; i < m.y.size(); ++i) {
-            change = std::max(change, std::fabs(m.y[i] - before_[i]));
+            const double moved = std::fabs(m.y[i] - before_[i]);
+            if (moved > change || moved != moved) change = moved;  // what is not a number stays so, and has not converged
             size = std::max(size, std::fabs(m.y[i]));
         }
         residual = change / size;

@@ -111,7 +111,7 @@ struct Machine {
     int ends(int which, const Unit &asking, double when, double step) {
         const double end = time(1.0);
         if (asking.got_to >= end - time_rounding(time(0.0), end, h)) {
-            ending = which;
+            ending = ending < 0 ? which : std::min(ending, which);  // of several the first in the system
             return ok;
         }
         fail(which, stepping, ended_inside, when, step);

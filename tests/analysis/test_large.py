@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cosimo import analyse, masters
@@ -15,10 +16,10 @@ from cosimo.analysis.model import Model
 from cosimo.analysis.recommendation import Wanted, choose, usual_points
 from cosimo.analysis.spectrum import Spectrum
 from cosimo.core.errors import ConfigurationError
-from cosimo.core.system import System
+from cosimo.core.system import Connection, System
 from cosimo.formats.export import export_system
 from cosimo.problems import chain
-from cosimo.units import Fmu
+from cosimo.units import Fmu, StateSpace
 
 
 def test_a_long_chain_is_proved_to_be_stable() -> None:
@@ -48,6 +49,33 @@ def test_a_long_chain_is_proved_to_be_unstable(monkeypatch: pytest.MonkeyPatch) 
     advice = verdict.recommendation
     assert advice is not None
     assert "(shorter ones were not tried)" in advice.text  # motion has hardly reached the last units: errors are large
+
+
+def test_few_states_behind_many_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large is what has many signals: of three states Arnoldi's method finds no four eigenvalues."""
+    units = {
+        name: StateSpace([[-1.0, rate], [-rate, -2.0]], [[0.0], [1.0]], [[1.0, 0.0]], initial=[1.0, 0.0])
+        for name, rate in (("a", 3.0), ("b", 4.0))
+    }
+    system = System(units, [Connection("a.y1", "b.u1"), Connection("b.y1", "a.u1", gain=-2.0)])
+    dense = analyse(system, masters.jacobi(system, 0.05), horizon=2.0)
+    monkeypatch.setattr(product, "SPARSE_FROM", 0)
+    monkeypatch.setattr(linearisation, "LARGE", 0)
+    found = analyse(system, masters.jacobi(system, 0.05), horizon=2.0)
+    assert (found.stable, found.exact_stable) == (dense.stable, dense.exact_stable) == (True, True)
+    assert found.error is not None
+    assert dense.error is not None
+    assert found.error.worst == pytest.approx(dense.error.worst, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_all_eigenvalues_of_a_small_map(size: int) -> None:
+    A = np.random.default_rng(size).standard_normal((size, size))
+    for shift in (0.3, 0.3 + 0.2j):
+        inverse = np.linalg.inv(A - shift * np.eye(size))
+        values, vectors = large.nearest(lambda x, inverse=inverse: inverse @ x, shift, size, 4)
+        assert np.allclose(A @ vectors, vectors * values)
+        assert np.abs(values[:, None] - np.linalg.eigvals(A)).min(axis=0).max() < 1e-9
 
 
 def test_large_systems_of_fmus_have_a_critical_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

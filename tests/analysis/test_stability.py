@@ -54,6 +54,25 @@ def test_growth_of_the_system_itself(poles: list[complex], slack: float, answer:
     assert grows(np.array(poles, dtype=complex), slack=slack) is answer
 
 
+def free_masses(count: int) -> Array:
+    """ẍ = −L x − 0.1 L ẋ with springs and dampers between neighbours, and none to ground."""
+    L = 2.0 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)
+    L[0, 0] = L[-1, -1] = 1.0
+    return np.block([[np.zeros((count, count)), np.eye(count)], [-L, -0.1 * L]])
+
+
+@given(st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_motion_of_constant_velocity_does_not_grow(count: int, seed: int) -> None:
+    """However rounding drives its double pole 0 apart, in any order of the states; what pushes a mass does."""
+    order = np.random.default_rng(seed).permutation(2 * count)
+    A = free_masses(count)[np.ix_(order, order)]
+    poles = np.linalg.eigvals(A).astype(complex)
+    assert find_rest(A).count == 2
+    assert not grows(poles, rest=2)
+    assert grows(np.append(poles, 1e-3), rest=2)
+    assert grows(np.array([-1.0, 0.0, 1e-7]), rest=1)
+
+
 def test_slack_and_rounding_do_not_add_up() -> None:
     assert grows(np.array([1.5e-8, -1.0 + 0j]), slack=1e-8)
 

@@ -25,6 +25,7 @@ import processes
 from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import Hold
+from cosimo.execution.options import EngineOptions
 from cosimo.formats.export import export_coupling, export_system
 from cosimo.formats.scenario import Scenario
 from cosimo.masters import Convergence, gauss_seidel, iterative, jacobi, multirate, strang
@@ -88,6 +89,18 @@ def test_the_same_bits_for_linear_units_and_a_compensated_master(tmp_path: Path)
     master = co.compensate(system, jacobi(system, step=4e-3)).master
     assert master.mixers
     assert_same(export_coupling(system, tmp_path / "coupling.fmu", master=master), system, master, stop=0.4)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_same_bits_beside_a_constant_input(tmp_path: Path, order: int) -> None:
+    """A polynomial through equal samples is that number, without slopes of the size of rounding."""
+    unit = StateSpace([[-1.1, 0.3], [0.2, -0.7]], [[0.4], [0.9]], [[1.0, 0.5]], initial=[0.3, -0.2])
+    system = System({"a": unit, "b": unit}, [("a.y1", "b.u1")], inputs={"a.u1": 0.7})
+    master = jacobi(system, 0.03, coupling=Hold(order))
+    path = export_coupling(system, tmp_path / "c.fmu", master=master)
+    assert_same(path, system, master, stop=3.0)
+    reference = co.run(system, master, stop=3.0, engine=EngineOptions(kind="reference"))
+    assert np.array_equal(reference.to_numpy(), co.run(system, master, stop=3.0).to_numpy())
 
 
 def test_it_keeps_the_standard_and_needs_no_python(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from cosimo.core.errors import CosimoError, Interrupted, NonFiniteError, RunErro
 from cosimo.core.master import Master
 from cosimo.core.system import System
 from cosimo.core.unit import Instance, Unit
+from cosimo.execution.options import EngineOptions
 from cosimo.execution.running import run
 from cosimo.problems import two_mass
 from cosimo.units import Fmu, NativeUnit, PythonUnit, StateSpace
@@ -255,6 +256,54 @@ def test_finite_values_with_a_sum_that_is_not(count: int) -> None:
     ran = [run(system, masters.jacobi(system, 0.1), stop=1.0, engine=engine) for engine in (REFERENCE, KERNEL)]
     assert np.array_equal(ran[0].to_numpy(), ran[1].to_numpy())
     assert np.all(ran[1].to_numpy()[:, -1] == 1.7e308)
+
+
+class Sick:
+    """Has a second output that is not a number from 0.1 s on."""
+
+    inputs, outputs = {"u": 0.0}, ("y", "z")
+
+    def __init__(self) -> None:
+        self.y, self.z = 0.3, 0.0
+
+    def step(self, time: float, duration: float) -> None:
+        self.y += duration * (self.u - self.y)  # type: ignore[attr-defined]
+        self.z = math.nan if time >= 0.1 else 0.0
+
+    def save(self) -> tuple[float, float]:
+        return self.y, self.z
+
+    def restore(self, state: tuple[float, float]) -> None:
+        self.y, self.z = state
+
+
+def test_an_iteration_does_not_converge_while_an_output_is_no_number() -> None:
+    decay = StateSpace(-1.0, 1.0, 1.0, initial=1.0)
+    system = System({"sick": PythonUnit(Sick), "decay": decay}, [("sick.y", "decay.u1"), ("decay.y1", "sick.u")])
+    master = masters.iterative(system, 0.05, sweeps=masters.Convergence(1e-9, limit=20))
+    ran = [
+        run(system, master, stop=0.5, engine=EngineOptions(kind=kind, allow_non_finite=True))
+        for kind in ("reference", "kernel")
+    ]
+    assert np.array_equal(ran[0].to_numpy(), ran[1].to_numpy(), equal_nan=True)
+    for result in ran:
+        assert (result.info["sweeps"], result.info["unconverged"]) == (174, 8)
+        assert result.info["largest_residual"] == math.inf
+    assert ran[0].warnings == ran[1].warnings
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("build_master", [masters.jacobi, masters.gauss_seidel])
+def test_of_two_units_that_end_the_run_the_first_is_named(
+    names: tuple[str, str], build_master: Build, tmp_path: Path
+) -> None:
+    path = build(tmp_path, "peculiar2")
+    units = {name: Fmu(path, name=name, parameters={"x0": 1.0, "end_at": 0.5}) for name in names}
+    system = System(units, [("a.y", "b.u"), ("b.y", "a.u")])
+    ran = [run(system, build_master(system, 0.05), stop=1.0, engine=engine) for engine in (REFERENCE, KERNEL)]
+    assert [result.info["ended_by"] for result in ran] == [names[0], names[0]]
+    assert ran[0].warnings == ran[1].warnings
+    assert np.array_equal(ran[0].to_numpy(), ran[1].to_numpy())
 
 
 # ---- bad status ------------------------------------------------------------------------------------------------------

@@ -398,6 +398,9 @@ def nearest(
     from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs
 
     kind = complex if isinstance(shift, complex) else float
+    if count >= size - 1:  # too few for Arnoldi's method
+        values, vectors = np.linalg.eig(np.array([inverse(one) for one in np.eye(size, dtype=kind)]).T)
+        return np.asarray(shift + 1 / values), np.asarray(vectors)
     operator = LinearOperator((size, size), matvec=inverse, dtype=kind)
     start = np.random.default_rng(0).standard_normal(size).astype(kind)
     try:

@@ -34,7 +34,7 @@ from cosimo.analysis.linearisation import (
 )
 from cosimo.analysis.pilots import USUAL, Budget, Pilots, Report, limit
 from cosimo.analysis.spectrum import SHAPES_UP_TO, MasterStability, Spectrum, converges, sweep_factor, sweep_jacobian
-from cosimo.analysis.stability import IDENTIFIED, grows
+from cosimo.analysis.stability import IDENTIFIED, find_rest, grows
 from cosimo.analysis.trust import TARGET
 from cosimo.analysis.truth import (
     OutputErrors,
@@ -379,8 +379,9 @@ class Model:
     @cached_property
     def exact_stable(self) -> bool | None:
         """Whether the coupled system itself does not grow; None where that could not be told of a large one."""
-        found = grows(self.poles, slack=self.slack) if self.large is None else self.large.grows
-        return None if found is None else not found
+        if self.large is not None:
+            return None if self.large.grows is None else not self.large.grows
+        return not grows(self.poles, slack=self.slack, rest=find_rest(dense(self.local.coupled.A)).count)
 
     @property
     def grows(self) -> bool:

@@ -138,7 +138,7 @@ class Spectrum:
     @property
     def exact_stable(self) -> bool:
         """Whether the coupled system itself does not grow."""
-        return not grows(self.poles)
+        return not grows(self.poles, rest=self.rest.count)
 
     def stays_bounded(self, *, identified: bool = False) -> bool | None:
         """Whether the master stays bounded; `identified` units are known less well."""

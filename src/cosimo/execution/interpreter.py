@@ -16,7 +16,7 @@ from cosimo.core.arrays import Array, external_fit, output_values, product, shif
 from cosimo.core.coupling import ModelCheck, Sampling
 from cosimo.core.master import Joint, Segment, input_degree, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
-from cosimo.core.system import Inlet
+from cosimo.core.system import Constant, Inlet
 from cosimo.core.timing import (
     TimedCouple,
     TimedOperation,
@@ -292,12 +292,12 @@ class Interpreter:
                 return c
 
             return linked
-        if inlet.source is not None:
+        if inlet.source is not None and not isinstance(inlet.source, Constant):
             source, (points, fit) = inlet.source, external_fit(coupling.degree, operation.span)
             times = [float(operation.time + point) for point in points]
             sample = partial(self.live.sample, inlet.target, source)
             return lambda k: product(fit, np.array([sample(self.time(k, t)) for t in times]))
-        constant = np.array([inlet.start])
+        constant = np.array([inlet.start if inlet.source is None else inlet.source.value])
         return lambda k: constant
 
     def _step(self, operation: TimedStep) -> Action:

@@ -26,7 +26,7 @@ from cosimo.core.coupling import Coupling, ModelCheck, Sampling, settled
 from cosimo.core.errors import ConfigurationError, RunError, UnitError
 from cosimo.core.master import Joint, Segment, mixer_of, mixer_offsets, segment
 from cosimo.core.schedule import Convergence, Restore, Save
-from cosimo.core.system import Constant, Link, Source, Table
+from cosimo.core.system import Constant, Inlet, Link, Source, Table
 from cosimo.core.timing import TimedCouple, TimedOperation, TimedRead, TimedRepeat, TimedStep, settled_sweep
 from cosimo.execution.live import Live, Signals, newton_correction, order_of_dependence
 from cosimo.execution.monitoring import Watch
@@ -220,11 +220,15 @@ class Lowering:
             coupling, place = self.master.coupling_of(inlet.target), self.c[name] + index
             if inlet.link in samplings:
                 self._link(inlet.link, coupling, samplings[inlet.link], place, operation.time)
-            elif inlet.source is not None:
+            elif inlet.source is not None and not self._is_held(inlet):
                 points, fit = external_fit(coupling.degree, operation.span)
                 self.program.external(len(self.samples), place, m, len(points), fit.ravel().tolist())
                 self.samples += [(inlet.target, inlet.source, float(operation.time + point)) for point in points]
         self.program.couple(self.numbers[name], self.c[name], float(operation.time))
+
+    def _is_held(self, inlet: Inlet) -> bool:
+        """Whether an external input stays what it is at the start."""
+        return isinstance(inlet.source, Constant)
 
     def _sample(self, link: Link, coupling: Coupling, sampling: Sampling) -> None:
         """What a coupling remembers of the newest output, without an input; a plain hold remembers nothing."""
@@ -467,7 +471,7 @@ class RecordedLowering(Lowering):
     program: Any  # a CallRecorder
 
     def __init__(self, live: Live, folders: Mapping[str, str], inputs: Mapping[str, int]) -> None:
-        self._folders = folders
+        self._folders, self._inputs = folders, inputs
         super().__init__(live, ())
         self.program.name_outputs(list(self.system.outputs))
         sources: dict[str, int] = {}
@@ -535,6 +539,9 @@ class RecordedLowering(Lowering):
                 raise ConfigurationError(f"unit '{name}' cannot be part of an FMU: {self._reason(name)}.")
             self._fmu(self._folders[name], native.instance)
         super()._add(name)
+
+    def _is_held(self, inlet: Inlet) -> bool:
+        return inlet.target not in self._inputs and super()._is_held(inlet)
 
     def _reason(self, name: str) -> str:
         unit: Any = self.system.units[name]

@@ -341,7 +341,8 @@ class Iterations:
         """Take over what an engine counted."""
         if not sweeps or self.until is None:
             return
-        left = np.asarray(residuals)
+        left = np.asarray(residuals, dtype=float)
+        left = np.where(np.isnan(left), np.inf, left)  # of outputs that are no numbers
         over = np.flatnonzero(left > self.until.tolerance)
         if len(over) and not self.failed:
             self.first_failed, self.first_residual = self.count + int(over[0]), float(left[over[0]])
