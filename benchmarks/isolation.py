@@ -21,7 +21,7 @@ from cosimo.problems import two_mass
 from cosimo.units import Fmu
 from cosimo.units.fmi.isolation import Isolation
 
-ROUNDS, STEPS = 40, 2000
+ROUNDS, STEPS = 9, 40_000
 WAYS: dict[str, bool | Isolation] = {
     "in the master's process": False,
     "isolated, spinning": Isolation(),
