@@ -52,7 +52,7 @@ def test_a_long_chain_is_proved_to_be_unstable(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_few_states_behind_many_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large is what has many signals: of three states Arnoldi's method finds no four eigenvalues."""
+    """Large is what has many signals: of four states Arnoldi's method finds no four eigenvalues."""
     units = {
         name: StateSpace([[-1.0, rate], [-rate, -2.0]], [[0.0], [1.0]], [[1.0, 0.0]], initial=[1.0, 0.0])
         for name, rate in (("a", 3.0), ("b", 4.0))

@@ -26,7 +26,7 @@ from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
 from cosimo.core.system import Connection, System, Table
 from cosimo.couplings import Hold
 from cosimo.execution.options import EngineOptions
-from cosimo.formats.export import export_coupling, export_system
+from cosimo.formats.export import export_coupling, export_ssp, export_system
 from cosimo.formats.scenario import Scenario
 from cosimo.masters import Convergence, gauss_seidel, iterative, jacobi, multirate, strang
 from cosimo.units import StateSpace
@@ -400,17 +400,19 @@ def test_bytes_that_are_no_state_are_refused(tmp_path: Path) -> None:
 
 
 def test_importers_may_add_up_a_long_time(tmp_path: Path) -> None:
-    """A million steps of 1e-5 s, added up, are off by more than a thousandth of a step."""
-    system, step = two_mass(tmp_path), 1e-7
+    """Steps of 10 µs from 10,000 s on: what adding up rounds is soon more than a thousandth of a step."""
+    system, step, start, count = two_mass(tmp_path), 1e-5, 1e4, 100_000
     live = Live(export_coupling(system, tmp_path / "c.fmu", master=jacobi(system, step)))
-    live.initialise()
-    count, time = 200_000, 0.0
-    for _ in range(5):
-        for _ in range(count):
-            time += step
-        live.fmu.doStep(time - count * step, count * step)
-    assert abs(time - 5 * count * step) > 1e-5 * step
-    live.refuses(lambda: live.fmu.doStep(time + 0.1 * step, step), "and the step begins at t = 0.1000000")
+    live.fmu.setupExperiment(startTime=start)
+    live.fmu.enterInitializationMode()
+    live.fmu.exitInitializationMode()
+    live.fmu.doStep(start, count * step)
+    time = start
+    for _ in range(count):
+        time += step
+    assert abs(time - (start + count * step)) > 1e-3 * step
+    live.fmu.doStep(time, step)
+    live.refuses(lambda: live.fmu.doStep(time + 1.2 * step, step), "and the step begins at t = 10001.0000")
     live.refuses(lambda: live.fmu.doStep(float("nan"), step), "begins at t = nan")
 
 
@@ -698,7 +700,7 @@ def test_nothing_is_written_over_what_is_exported(tmp_path: Path, name: str) -> 
         export_coupling(co.load(file), tmp_path / name)
     if name.endswith("fmu"):
         with pytest.raises(ConfigurationError, match="is part of what is exported"):
-            export_system(co.load(file).system.__class__({"lag2": Fmu(tmp_path / "lag2.fmu")}), tmp_path, fmi=2)
+            export_system(System({"lag2": Fmu(tmp_path / "lag2.fmu")}), tmp_path, fmi=2)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -717,6 +719,25 @@ def test_physical_units_and_limits_are_those_of_the_units_inside(tmp_path: Path,
         assert one.description == other.description
 
 
+@pytest.mark.parametrize("output", ["lin.toml", "lag2.fmu"])
+def test_one_unit_keeps_its_inputs_and_is_written_over_nothing(tmp_path: Path, output: str) -> None:
+    build(tmp_path, "lag2")
+    (tmp_path / "lin.toml").write_text(
+        'step-size = 0.1\n[units.lag]\nfmu = "lag2.fmu"\n[units.l]\nkind = "state-space"\nA = [[-1.0]]\nB = [[1.0]]\n'
+        'C = [[1.0]]\ninitial = [0.0]\ninputs = ["a"]\noutputs = ["y"]\n[inputs]\n"l.a" = 1.5\n',
+        encoding="utf-8",
+    )
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    words = [*COMMAND, "export", "lin.toml", "--unit", "l", "-o"]
+    done = subprocess.run([*words, output], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is part of what is exported" in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    subprocess.run([*words, "l.fmu"], cwd=tmp_path, capture_output=True, check=True)
+    started = {one.name: one.start for one in fmpy.read_model_description(str(tmp_path / "l.fmu")).modelVariables}
+    assert float(started["a"]) == 1.5
+
+
 def test_the_scenario_is_inside(tmp_path: Path) -> None:
     build(tmp_path, "lag2")
     file = tmp_path / "lag.toml"
@@ -727,5 +748,13 @@ def test_the_scenario_is_inside(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.read("extra/cosimo/scenario.toml") == file.read_bytes()
     assert fmpy.read_model_description(str(path)).defaultExperiment.stopTime == "1.0"
+    package = export_ssp(loaded, tmp_path / "a.ssp", fmi=2, step=0.1, stop=1.0)
+    other = tmp_path / "other.ssp"  # whose description has another name
+    with zipfile.ZipFile(package) as archive, zipfile.ZipFile(other, "w") as renamed:
+        for name in archive.namelist():
+            renamed.writestr(name.replace("SystemStructure", "Main"), archive.read(name))
+    for source in (package, other):
+        with zipfile.ZipFile(export_coupling(co.load(source), tmp_path / "s.fmu")) as archive:
+            assert b"SystemStructureDescription" in archive.read("extra/cosimo/scenario.ssd")
     later = export_coupling(loaded.changed(start=0.5), tmp_path / "later.fmu")
     assert fmpy.read_model_description(str(later)).defaultExperiment.startTime == "0.5"

@@ -186,7 +186,15 @@ def _export_coupling(scenario: Scenario, path: Path, connector: list[str] | None
 
 def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp: bool) -> list[Path]:
     """The files written for a system: one FMU of `unit`, an SSP package, or the FMUs of all units in a folder."""
-    from cosimo.formats.export import Fmi, SuggestedExperiment, export_ssp, export_system, export_unit, held_inputs
+    from cosimo.formats.export import (
+        Fmi,
+        SuggestedExperiment,
+        export_ssp,
+        export_system,
+        export_unit,
+        held_inputs,
+        require_other,
+    )
 
     if fmi not in (2, 3):
         raise ConfigurationError(f"FMUs are written for FMI 2 or 3, not {fmi}.")
@@ -201,5 +209,6 @@ def _export(scenario: Scenario, output: Path, *, unit: str | None, fmi: int, ssp
         return list(export_system(scenario.system, output, fmi=version, experiment=experiment).values())
     if unit not in scenario.system.units:
         raise UnknownNameError("unit", unit, scenario.system.units)
+    require_other(output, scenario.system, scenario.source)
     told: dict[str, Any] = {"experiment": experiment, "start": held_inputs(scenario.system, unit)}
     return [export_unit(scenario.system.units[unit], output, name=unit, fmi=version, **told)]

@@ -26,7 +26,7 @@ import numpy as np
 
 from cosimo.core import dataclass
 from cosimo.core.arrays import BoolArray
-from cosimo.core.errors import ConfigurationError, OutputError, UnknownNameError
+from cosimo.core.errors import ConfigurationError, FileFindings, OutputError, UnknownNameError
 from cosimo.core.master import Master
 from cosimo.core.result import TARGET
 from cosimo.core.storage import file_digest, replacing
@@ -37,8 +37,10 @@ from cosimo.execution.live import Live
 from cosimo.execution.lowering import ADAPTERS, RecordedLowering
 from cosimo.formats.scenario import Scenario
 from cosimo.formats.ssp import ssp_type
+from cosimo.formats.ssp_files import ArchiveFiles, main_structure
 from cosimo.formats.ssp_structure import ANNOTATION
 from cosimo.masters import MasterOptions
+from cosimo.units.archives import ArchiveLimits
 from cosimo.units.fmi import first_trials
 from cosimo.units.fmi.archive import library_platforms, listing, open_archive
 from cosimo.units.fmi.fmu import Fmu
@@ -90,7 +92,7 @@ def export_system(
     suggested = experiment or SuggestedExperiment(step=None if master is None else master.step)
     packed = _pack_units(system, fmi, suggested)
     for file, _ in packed.values():
-        _require_other(folder / file, system)
+        require_other(folder / file, system)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,7 +111,7 @@ def export_ssp(system: System | Scenario, path: str | Path, *, fmi: Fmi, step: f
     scenario = system if isinstance(system, Scenario) else Scenario.of(system, step=step, stop=stop)
     if not 0 < step <= stop:
         raise ConfigurationError(f"the step ({step:g}) must be positive and at most the stop time ({stop:g}).")
-    _require_other(Path(path), scenario.system, scenario.source)
+    require_other(Path(path), scenario.system, scenario.source)
     packed = _pack_units(scenario.system, fmi, SuggestedExperiment(step, stop, scenario.start))
     files = {name: f"resources/{file}" for name, (file, _) in packed.items()}
     tables = {
@@ -144,7 +146,7 @@ def export_coupling(
     scenario = system if isinstance(system, Scenario) else Scenario.of(system)
     if Path(path).suffix.lower() != ".fmu":
         raise ConfigurationError(f"'{path}' does not end in '.fmu', as the file of an FMU does; give another name.")
-    _require_other(Path(path), scenario.system, scenario.source)
+    require_other(Path(path), scenario.system, scenario.source)
     chosen = scenario.master if master is None else master
     content = _pack_coupling(scenario, chosen, _choose(scenario.system, connectors), fmi)
     return _write(Path(path), content)
@@ -233,7 +235,7 @@ def _archive(entries: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _require_other(path: Path, system: System, source: Path | None = None) -> None:
+def require_other(path: Path, system: System, source: Path | None = None) -> None:
     """Refuse to write over what is exported."""
     for one in (source, *(unit.path for unit in system.units.values())):
         if one is not None and path.exists() and one.exists() and path.samefile(one):
@@ -607,8 +609,11 @@ def _said_of(scenario: Scenario, master: Master) -> dict[str, bytes]:
     if source is not None and source.suffix in (".toml", ".ssd", ".xml"):
         files[f"scenario{source.suffix}"] = source.read_bytes()
     elif source is not None and source.suffix == ".ssp":
-        with zipfile.ZipFile(source) as package:
-            files["SystemStructure.ssd"] = package.read("SystemStructure.ssd")
+        package = ArchiveFiles(source, ArchiveLimits.from_environment())
+        try:
+            files["scenario.ssd"] = package.read(main_structure(package, FileFindings()))
+        finally:
+            package.discard()
     return files
 
 
